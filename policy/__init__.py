@@ -1,0 +1,1 @@
+"""The shared vocabulary and the decision: pure functions over values, no I/O."""

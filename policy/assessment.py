@@ -1,0 +1,84 @@
+"""What an action would do, in tiers, each tier with the words that it rests on."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from policy.action import Action
+from policy.tier import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range of code points in the script: `script[start:end]`."""
+
+    start: int
+    end: int
+
+
+class EffectKind(StrEnum):
+    READS = "reads"
+    WRITES = "writes"
+    DELETES = "deletes"
+    RUNS = "runs"  # code the classifier cannot see through
+    CONNECTS = "connects"
+    PRIVILEGE = "needs-privilege"
+    UNKNOWN = "cannot-tell"
+
+
+class Scope(StrEnum):
+    WORKSPACE = "workspace"
+    SYSTEM = "system"
+    OUTSIDE = "outside"
+    SECRET = "secret"
+    NONE = "none"  # not a path
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing the action would do. `target` is a resolved path, a host, a program, or a reason.
+
+    `exact` is False when `target` only bounds the effect: a folder below which a glob may match.
+    """
+
+    kind: EffectKind
+    target: str
+    scope: Scope = Scope.NONE
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRef:
+    """The rule that decided: `file` as shipped (`policy/commands/git.toml`) and its line, from 1 (0: built in)."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why one tier applies: in the user's words, pointing at the words of the script."""
+
+    tier: Tier
+    text: str
+    rule: RuleRef
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """The classifier's whole answer for one action. `plain_edit` marks what `accept-edits` may allow."""
+
+    action: Action
+    effects: tuple[Effect, ...]
+    reasons: tuple[Reason, ...]
+    plain_edit: bool = False
+    tree: str = field(default="", compare=False)  # the parse, printed for people
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """The tiers that apply, worst first. Never empty: nothing to say is `unknown`."""
+        found = sorted({reason.tier for reason in self.reasons}, reverse=True)
+        return tuple(found) or (Tier.UNKNOWN,)

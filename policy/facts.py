@@ -1,0 +1,39 @@
+"""What the disk looked like when an action was judged. The shell of the program gathers it; the policy only reads it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    FILE = "file"
+    FOLDER = "folder"
+    MISSING = "missing"
+    OTHER = "other"  # device, socket, fifo, or not readable
+
+
+@dataclass(frozen=True, slots=True)
+class PathFact:
+    """`real` is the absolute path with every symlink resolved (a missing tail is kept as it stands)."""
+
+    real: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything `classify` may know about the machine.
+
+    `workspace`, `home`: real absolute paths. `path`: the sandbox's PATH. `system`: roots that every permit may read
+    (system folders, toolchains). `private`: our own state and configuration, never shown to anyone.
+    `look` answers for one absolute path; the caller memoises it, so that one decision sees one state of the disk.
+    `which` finds a program by name on `path`, as an absolute path, or None.
+    """
+
+    workspace: str
+    home: str
+    path: tuple[str, ...]
+    system: tuple[str, ...]
+    private: tuple[str, ...]
+    look: Callable[[str], PathFact]
+    which: Callable[[str], str | None]

@@ -1,0 +1,27 @@
+"""Preferences: the limits and path lists that a session runs under. Facts about commands live elsewhere."""
+
+from dataclasses import dataclass, field
+
+from policy.verdict import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Parsed once, then trusted.
+
+    `secret_home`: paths below the home that are secret (`.ssh`). `secret_paths`: absolute ones. `secret_names`: file name patterns
+    that are secret anywhere (`.env`, `*.pem`); `public_names` are exceptions (`.env.example`). `locked`: what
+    other programs run by themselves, relative to the workspace or any nested repository. `system`: folders every permit may read.
+    `etc`: the entries of /etc that are system files. `denied`: argv word patterns that are never run.
+    """
+
+    secret_home: tuple[str, ...]
+    secret_paths: tuple[str, ...]
+    secret_names: tuple[str, ...]
+    public_names: tuple[str, ...]
+    locked: tuple[str, ...]
+    system: tuple[str, ...]
+    etc: tuple[str, ...]
+    environment: tuple[str, ...]  # names passed through from the caller's environment
+    denied: tuple[tuple[str, ...], ...] = ()
+    limits: Limits = field(default_factory=Limits)

@@ -1,0 +1,1 @@
+"""Reading bash: text to a small tree, or Opaque."""

@@ -1,0 +1,202 @@
+"""The small tree that a script becomes. Whatever the reader does not fully understand is Opaque, never a guess."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal as Of
+
+from policy.assessment import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Decoded literal text. `quoted`: came from quotes or an escape, so no glob, brace or tilde meaning."""
+
+    text: str
+    span: Span
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`$x`, `${x}`, `${#x}`, `$1`, `$?`, `$@`. Never the forms that expand their value again (those are Opaque)."""
+
+    name: str
+    span: Span
+    quoted: bool
+    length: bool = False  # ${#x}
+
+
+@dataclass(frozen=True, slots=True)
+class Substitution:
+    """`$(..)`, backquotes, `<(..)` or `>(..)`. `body` runs when the word is expanded."""
+
+    body: "Script"
+    kind: Of["command", "process-in", "process-out"]
+    span: Span
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """Unquoted `*`, `?` or `[..]`: becomes file names that exist when the script runs."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Tilde:
+    """Unquoted leading `~` (`user` empty) or `~name`."""
+
+    user: str
+    span: Span
+
+
+Part = Text | Parameter | Substitution | Glob | Tilde
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word after quote removal. `parts` tile `span`; an empty quoted word has one empty Text."""
+
+    parts: tuple[Part, ...]
+    span: Span
+
+    @property
+    def literal(self) -> str | None:
+        """The exact text the command receives, or None when any part depends on the moment."""
+        if all(isinstance(part, Text) for part in self.parts):
+            return "".join(part.text for part in self.parts if isinstance(part, Text))
+        return None
+
+    @property
+    def prefix(self) -> str:
+        """The literal text the word certainly starts with (may be empty)."""
+        text = []
+        for part in self.parts:
+            if not isinstance(part, Text):
+                break
+            text.append(part.text)
+        return "".join(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    name: str
+    value: Word
+    append: bool
+    span: Span
+
+
+class RedirectOp(StrEnum):
+    IN = "<"
+    OUT = ">"
+    APPEND = ">>"
+    CLOBBER = ">|"
+    READ_WRITE = "<>"
+    OUT_ERR = "&>"
+    APPEND_ERR = "&>>"
+    DUP_IN = "<&"
+    DUP_OUT = ">&"
+    HERE_STRING = "<<<"
+    HERE_DOC = "<<"
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """`fd` is the number written, or None. For HERE_DOC `target` is the body (its substitutions walked)."""
+
+    op: RedirectOp
+    fd: int | None
+    target: Word
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A simple command. `words` is empty for a bare assignment or redirection."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word, ...]
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    commands: tuple["Node", ...]
+    negated: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`{ ..; }`."""
+
+    body: "Script"
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Subshell:
+    """`( .. )`: a `cd` or assignment inside does not outlive it."""
+
+    body: "Script"
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """`for name in words; do body; done`. Without `in`, `words` is None (the positional parameters)."""
+
+    name: str
+    words: tuple[Word, ...] | None
+    body: "Script"
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    condition: "Script"
+    body: "Script"
+    until: bool
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """`branches` are (condition, body) for `if` and every `elif`; `otherwise` is the `else` body."""
+
+    branches: tuple[tuple["Script", "Script"], ...]
+    otherwise: "Script | None"
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+Node = Command | Pipeline | Group | Subshell | For | While | If
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One list element and the operator that follows it: `;` (also newline, or nothing), `&`, `&&`, `||`."""
+
+    node: Node
+    then: Of[";", "&", "&&", "||"]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    items: tuple[Item, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Text the reader will not vouch for. `reason` says what, in the user's words; `span` says where."""
+
+    reason: str
+    span: Span

@@ -1,0 +1,136 @@
+"""The answer of the gate, and the only thing a sandbox accepts."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+
+from policy.action import Action
+from policy.assessment import Assessment, Reason
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong, why, and how to fix it; in the user's words."""
+
+    what: str
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}. {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one command may use up. Seconds and bytes; `pids` counts processes and threads of the whole tree."""
+
+    wall: float = 120.0
+    cpu: int = 600
+    pids: int = 512
+    memory: int = 4 << 30
+    file: int = 10 << 30
+    open_files: int = 4096
+    output: int = 10 << 20
+
+
+class Rights(StrEnum):
+    """The standard right sets that effects are rounded up to."""
+
+    LOOK = "look"  # workspace and system, read-only; no network, no sockets
+    WORK = "work"  # workspace writable; loopback of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Exact rights. Paths are absolute and real; what is not named does not exist inside.
+
+    `system`: readable roots. `read`, `write`: paths outside the workspace that were named. `hidden`: name patterns of
+    secret files that are masked wherever they lie. `locked`: workspace-relative patterns that stay read-only even
+    under `work`. `env`: the whole environment of the command.
+    """
+
+    rights: Rights
+    workspace: str
+    home: str
+    system: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    locked: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def digest(self) -> str:
+        """sha256 (hex) of the canonical JSON form: the key of a confined helper, and what the audit log names."""
+        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Mint:
+    """The right to make Permits. `policy.decide` and `policy.grants` hold the only instance."""
+
+    __slots__ = ()
+
+
+_MINT = Mint()
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """An action and the exact rights it may use. Constructed by `decide` and `grants` alone."""
+
+    action: Action
+    terms: Terms
+    mint: Mint = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.mint is not _MINT:
+            raise TypeError("a Permit is minted by policy.decide or policy.grants, nowhere else")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The cell of the matrix that decided."""
+
+    tier: Tier
+    mode: Mode
+    ruling: Ruling
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    permit: Permit
+    cell: Cell
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A person must decide. `terms` is what a yes would grant."""
+
+    assessment: Assessment
+    terms: Terms
+    cell: Cell
+    reason: Reason
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    problem: Problem
+    cell: Cell
+    reason: Reason
+
+
+Verdict = Allow | Ask | Deny
+
+
+def limit_names() -> tuple[str, ...]:
+    """The names `--limit NAME=VALUE` accepts, as a user types them."""
+    return tuple(item.name.replace("_", "-") for item in fields(Limits))

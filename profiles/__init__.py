@@ -1,0 +1,1 @@
+"""Packaged data: limits, path lists, seccomp tables."""

@@ -1,0 +1,1 @@
+"""The shell: the only package that sees everything."""

@@ -1,0 +1,1 @@
+"""Enforcement: takes a Permit, returns an Outcome, grants exactly what the Terms say."""

@@ -1,0 +1,83 @@
+"""What every backend promises: probe, run, close. Outcome and Enforcement say what really happened."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from policy.verdict import Permit, Problem
+
+
+class Level(StrEnum):
+    FULL = "FULL"
+    PARTIAL = "PARTIAL"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """What a canary saw, not what was asked for. `checks` maps each check to True (held) or False."""
+
+    level: Level
+    backend: str  # "T1", "T3", ...
+    checks: tuple[tuple[str, bool], ...] = ()
+    missing: tuple[str, ...] = ()  # in words: what this backend does not enforce here
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not from the kernel."""
+
+    what: str
+    path: str
+    fix: str
+    inferred: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one action.
+
+    `status`: exit status 0..255, 128+N after signal N. `ended_by`: None, or the limit that ended it (`wall`,
+    `output`, `cancelled`, ...). `stdout`, `stderr`: bytes, cut at the output limit. `data`: the answer of a file
+    action (JSON-like), with `problem` set when it failed.
+    """
+
+    status: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    seconds: float = 0.0
+    ended_by: str | None = None
+    truncated: bool = False
+    violations: tuple[Violation, ...] = ()
+    problem: Problem | None = None
+    data: dict[str, object] = field(default_factory=dict)
+    enforcement: Enforcement | None = None
+
+
+# Called with (stream, chunk): stream is 1 (stdout) or 2 (stderr).
+Listener = Callable[[int, bytes], None]
+
+
+class SandboxUnavailable(Exception):
+    """Nothing may run: the boundary cannot be built. Carries the Problem; the program exits with 4."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class Backend(Protocol):
+    name: str
+
+    async def probe(self) -> Enforcement:
+        """Run the canary in a real sandbox of this kind and report what held. Raises SandboxUnavailable."""
+        ...
+
+    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+        """Execute the permit. Cancelling the task kills everything the command started, within 200 ms."""
+        ...
+
+    async def close(self) -> None:
+        """End every helper and remove what they left."""
+        ...
