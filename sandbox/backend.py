@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from policy.verdict import Permit, Problem
+from policy.verdict import Permit, Problem, Terms
 
 
 class Level(StrEnum):
@@ -26,7 +26,7 @@ class Enforcement:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not from the kernel."""
+    """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not the kernel's."""
 
     what: str
     path: str
@@ -70,8 +70,11 @@ class SandboxUnavailable(Exception):
 class Backend(Protocol):
     name: str
 
-    async def probe(self) -> Enforcement:
-        """Run the canary in a real sandbox of this kind and report what held. Raises SandboxUnavailable."""
+    async def probe(self, terms: Terms | None = None) -> Enforcement:
+        """Run the canary in a real sandbox of this kind (made for `terms`) and report what held.
+
+        Raises SandboxUnavailable.
+        """
         ...
 
     async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:

@@ -1,0 +1,119 @@
+"""What a confined process tries at start-up: each check holds when the attempt fails. Standard library only.
+
+The runner lays out the decoys, a forked child of the real helper makes the attempts, and the runner looks again from
+outside. Version strings prove nothing; this does.
+"""
+
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Callable
+
+# fmt: off
+WORDS = {
+    "hidden":       "a file outside the Terms can be read",
+    "outside":      "a file outside the Terms can be written",
+    "network":      "a listener on the host can be reached",
+    "abstract":     "an abstract socket of the host can be reached",
+    "processes":    "processes outside can be seen",
+    "capabilities": "capabilities are left",
+    "privileges":   "new privileges can be gained",
+    "seccomp":      "no seccomp filter is loaded",
+    "namespaces":   "a new user namespace can be made",
+    "mounts":       "file systems can be mounted",
+    "sysctl":       "kernel settings can be written",
+    "io_uring":     "io_uring is available",
+    "workspace":    "the workspace can be written under `look`",
+}
+# fmt: on
+
+
+def attempt(decoys: dict[str, object]) -> dict[str, bool]:
+    """Run every check; True means the boundary held."""
+    # fmt: off
+    checks: dict[str, Callable[[], object]] = {
+        "hidden":     lambda: open(str(decoys["secret"]), "rb").close(),
+        "outside":    lambda: os.close(os.open(str(decoys["target"]), os.O_WRONLY)),
+        "network":    lambda: _connect(socket.AF_INET, ("127.0.0.1", decoys["port"])),
+        "abstract":   lambda: _connect(socket.AF_UNIX, "\0" + str(decoys["abstract"])),
+        "processes":  lambda: _see_outside(int(str(decoys["pid"]))),
+        "namespaces": lambda: _call(0x10000000),
+        "mounts":     _mount,
+        "sysctl":     lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
+        "io_uring":   _io_uring,
+    }
+    # fmt: on
+    if decoys["look"]:
+        checks["workspace"] = lambda: _create(str(decoys["workspace"]))
+    held = {name: _fails(check) for name, check in checks.items()}
+    status = _status()
+    if status is None:  # /proc is withheld (T3): the kernel's own answers instead
+        held["privileges"] = ctypes.CDLL(None).prctl(39, 0, 0, 0, 0) == 1  # PR_GET_NO_NEW_PRIVS
+        held["seccomp"] = ctypes.CDLL(None).prctl(21, 0, 0, 0, 0) == 2  # PR_GET_SECCOMP
+        held["capabilities"] = _no_capabilities()
+        return held
+    held["capabilities"] = all(int(status[name], 16) == 0 for name in ("CapEff", "CapPrm", "CapInh", "CapAmb"))
+    held["privileges"] = status["NoNewPrivs"] == "1"
+    held["seccomp"] = status["Seccomp"] == "2"
+    return held
+
+
+def _fails(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except (OSError, AssertionError):
+        return True
+    return False
+
+
+def _connect(family: int, address: object) -> None:
+    with socket.socket(family) as probe:
+        probe.settimeout(0.2)
+        probe.connect(address)  # type: ignore[arg-type]  # an address of either family
+
+
+def _see_outside(pid: int) -> None:
+    """In a PID namespace of our own the helper is process 1 and its own view is small; else the runner is visible."""
+    os.kill(pid, 0)
+    if os.path.exists("/proc/1/stat") and len([name for name in os.listdir("/proc") if name.isdigit()]) <= 4:
+        raise OSError("only our own processes")
+
+
+def _call(flags: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).unshare(ctypes.c_int(flags)) != 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+
+
+def _mount() -> None:
+    if ctypes.CDLL(None, use_errno=True).mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), b"") != 0:
+        raise OSError(ctypes.get_errno(), "mount")
+
+
+def _io_uring() -> None:
+    parameters = ctypes.create_string_buffer(120)
+    made = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(425), ctypes.c_long(2), parameters)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), "io_uring_setup")
+
+
+def _create(workspace: str) -> None:
+    path = os.path.join(workspace, f".ringfence-canary-{os.getpid()}")
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    os.unlink(path)
+
+
+def _no_capabilities() -> bool:
+    """capget(2) of ourselves: effective, permitted and inheritable are all empty."""
+    number = {"x86_64": 125, "aarch64": 90}[os.uname().machine]
+    header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+    return ctypes.CDLL(None).syscall(ctypes.c_long(number), header, sets) == 0 and not any(sets.raw)
+
+
+def _status() -> dict[str, str] | None:
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+            pairs = (line.split(":", 1) for line in file)
+            return {name: value.strip() for name, value in pairs}
+    except OSError:
+        return None

@@ -1,0 +1,68 @@
+"""The registry of backends, best first, and the choice: what a canary proves, never what a version string says."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from policy.verdict import Problem, Terms
+from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
+from sandbox.linux import Linux
+
+Maker = Callable[[Path | None, bool], Backend]
+
+BACKENDS: dict[str, Maker] = {
+    "T1": lambda cache, files: Linux("T1", cache=cache, files=files),
+    "T3": lambda cache, files: Linux("T3", cache=cache, files=files),
+}
+
+
+async def open_backend(
+    name: str | None,
+    minimum: Level,
+    *,
+    terms: Terms | None = None,
+    cache: Path | None = None,
+    files: bool = True,
+) -> tuple[Backend, Enforcement]:
+    """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
+
+    `name` asks for one backend and no other. `terms` are what the first helper is started for, so that it can be used.
+    `files` says whether file actions will be asked for.
+    """
+    names = [name] if name is not None else list(BACKENDS)
+    first: SandboxUnavailable | None = None
+    for candidate in names:
+        if candidate not in BACKENDS:
+            raise SandboxUnavailable(
+                Problem(
+                    f"there is no backend called `{candidate}`",
+                    f"this version has {', '.join(BACKENDS)}",
+                    "leave --backend out to get the best one",
+                )
+            )
+        backend = BACKENDS[candidate](cache, files)
+        try:
+            enforcement = await backend.probe(terms)
+        except SandboxUnavailable as error:
+            await backend.close()
+            first = first or error
+            continue
+        if enforcement.level is Level.FULL or minimum is Level.PARTIAL:
+            return backend, enforcement
+        await backend.close()
+        first = first or SandboxUnavailable(_too_weak(candidate))
+        first.problem = _partial(first.problem, enforcement)
+    raise first or SandboxUnavailable(_too_weak("none"))
+
+
+def _too_weak(name: str) -> Problem:
+    return Problem(
+        f"the {name} sandbox enforces only a part", "you asked for that backend", "add --accept-partial to run under it"
+    )
+
+
+def _partial(problem: Problem, enforcement: Enforcement) -> Problem:
+    return Problem(
+        problem.what,
+        f"{problem.why}; the weaker {enforcement.backend} sandbox would work but enforces only a part",
+        f"{problem.fix}; or accept the weaker one with --accept-partial (`agent doctor` lists what it misses)",
+    )

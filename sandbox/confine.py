@@ -1,0 +1,153 @@
+"""The steps that lock a process in, in the one order that works. Runs inside the helper, standard library only.
+
+Order (user_namespaces(7), pid_namespaces(7), pivot_root(2), landlock(7)): user namespace and its maps, the other
+namespaces, fork to become PID 1, private mounts, private root, /proc, limits, no_new_privs, Landlock, capabilities,
+not dumpable, seccomp. Each step needs something that a later one takes away.
+"""
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import struct
+
+from sandbox import kernel
+from sandbox.wire import Plan
+
+STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will do: it is covered, then left behind
+
+
+def enter_namespaces() -> None:
+    """New namespaces for this process and, for PIDs, its next child. Not root: a user namespace of our own first."""
+    uid, gid = os.geteuid(), os.getegid()
+    if uid != 0:
+        kernel.unshare(kernel.CLONE_NEWUSER)
+        # One id maps to itself, so that files look as they are; setgroups must go first (user_namespaces(7)).
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
+                file.write(text)
+    kernel.unshare(
+        kernel.CLONE_NEWNS
+        | kernel.CLONE_NEWPID
+        | kernel.CLONE_NEWNET
+        | kernel.CLONE_NEWIPC
+        | kernel.CLONE_NEWUTS
+        | kernel.CLONE_NEWCGROUP
+    )
+
+
+def build_root(plan: Plan) -> None:
+    """Mount everything the plan names under a staging folder, move there, and let go of the host's tree."""
+    kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    steps = plan.mounts
+    guarded = kernel.ATTR_NOSUID | kernel.ATTR_NODEV
+    # Every source is taken hold of first, while the host's tree is still whole: nothing below can cover one.
+    trees: dict[int, int] = {}
+    for index, (kind, source, _) in enumerate(steps):
+        if kind in ("ro", "rw"):
+            device = source.startswith("/dev/")
+            attributes = kernel.ATTR_NOSUID | kernel.ATTR_NOEXEC if device else guarded
+            trees[index] = kernel.clone_tree(source, attributes | (kernel.ATTR_RDONLY if kind == "ro" else 0))
+    stage = next(folder for folder in STAGES if os.path.isdir(folder))
+    limit = f"mode=0755,size={plan.tmpfs},nr_inodes=200000"
+    kernel.mount("tmpfs", stage, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, limit)
+    for folder in ("/proc", "/dev", "/dev/pts", "/run"):
+        os.mkdir(stage + folder, 0o755)
+    _fill_dev(stage)
+    _mount_proc(stage, plan)
+    empty_file, empty_folder = stage + "/run/.empty", stage + "/run/.none"
+    os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
+    os.mkdir(empty_folder, 0)
+    for index, (kind, source, target) in enumerate(steps):
+        place = stage + target
+        if kind == "link":
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.symlink(source, place)
+        elif kind == "folder":
+            os.makedirs(place, exist_ok=True)
+        elif kind == "tmpfs":
+            os.makedirs(place, exist_ok=True)
+            mode = "1777" if target in ("/tmp", "/dev/shm") else "0700"
+            kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={plan.tmpfs}")
+        elif kind == "mask":
+            empty = empty_folder if source == "dir" else empty_file
+            kernel.attach_tree(kernel.clone_tree(empty, guarded | kernel.ATTR_RDONLY), place)
+        else:
+            _make_place(place, folder=_is_folder(trees[index]))
+            kernel.attach_tree(trees[index], place)
+    os.chdir(stage)
+    kernel.detach_root()
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    kernel.set_attributes(root, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV, recursive=False)
+    os.close(root)
+
+
+def _is_folder(tree: int) -> bool:
+    return os.fstat(tree).st_mode & 0o170000 == 0o040000
+
+
+def _make_place(place: str, *, folder: bool) -> None:
+    """A mount point, when there is none yet. Inside another mount it must exist already."""
+    if os.path.lexists(place):
+        return
+    if folder:
+        os.makedirs(place, exist_ok=True)
+        return
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o444))
+
+
+def _fill_dev(stage: str) -> None:
+    flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
+    kernel.mount("devpts", stage + "/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620")
+    for name, target in (
+        ("ptmx", "pts/ptmx"),
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ):
+        os.symlink(target, f"{stage}/dev/{name}")
+
+
+def _mount_proc(stage: str, plan: Plan) -> None:
+    """/proc of our own PID namespace, read-only as a whole: uid 0 could write /proc/sys and sysrq otherwise."""
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    kernel.mount("proc", stage + "/proc", "proc", flags)
+    # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
+    if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
+        try:
+            with open(stage + "/proc/sys/kernel/pid_max", "w", encoding="utf-8") as file:
+                file.write(str(max(plan.pids, 310)))
+        except OSError:
+            pass  # RLIMIT_NPROC and the watchdog count as well; the canary reports what holds
+    proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
+    kernel.set_attributes(proc, kernel.ATTR_RDONLY, recursive=False)
+    os.close(proc)
+
+
+def loopback_up() -> None:
+    """Set IFF_UP on the namespace's own `lo` (netdevice(7))."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS
+
+
+def lock_in(plan: Plan) -> None:
+    """From limits to seccomp. After this the process can only do what the Terms say, and so can its children."""
+    for number, value in plan.rlimits:
+        _, hard = resource.getrlimit(number)
+        ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(number, (ceiling, ceiling))
+    kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no new privileges")
+    fs, net, scoped, size = plan.handled
+    kernel.landlock(fs, net, scoped, list(plan.landlock), size)
+    kernel.drop_capabilities()
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "become non-dumpable")
+    for program in plan.programs:
+        kernel.seccomp(program)
+
+
+def follow_parent() -> None:
+    """Die when the parent dies, whatever it dies of (prctl(2), PR_SET_PDEATHSIG)."""
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "follow the parent")

@@ -1,0 +1,175 @@
+"""One request to a helper and all that comes back: two output streams, one last line, limits kept on the way."""
+
+import asyncio
+import contextlib
+import marshal
+import os
+import select
+import socket
+import struct
+import time
+
+from sandbox.backend import Listener
+
+_CHUNK = 1 << 16
+# Most small commands are over within this many seconds, and two turns of the event loop cost more than they do.
+_AT_ONCE = 0.002
+_DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
+
+
+class Exchange:
+    """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
+
+    def __init__(self, control: socket.socket, most: int, listen: Listener | None) -> None:
+        self.control = control
+        self.most = most
+        self.listen = listen
+        self.streams = (bytearray(), bytearray())
+        self.line: str | None = None  # None: not yet; empty: the helper is gone
+        self.over = False  # the output limit was passed
+        self._text = b""
+        self._open: dict[int, int] = {}  # read end -> stream index
+
+    @property
+    def finished(self) -> bool:
+        return self.line == "" or (self.line is not None and not self._open)
+
+    def send(self, request: dict[str, object], handles: list[int]) -> None:
+        body = marshal.dumps(request)
+        # SAFETY: eight bytes always fit; the descriptors travel with them and with nothing else.
+        socket.send_fds(self.control, [struct.pack("Q", len(body))], handles)
+        with contextlib.suppress(BlockingIOError):
+            sent = self.control.send(body)
+            body = body[sent:]
+        if body:  # larger than the socket's buffer: a file to write. The helper reads it at once.
+            self.control.setblocking(True)
+            try:
+                self.control.sendall(body)
+            finally:
+                self.control.setblocking(False)
+
+    async def run(self, request: dict[str, object], stdin: bytes | None, wall: float) -> str | None:
+        """Returns the limit that ended it (`wall`, `output`) or None. Raises CancelledError, OSError (helper gone)."""
+        ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
+        writes = [write for _, write in ends[-2:]]
+        self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}
+        feeding: asyncio.Task[None] | None = None
+        handles = ([ends[0][0]] if stdin else []) + writes
+        if stdin:
+            feeding = asyncio.create_task(_feed(ends[0][1], stdin))
+        try:
+            for read in self._open:
+                os.set_blocking(read, False)
+            try:
+                self.send(request, handles)
+            finally:
+                for handle in handles:
+                    os.close(handle)
+            started = time.monotonic()
+            self._wait_here(started + min(_AT_ONCE, wall))
+            if not self.finished and not self.over:
+                await self._wait(wall - (time.monotonic() - started))
+            return None if self.finished else ("output" if self.over else "wall")
+        finally:
+            if feeding is not None:
+                feeding.cancel()
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for the last line (after a stop, say), then for the streams to close."""
+        await self._wait(seconds, stop_when_over=False)
+
+    def close(self) -> None:
+        for read in self._open:
+            os.close(read)
+        self._open.clear()
+
+    def _wait_here(self, until: float) -> None:
+        poll = select.poll()
+        for handle in (self.control.fileno(), *self._open):
+            poll.register(handle, select.POLLIN)
+        while not self.finished and not self.over:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            for handle, _ in poll.poll(left * 1000):
+                if not self._read(handle):
+                    poll.unregister(handle)
+
+    async def _wait(self, seconds: float, *, stop_when_over: bool = True) -> None:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        handles = [self.control.fileno(), *self._open]
+
+        def on_readable(handle: int) -> None:
+            if not self._read(handle):
+                loop.remove_reader(handle)
+            if (self.finished or (self.over and stop_when_over)) and not done.done():
+                done.set_result(None)
+
+        if self.finished:
+            return
+        for handle in handles:
+            loop.add_reader(handle, on_readable, handle)
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                await done
+        except TimeoutError:
+            if self.line is not None and not self.finished:
+                await self._drain(done)
+        finally:
+            for handle in handles:
+                loop.remove_reader(handle)
+
+    async def _drain(self, done: "asyncio.Future[None]") -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN):
+                await done
+
+    def _read(self, handle: int) -> bool:
+        """Take what is there; False when this handle has nothing more to give."""
+        if handle == self.control.fileno():
+            return self._read_line()
+        try:
+            chunk = os.read(handle, _CHUNK)
+        except BlockingIOError:
+            return True
+        index = self._open[handle]
+        if not chunk:
+            del self._open[handle]
+            os.close(handle)
+            return False
+        room = self.most - len(self.streams[0]) - len(self.streams[1])
+        if len(chunk) > room:
+            chunk, self.over = chunk[:room], True
+        self.streams[index].extend(chunk)
+        if self.listen is not None and chunk:
+            self.listen(index + 1, chunk)
+        return True
+
+    def _read_line(self) -> bool:
+        try:
+            chunk = self.control.recv(4096)
+        except BlockingIOError:
+            return True
+        self._text += chunk
+        if not chunk:
+            self.line = ""
+        elif b"\n" in self._text:
+            self.line = self._text.partition(b"\n")[0].decode("ascii", "replace")
+        return bool(chunk) and self.line is None
+
+
+async def _feed(handle: int, data: bytes) -> None:
+    """Write `data` to a pipe without blocking the loop; a reader that went away is no error."""
+    os.set_blocking(handle, False)
+    view = memoryview(data)
+    try:
+        while view:
+            try:
+                view = view[os.write(handle, view) :]
+            except BlockingIOError:
+                await asyncio.sleep(0.005)
+            except BrokenPipeError:
+                return
+    finally:
+        os.close(handle)

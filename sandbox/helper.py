@@ -1,0 +1,289 @@
+"""The confined process: locks itself in by the plan it is sent, then only starts commands and ends what they leave.
+
+Started as `python -I -S helper.py FD`. Standard library only. Requests come as marshalled builtins from the runner,
+which we trust; what goes back is short text, because the runner does not trust this side.
+"""
+
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from sandbox import canary, confine, kernel  # the path must be set first: -I gives none
+from sandbox.wire import Plan
+
+RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+TICK = 200  # milliseconds between two looks of the watchdog
+
+
+class Helper:
+    """One confined slot: one command at a time."""
+
+    def __init__(self, control: socket.socket, plan: Plan) -> None:
+        self.control = control
+        self.environment = dict(item.split("=", 1) for item in plan.environment)
+        self.pids, self.memory = plan.pids, plan.memory
+        self.alone = plan.tier == "T1"  # PID 1 of its own namespace
+        self.poll = select.poll()
+        self.poll.register(control, select.POLLIN)
+
+    def serve(self) -> None:
+        while True:
+            request, handles = receive(self.control)
+            if request is None:
+                return
+            try:
+                self.answer(request, handles)
+            finally:
+                for handle in handles:
+                    close(handle)
+
+    def answer(self, request: dict[str, object], handles: list[int]) -> None:
+        started = self.start(request, handles)
+        for handle in handles:
+            close(handle)
+        handles.clear()
+        if isinstance(started, str):
+            self.say(f"failed {started}")
+            return
+        status, ended = self.watch(started)
+        self.end_leftovers(started)
+        self.say(f"exit {status} {ended or '-'}")
+
+    def start(self, request: dict[str, object], handles: list[int]) -> int | str:
+        """The PID of what was started, or `ERRNO step` when it could not be."""
+        try:
+            if request["op"] == "spawn":
+                return self.spawn(request, handles)
+            pid = os.fork()
+        except OSError as error:
+            return f"{error.errno} {error.filename or ''}"
+        if pid == 0:
+            self.control.close()
+            perform(request, handles[-2])
+        return pid
+
+    def spawn(self, request: dict[str, object], handles: list[int]) -> int:
+        argv: list[str] = request["argv"]  # type: ignore[assignment]  # the wire is untyped
+        os.chdir(str(request["cwd"]))
+        path = find(argv[0], self.environment.get("PATH", ""))
+        # Without a descriptor for it, 0 stays what ours is: /dev/null.
+        actions = [(os.POSIX_SPAWN_DUP2, handle, 3 - len(handles) + n) for n, handle in enumerate(handles)]
+        environment = {**self.environment, "PWD": str(request["cwd"])}
+        return os.posix_spawn(
+            path, argv, environment, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[]
+        )
+
+    def watch(self, pid: int) -> tuple[int, str | None]:
+        """Wait for `pid`, and end everything when told to or when a limit is passed."""
+        ended: str | None = None
+        watched = os.pidfd_open(pid)
+        self.poll.register(watched, select.POLLIN)
+        try:
+            while True:
+                ready = [handle for handle, _ in self.poll.poll(TICK)]
+                if watched in ready:
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    return (code if code >= 0 else 128 - code), ended
+                if ready and ended is None:
+                    request, _handles = receive(self.control)
+                    if request is None:
+                        os._exit(0)  # the runner is gone: the namespace goes with us
+                    ended = str(request["why"])
+                elif ended is None:
+                    ended = self.excess()
+                if ended is not None:
+                    self.end_leftovers(pid, reap=False)
+        finally:
+            self.poll.unregister(watched)
+            os.close(watched)
+
+    def excess(self) -> str | None:
+        """Which limit the whole tree has passed. The kernel enforces per process; this counts them together."""
+        if not self.alone:
+            return None  # /proc is withheld there; `missing` says so
+        count, resident = 0, 0
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or name == "1":
+                continue
+            count += 1
+            try:
+                with open(f"/proc/{name}/statm", "rb") as file:
+                    fields = file.read().split()
+            except OSError:
+                continue  # it ended meanwhile
+            resident += int(fields[1]) - int(fields[2])  # resident minus shared pages
+        if resident * PAGE > self.memory:
+            return "memory"
+        return "pids" if count > self.pids else None
+
+    def end_leftovers(self, pid: int, *, reap: bool = True) -> None:
+        """Kill all that a command left behind. As PID 1, -1 is the whole namespace but us (kill(2))."""
+        if self.alone or SCOPED:
+            # SAFETY: outside a PID namespace this is only reached when Landlock scopes our signals to our own children.
+            kill(-1)
+        else:
+            kill(-pid)
+        certain = self.alone or SCOPED
+        while reap:
+            try:
+                if os.waitpid(-1, 0 if certain else os.WNOHANG)[0] == 0:
+                    return  # something left the process group; `missing` says that this tier cannot find it
+            except ChildProcessError:
+                return
+
+    def say(self, text: str) -> None:
+        self.control.sendall(text.encode("ascii", "replace") + b"\n")
+
+
+def perform(request: dict[str, object], answer: int) -> None:
+    """In a forked child: one file action or the canary, its answer as JSON on the pipe. Never returns."""
+    status, data = 0, b""
+    try:
+        if request["op"] == "canary":
+            data = "".join(f"{name} {held:d}\n" for name, held in canary.attempt(request).items()).encode()
+        else:
+            import json
+
+            from sandbox import fileops
+
+            data = json.dumps(fileops.perform(request)).encode()
+    except BaseException as error:  # the seam of the forked child: whatever happens, it must not run the helper's loop
+        data = f"!{type(error).__name__}: {error}".encode("utf-8", "replace")
+        status = 70
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(answer, view) :]
+    finally:
+        os._exit(status)
+
+
+def find(name: str, path: str) -> str:
+    """execvp's search, on the command's own PATH. Raises FileNotFoundError or PermissionError."""
+    if "/" in name:
+        return name
+    denied = False
+    for folder in path.split(":"):
+        candidate = f"{folder}/{name}"
+        if folder and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+            return candidate
+        denied = denied or (bool(folder) and os.path.isfile(candidate))
+    raise OSError(13 if denied else 2, "", name)
+
+
+def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
+    """One request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end."""
+    head, handles, _, _ = socket.recv_fds(control, 8, 3)
+    while 0 < len(head) < 8:
+        more = control.recv(8 - len(head))
+        if not more:
+            return None, handles
+        head += more
+    if not head:
+        return None, handles
+    (size,) = struct.unpack("Q", head)
+    body = bytearray()
+    while len(body) < size:
+        chunk = control.recv(min(size - len(body), 1 << 20))
+        if not chunk:
+            return None, handles
+        body += chunk
+    return marshal.loads(bytes(body)), handles  # noqa: S302  # from the runner, which made us
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return  # nobody left
+
+
+def close(handle: int) -> None:
+    os.close(handle)
+
+
+def warm() -> None:
+    """Import now what forked children will need: after confinement the standard library may not exist any more."""
+    import json
+
+    from sandbox import fileops
+
+    fileops.warm()
+    json.dumps({})
+
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SCOPED = False
+
+
+def confined(control: socket.socket, plan: Plan) -> None:
+    """In the process that will serve: the rest of the confinement, then the loop. Never returns."""
+    global SCOPED
+    confine.follow_parent()
+    os.setsid()
+    if plan.tier == "T1":
+        if plan.loopback:
+            confine.loopback_up()
+        confine.build_root(plan)
+        kernel.set_hostname("sandbox")
+    else:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
+    helper = Helper(control, plan)
+    confine.lock_in(plan)
+    if plan.tier != "T1":
+        SCOPED = signals_are_scoped(plan.outside)
+    helper.say("ready")
+    helper.serve()
+    os._exit(0)
+
+
+def signals_are_scoped(outside: int) -> bool:
+    """Proof, not version: a process outside our Landlock domain may not be signalled."""
+    try:
+        os.kill(outside, 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def main() -> None:
+    os.umask(0o022)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    told, _ = receive(control)
+    if told is None:
+        return
+    plan = Plan(**told)
+    try:
+        if plan.warm:
+            warm()
+        confine.follow_parent()
+        plan.outside = os.getppid()
+        if plan.tier == "T1":
+            confine.enter_namespaces()
+        child = os.fork()
+        if child == 0:
+            confined(control, plan)
+    except OSError as error:
+        step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
+        control.sendall(f"failed {error.errno} {step}\n".encode("ascii", "replace"))
+        os._exit(1)
+    except Exception as error:  # the seam of a process that nobody watches: say it, then end
+        control.sendall(f"failed 0 {type(error).__name__}: {error}\n".encode("ascii", "replace"))
+        os._exit(1)
+    control.close()
+    # This half only holds the namespace's parent end: it follows the runner into death, and the child follows it.
+    while True:
+        try:
+            os.waitpid(child, 0)
+            os._exit(0)
+        except InterruptedError:
+            continue
+
+
+if __name__ == "__main__":
+    main()

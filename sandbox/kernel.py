@@ -1,0 +1,168 @@
+"""The system calls of confinement, and nothing else: thin, checked, standard library only.
+
+Numbers and constants come from the kernel's headers (`asm/unistd.h`, `linux/mount.h`, `linux/landlock.h`,
+`linux/prctl.h`); semantics from mount_setattr(2), open_tree(2), pivot_root(2), landlock(7), seccomp(2), capabilities(7),
+user_namespaces(7).
+"""
+
+import ctypes
+import errno
+import os
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+
+# fmt: off
+NUMBERS: dict[str, dict[str, int]] = {
+    "x86_64":  {"capset": 126, "pivot_root": 155, "seccomp": 317},
+    "aarch64": {"capset":  91, "pivot_root":  41, "seccomp": 277},
+}
+# These have one number on every architecture (asm-generic since Linux 5.x).
+OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP = 0x10000000, 0x20000000, 0x40000000, 0x02000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 1, 2, 4, 8, 0x4000, 0x40000
+MNT_DETACH = 2
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_NOEXEC = 1, 2, 4, 8
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW = -100, 0x1000, 0x8000, 0x100
+OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+MOVE_MOUNT_F_EMPTY_PATH = 4
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
+PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 36, 47, 4
+SECCOMP_SET_MODE_FILTER = 1
+LANDLOCK_CREATE_RULESET_VERSION = 1
+LANDLOCK_RULE_PATH_BENEATH = 1
+# fmt: on
+
+
+class KernelError(OSError):
+    """A confinement step that the kernel refused; `step` names it for the user."""
+
+    def __init__(self, step: str, number: int) -> None:
+        super().__init__(number, os.strerror(number))
+        self.step = step
+
+
+def _checked(step: str, result: int) -> int:
+    if result < 0:
+        raise KernelError(step, ctypes.get_errno())
+    return result
+
+
+def _syscall(step: str, number: int, *args: object) -> int:
+    # SAFETY: every integer goes in as a full machine word, or the upper half would be garbage.
+    words = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
+    return _checked(step, int(_libc.syscall(ctypes.c_long(number), *words)))
+
+
+def _number(name: str) -> int:
+    machine = os.uname().machine
+    if machine not in NUMBERS:
+        raise KernelError(f"{name} on {machine}", errno.ENOSYS)  # no table for this architecture
+    return NUMBERS[machine][name]
+
+
+def unshare(flags: int) -> None:
+    _checked("create namespaces", int(_libc.unshare(ctypes.c_int(flags))))
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    code = _libc.mount(
+        os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None, flags, os.fsencode(data)
+    )
+    _checked(f"mount {kind or source} on {target}", int(code))
+
+
+def detach_root() -> None:
+    """Make the current folder the root and let go of the old one (pivot_root(2), the `.` `.` form)."""
+    _syscall("pivot_root", _number("pivot_root"), b".", b".")
+    _checked("let go of the old root", int(_libc.umount2(b".", MNT_DETACH)))
+    os.chdir("/")
+
+
+def clone_tree(path: str, attributes: int) -> int:
+    """A detached copy of the mount at `path` with `attributes` (ATTR_*) set on it and everything below."""
+    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
+    tree = _syscall(f"open {path}", OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
+    if attributes:
+        set_attributes(tree, attributes, recursive=True)
+    return tree
+
+
+def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
+    value = struct.pack("QQQQ", attributes, 0, 0, 0)
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    _syscall("set mount attributes", MOUNT_SETATTR, tree, b"", flags, value, len(value))
+
+
+def attach_tree(tree: int, path: str) -> None:
+    _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", AT_FDCWD, os.fsencode(path), MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+
+
+def prctl(option: int, value: int = 0, step: str = "prctl") -> None:
+    _checked(step, int(_libc.prctl(ctypes.c_int(option), *(ctypes.c_ulong(word) for word in (value, 0, 0, 0)))))
+
+
+def set_hostname(name: str) -> None:
+    raw = name.encode()
+    _checked("set the host name", int(_libc.sethostname(raw, ctypes.c_size_t(len(raw)))))
+
+
+def drop_capabilities() -> None:
+    """Empty every capability set, the bounding set included: nothing can be gained back by exec (capabilities(7))."""
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, "clear ambient capabilities")
+    for capability in range(64):
+        try:
+            prctl(PR_CAPBSET_DROP, capability, "drop a bounding capability")
+        except KernelError as error:
+            if error.errno == errno.EINVAL:
+                break  # past the last capability of this kernel
+            if error.errno != errno.EPERM:  # we hold no CAP_SETPCAP: no_new_privs bars gaining any all the same
+                raise
+    header = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
+    _syscall("drop capabilities", _number("capset"), header, struct.pack("6I", 0, 0, 0, 0, 0, 0))
+
+
+def landlock_abi() -> int:
+    """The Landlock ABI of the running kernel; 0 where Landlock is missing or disabled at boot."""
+    try:
+        return _syscall("ask for Landlock", LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
+    except KernelError:
+        return 0
+
+
+def landlock(handled_fs: int, handled_net: int, scoped: int, rules: list[tuple[str, int]], size: int) -> None:
+    """Restrict this process and its children to `rules`: (path, access bits). `size` is the ABI's attribute size."""
+    attributes = struct.pack("QQQ", handled_fs, handled_net, scoped)[:size]
+    ruleset = _syscall("create a Landlock ruleset", LANDLOCK_CREATE_RULESET, attributes, size, 0)
+    for path, access in rules:
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            _syscall(
+                f"allow {path}",
+                LANDLOCK_ADD_RULE,
+                ruleset,
+                LANDLOCK_RULE_PATH_BENEATH,
+                struct.pack("=Qi", access, folder),
+                0,
+            )
+        finally:
+            os.close(folder)
+    _syscall("enter the Landlock domain", LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def seccomp(program: bytes) -> None:
+    """Load a classic BPF program (an array of struct sock_filter). Needs no_new_privs."""
+    filters = ctypes.create_string_buffer(program, len(program))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+    value = Program(len(program) // 8, ctypes.addressof(filters))
+    _syscall("load the seccomp filter", _number("seccomp"), SECCOMP_SET_MODE_FILTER, 0, ctypes.byref(value))

@@ -1,0 +1,55 @@
+"""Which Landlock rights exist in which ABI, and which of them each kind of path gets. Pure tables.
+
+Source: landlock(7) and `linux/landlock.h`. A right that the running kernel does not know must not be asked for, and a
+right that is not handled is not enforced: `missing` says so in words.
+"""
+
+from dataclasses import dataclass
+
+# fmt: off
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REMOVE_DIR, REMOVE_FILE, MAKE_CHAR, MAKE_DIR = 1 << 4, 1 << 5, 1 << 6, 1 << 7
+MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 1 << 8, 1 << 9, 1 << 10, 1 << 11
+MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV = 1 << 12, 1 << 13, 1 << 14, 1 << 15
+BIND_TCP, CONNECT_TCP = 1, 2
+SCOPE_ABSTRACT_UNIX, SCOPE_SIGNAL = 1, 2
+
+READ = EXECUTE | READ_FILE | READ_DIR
+# Character and block devices are in nobody's rights: they cannot be made.
+WRITE = (READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
+         | REFER | TRUNCATE)
+DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
+FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a rule on a file (not a folder) may hold
+
+
+@dataclass(frozen=True, slots=True)
+class Abi:
+    """What one ABI adds. `size` is the size of its `landlock_ruleset_attr` in bytes."""
+
+    fs: int
+    net: int
+    scoped: int
+    size: int
+    adds: str
+
+
+ABIS: dict[int, Abi] = {
+    1: Abi((1 << 13) - 1, 0, 0, 8, "file rights"),
+    2: Abi((1 << 14) - 1, 0, 0, 8, "moving files between folders"),
+    3: Abi((1 << 15) - 1, 0, 0, 8, "truncating files"),
+    4: Abi((1 << 15) - 1, 3, 0, 16, "TCP bind and connect"),
+    5: Abi((1 << 16) - 1, 3, 0, 16, "ioctl on devices"),
+    6: Abi((1 << 16) - 1, 3, 3, 24, "scopes for abstract sockets and signals"),
+    7: Abi((1 << 16) - 1, 3, 3, 24, "audit records"),
+}
+# fmt: on
+
+
+def known(abi: int) -> Abi:
+    """The newest table entry at or below `abi` (at least 1)."""
+    return ABIS[max(number for number in ABIS if number <= abi)]
+
+
+def missing(abi: int) -> tuple[str, ...]:
+    """What newer ABIs would add, in words."""
+    return tuple(entry.adds for number, entry in ABIS.items() if number > abi)

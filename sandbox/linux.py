@@ -1,0 +1,323 @@
+"""The Linux backend: a pool of confined helpers, one per (terms, slot), and the runner's side of the conversation."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from policy.action import RunArgv, RunScript
+from policy.verdict import Permit, Problem, Rights, Terms
+from sandbox import canary, kernel, landlock, plan, seccomp
+from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable
+from sandbox.exchange import Exchange
+from sandbox.scan import Scan, scan
+from sandbox.violations import explain
+
+SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
+READY = 10.0  # seconds until a helper that says nothing is given up
+GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
+ANSWER = 64 << 20  # bytes of a file action's answer
+_SHELL = ("/bin/bash", "--norc", "--noprofile", "-c")
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """The runner's hold on one helper."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    enforcement: Enforcement
+    scratch: str | None = None
+
+    def kill(self) -> None:
+        """End the helper and, with it, everything in its namespaces."""
+        self.control.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class Linux:
+    """T1: namespaces, a private root, Landlock and seccomp. T3: Landlock and seccomp alone, labelled weaker."""
+
+    def __init__(self, tier: str, *, cache: Path | None = None, files: bool = True) -> None:
+        self.name = tier
+        self.cache = cache
+        self.files = files  # whether file actions will be asked for; without them a helper starts sooner
+        self.abi = kernel.landlock_abi()
+        self.idle: dict[str, list[Slot]] = {}
+        self.gates: dict[str, asyncio.Semaphore] = {}
+        self.slots: set[Slot] = set()
+
+    # ---- the Backend protocol
+
+    async def probe(self, terms: Terms | None = None) -> Enforcement:
+        """Start one helper (for `terms`, or for reading the current folder) and report what its canary saw."""
+        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
+        slot = await self._take(terms)
+        self._give_back(terms, slot)
+        return slot.enforcement
+
+    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+        """Execute the permit. Raises SandboxUnavailable when the boundary cannot be built: then nothing ran."""
+        if not isinstance(permit, Permit):
+            raise TypeError("the sandbox runs Permits and nothing else")
+        terms = permit.terms
+        gate = self.gates.setdefault(plan.helper_key(terms), asyncio.Semaphore(SLOTS))
+        async with gate:
+            slot = await self._take(terms)
+            healthy = False
+            try:
+                outcome = await self._converse(slot, permit, stdin, listen)
+                healthy = outcome.problem is None or outcome.status != 125
+            finally:
+                # A helper that was interrupted in the middle of an answer is not asked again.
+                if healthy:
+                    self._give_back(terms, slot)
+                else:
+                    self._discard(slot)
+        return replace(outcome, violations=explain(permit, outcome), enforcement=slot.enforcement)
+
+    async def close(self) -> None:
+        for slot in list(self.slots):
+            self._discard(slot)
+        self.idle.clear()
+
+    # ---- helpers
+
+    async def _take(self, terms: Terms) -> Slot:
+        waiting = self.idle.get(plan.helper_key(terms), [])
+        while waiting:
+            slot = waiting.pop()
+            if slot.process.poll() is None:
+                return slot
+            self._discard(slot)  # it died while idle: an error of that helper, never a reason to run without one
+        return await self._start(terms)
+
+    def _give_back(self, terms: Terms, slot: Slot) -> None:
+        self.idle.setdefault(plan.helper_key(terms), []).append(slot)
+
+    def _discard(self, slot: Slot) -> None:
+        self.slots.discard(slot)
+        slot.kill()
+
+    async def _start(self, terms: Terms) -> Slot:
+        scratch = tempfile.mkdtemp(prefix="ringfence-") if self.name == "T3" else None
+        if scratch is not None:
+            terms = _in_scratch(terms, scratch)
+        found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
+        rights = Rights.LOOK if self.name == "T3" else terms.rights  # without a network namespace: no sockets at all
+        programs = seccomp.programs(rights, unix=False, cache=self.cache)
+        compiled = plan.compile_plan(terms, found, programs, tier=self.name, abi=self.abi, warm=self.files)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            process = subprocess.Popen(
+                [*plan.interpreter(), str(Path(__file__).with_name("helper.py")), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
+                cwd="/",
+                pass_fds=(theirs.fileno(),),
+            )
+        slot = Slot(process, ours, Enforcement(Level.NONE, self.name), scratch)
+        self.slots.add(slot)
+        try:
+            first = Exchange(slot.control, 0, None)
+            first.send(compiled.dump(), [])
+            await first.settle(READY)
+            if first.line != "ready":
+                raise _unavailable(self.name, first.line or "failed 110 start the helper")
+            slot.enforcement = await self._canary(slot, terms, found)
+        except BaseException:
+            self._discard(slot)
+            raise
+        if any(not held for _, held in slot.enforcement.checks):
+            self._discard(slot)
+            broken = ", ".join(canary.WORDS[name] for name, held in slot.enforcement.checks if not held)
+            raise SandboxUnavailable(
+                Problem(
+                    f"the {self.name} sandbox does not hold on this machine",
+                    f"its canary got out: {broken}",
+                    "run `agent doctor` for what the machine lacks; nothing was run",
+                )
+            )
+        return slot
+
+    async def _canary(self, slot: Slot, terms: Terms, found: Scan) -> Enforcement:
+        """Lay out decoys, let the helper try them, and look again from outside."""
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-"))
+            secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
+            for path in (secret, target):
+                Path(path).write_text("untouched", encoding="utf-8")
+            listener = stack.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+            name = f"ringfence-{os.getpid()}-{os.path.basename(folder)}"
+            abstract.bind("\0" + name)
+            abstract.listen(1)
+            request: dict[str, object] = {
+                "op": "canary",
+                "secret": secret,
+                "target": target,
+                "port": listener.getsockname()[1],
+                "abstract": name,
+                "pid": os.getpid(),
+                "look": terms.rights is Rights.LOOK,
+                "workspace": terms.workspace,
+            }
+            exchange, _ = await self._exchange(slot, request, None, None, 5.0, 1 << 16)
+            text = exchange.streams[0].decode("utf-8", "replace")
+            if Path(target).read_text(encoding="utf-8") != "untouched":
+                text += "outside 0\n"
+        checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
+        if text.startswith("!") or not checks:
+            raise _unavailable(self.name, f"failed 0 canary {text[:200]}")
+        missing: tuple[str, ...] = () if self.name == "T1" else _T3_LACKS
+        missing += tuple(f"Landlock: {words}" for words in landlock.missing(self.abi))
+        level = Level.FULL if self.name == "T1" else Level.PARTIAL
+        if self.name == "T3":
+            checks = {name: held for name, held in checks.items() if name not in _T3_OPEN}
+            if found.masked:
+                missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
+        return Enforcement(level, self.name, tuple(sorted(checks.items())), missing)
+
+    # ---- one command
+
+    async def _converse(self, slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None) -> Outcome:
+        action, limits = permit.action, permit.terms.limits
+        started = time.monotonic()
+        if isinstance(action, RunScript | RunArgv):
+            argv = (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
+            request: dict[str, object] = {"op": "spawn", "argv": list(argv), "cwd": action.cwd}
+            wall, most = limits.wall, limits.output
+        else:
+            request = {"op": type(action).__name__, **asdict(action)}
+            wall, most = min(limits.wall, 60.0), ANSWER
+        exchange, ended = await self._exchange(slot, request, stdin, listen, wall, most)
+        seconds = time.monotonic() - started
+        line, (out, err) = exchange.line or "", exchange.streams
+        verb, _, rest = line.partition(" ")
+        if verb == "failed":
+            return _not_started(rest, request, seconds)
+        if verb != "exit":
+            problem = Problem(
+                "the sandbox helper died while a command ran",
+                "its process is gone; the command went with it",
+                "try again",
+            )
+            return Outcome(125, bytes(out), bytes(err), seconds, ended or "helper", problem=problem)
+        code, _, why = rest.partition(" ")
+        ended = ended or (None if why == "-" else why)
+        if request["op"] == "spawn":
+            return Outcome(int(code), bytes(out), bytes(err), seconds, ended, ended == "output")
+        return _file_outcome(int(code), bytes(out), seconds, ended)
+
+    async def _exchange(
+        self,
+        slot: Slot,
+        request: dict[str, object],
+        stdin: bytes | None,
+        listen: Listener | None,
+        wall: float,
+        most: int,
+    ) -> tuple[Exchange, str | None]:
+        """Send one request, enforce wall time and output, and return what came back with the limit that ended it."""
+        exchange = Exchange(slot.control, most, listen)
+        try:
+            ended = await exchange.run(request, stdin, wall)
+            if ended is not None:
+                # The helper ends everything; when it does not answer in time, the helper itself is ended.
+                with contextlib.suppress(OSError):
+                    exchange.send({"op": "stop", "why": ended}, [])
+                await exchange.settle(GRACE)
+                if exchange.line is None:
+                    self._discard(slot)
+            return exchange, ended
+        except OSError:
+            return exchange, None  # the helper is gone: no line, and the caller says so
+        except asyncio.CancelledError:
+            # SAFETY: a cancelled command must not outlive the cancel; the helper goes with it, in one signal.
+            self._discard(slot)
+            raise
+        finally:
+            exchange.close()
+
+
+# What T3 cannot do, in words; `agent doctor` and every record of it list them.
+_T3_LACKS = (
+    "the file names and sizes of the whole machine can be seen (no private root)",
+    "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
+    "secret files inside the workspace cannot be masked, nor its auto-run files kept read-only",
+    "other processes of the same user share the PID and IPC namespaces",
+)
+_T3_OPEN = frozenset({"processes"})
+
+
+def _in_scratch(terms: Terms, scratch: str) -> Terms:
+    """Without a private root, HOME and TMPDIR are a folder of this helper's own."""
+    environment = {**dict(terms.env), "HOME": scratch, "TMPDIR": scratch}
+    write = (*terms.write, scratch) if terms.rights is Rights.WORK else terms.write
+    return replace(terms, home=scratch, write=write, env=tuple(sorted(environment.items())))
+
+
+def _unavailable(tier: str, answer: str) -> SandboxUnavailable:
+    _, _, rest = answer.partition(" ")
+    number, _, step = rest.partition(" ")
+    why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a word"
+    return SandboxUnavailable(
+        Problem(
+            f"the {tier} sandbox cannot be built here",
+            f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
+            "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run",
+        )
+    )
+
+
+def _not_started(rest: str, request: dict[str, object], seconds: float) -> Outcome:
+    number, _, name = rest.partition(" ")
+    code = int(number) if number.isdigit() else 0
+    argv = request.get("argv")
+    program = str(argv[0]) if isinstance(argv, list) and argv else "the action"
+    reason = os.strerror(code).lower() if code else "the sandbox refused"
+    status = 127 if code == 2 else 126
+    text = f"{name or program}: {reason}\n"
+    problem = Problem(
+        f"`{program}` could not be started",
+        f"{reason} (inside the sandbox, where only granted paths exist)",
+        "check the name, and that the folder and the program lie in the workspace or a system folder",
+    )
+    return Outcome(status, b"", text.encode(), seconds, problem=problem)
+
+
+def _file_outcome(status: int, data: bytes, seconds: float, ended: str | None) -> Outcome:
+    import json
+
+    failed = Problem("the file action did not finish", f"it ended with status {status}", "try again, or ask for less")
+    if ended is not None:
+        failed = Problem("the file action was ended", f"it passed the {ended} limit", "ask for less")
+        return Outcome(status or 1, seconds=seconds, ended_by=ended, problem=failed)
+    try:
+        answer = json.loads(data)
+    except ValueError:
+        return Outcome(status or 1, seconds=seconds, problem=failed)
+    if not isinstance(answer, dict):
+        return Outcome(status or 1, seconds=seconds, problem=failed)
+    told = answer.get("problem")
+    if isinstance(told, dict):
+        words: Callable[[str], str] = lambda key: str(told.get(key, ""))  # noqa: E731  # three reads of one record
+        return Outcome(1, seconds=seconds, problem=Problem(words("what"), words("why"), words("fix")), data=answer)
+    return Outcome(status, seconds=seconds, data=answer)

@@ -1,0 +1,170 @@
+"""Terms to a Plan: every mount, rule and limit that a confined helper applies, as plain data. Pure but for `look`."""
+
+import os
+import resource
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Literal
+
+from policy.verdict import Problem, Rights, Terms
+from sandbox import landlock
+from sandbox.backend import SandboxUnavailable
+from sandbox.scan import Scan
+from sandbox.wire import Plan
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
+Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
+
+
+@lru_cache(maxsize=256)
+def helper_key(terms: Terms) -> str:
+    """Terms that differ only in what the runner enforces per command (wall time, output) share a helper."""
+    return replace(terms, limits=replace(terms.limits, wall=0.0, output=0)).digest
+
+
+def compile_plan(
+    terms: Terms,
+    found: Scan,
+    programs: tuple[bytes, bytes],
+    *,
+    tier: str,
+    abi: int,
+    warm: bool = True,
+    look: Look = lambda path: kind(path),
+) -> Plan:
+    """Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
+    _refuse_impossible(terms, found, look)
+    work = terms.rights is Rights.WORK
+    known = landlock.known(abi)
+    limits = terms.limits
+    mounts = _mounts(terms, found, look) if tier == "T1" else ()
+    rules = _rules(terms, work) if tier == "T1" else _bare_rules(terms, work, look)
+    net = known.net if not work or tier == "T3" else 0  # a loopback of its own needs no port rules
+    fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
+    return Plan(
+        tier=tier,
+        mounts=mounts,
+        landlock=fitted,
+        handled=(known.fs, net, known.scoped, known.size),
+        programs=programs,
+        rlimits=(
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, limits.cpu),
+            (resource.RLIMIT_DATA, limits.memory),
+            (resource.RLIMIT_FSIZE, limits.file),
+            (resource.RLIMIT_NOFILE, limits.open_files),
+            (resource.RLIMIT_NPROC, limits.pids),
+            (resource.RLIMIT_MEMLOCK, 64 << 20),
+            (resource.RLIMIT_MSGQUEUE, 1 << 20),
+        ),
+        loopback=work,
+        pids=limits.pids,
+        memory=limits.memory,
+        tmpfs=min(limits.memory // 2, limits.file),
+        environment=tuple(f"{name}={value}" for name, value in terms.env),
+        warm=warm,
+    )
+
+
+def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
+    def refuse(what: str, why: str, fix: str) -> None:
+        raise SandboxUnavailable(Problem(what, why, fix))
+
+    if look(terms.workspace) != "dir":
+        refuse(
+            f"the workspace `{terms.workspace}` is not a folder", "it is missing or not a folder", "use --cwd FOLDER"
+        )
+    if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace.rstrip("/") + "/"):
+        refuse(
+            f"`{terms.workspace}` cannot be a workspace",
+            "it is your home folder or contains it, so every key and setting in it would be inside the sandbox",
+            "start in a project folder, or use --cwd FOLDER",
+        )
+    for base in ("/proc", "/sys", "/dev"):
+        if (terms.workspace + "/").startswith(base + "/"):
+            refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
+    if terms.hosts:
+        refuse(
+            f"the sandbox cannot open the network to {', '.join(terms.hosts)}",
+            "this version has no egress proxy, and it never opens the whole network for the sake of one host",
+            "run this command yourself, outside the agent",
+        )
+    if found.truncated:
+        refuse(
+            "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
+            "protecting only some of them would be a silent gap",
+            "use --cwd with a smaller folder",
+        )
+    for path in terms.read + terms.write:
+        if look(path) is None:
+            refuse(f"`{path}` does not exist", "a sandbox can only be given paths that exist", "create it first")
+        if path == "/" or path == "/proc" or path.startswith("/proc/"):
+            refuse(f"`{path}` cannot be given to a sandbox", "it contains everything else", "name a narrower path")
+
+
+def _mounts(terms: Terms, found: Scan, look: Look) -> tuple[Step, ...]:
+    """The private root, in the order in which it is built: parents first, masks over what they mask."""
+    work = terms.rights is Rights.WORK
+    steps: list[Step] = []
+    for path in terms.system:
+        shape = look(path)
+        if shape is None:
+            continue
+        steps.append(("link", shape[3:], path) if shape.startswith("-> ") else ("ro", path, path))
+    steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
+    steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in ("/tmp", "/dev/shm", terms.home)]
+    steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
+    steps += [("ro", path, path) for path in terms.read]
+    steps += [("rw", path, path) for path in terms.write]
+    steps.sort(key=lambda step: step[2].count("/"))
+    if work:
+        over: list[Step] = [("rw", path, path) for path in found.pinned]
+        over += [("ro", path, path) for path in (*found.locked, *found.shared)]
+        steps += sorted(over, key=lambda step: step[2].count("/"))
+    return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
+
+
+def _rules(terms: Terms, work: bool) -> list[tuple[str, int]]:
+    """Landlock inside the private root: all that is there may be read, little may be written."""
+    rules = [("/", landlock.READ)]
+    rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES]
+    rules += [(path, landlock.WRITE) for path in terms.write]
+    if work:
+        rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", "/dev/shm", terms.home)]
+        rules.append(("/dev/pts", landlock.DEVICE))
+    return rules
+
+
+def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
+    """Landlock alone: every path by name, in the real root. `/proc` is withheld: it shows other processes."""
+    real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
+    rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
+    rules.append((terms.workspace, landlock.WRITE if work else landlock.READ))
+    rules += [(path, landlock.WRITE) for path in terms.write]
+    rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
+    return rules
+
+
+def _fit(path: str, look: Look, tier: str) -> int:
+    """A rule on a file may hold file rights only, or the kernel refuses it (EINVAL)."""
+    shape = look(path)
+    if shape is None and tier == "T1":
+        return ~0  # made inside the private root: a folder
+    return ~0 if shape == "dir" else landlock.FILE_ONLY
+
+
+def kind(path: str) -> str | None:
+    """The real disk's answer for `Look`."""
+    if os.path.islink(path):
+        return f"-> {os.readlink(path)}"
+    if os.path.isdir(path):
+        return "dir"
+    return "file" if os.path.lexists(path) else None
+
+
+def interpreter() -> tuple[str, ...]:
+    """How a helper is started: isolated, without site-packages, nothing taken from the environment."""
+    return (sys.executable, "-I", "-S", "-B", "-X", "utf8")

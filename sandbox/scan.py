@@ -1,0 +1,94 @@
+"""One walk over the workspace: what must be masked, kept read-only, or pinned before a command may run there."""
+
+import fnmatch
+import glob
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
+MOST = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Absolute paths. `masked`: secret files and folders. `locked`: read-only even when the workspace is writable.
+
+    `pinned`: `.git` folders that must not be renamed away. `shared`: files whose other hard links lie elsewhere.
+    `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
+    """
+
+    masked: tuple[str, ...] = ()
+    locked: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    truncated: bool = False
+
+
+def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...]) -> Scan:
+    """Walk `workspace` without following links. Folders that cannot be read cannot be entered by a command either."""
+    secret, public = _matcher(hidden), _matcher(shown)
+    masked: set[str] = set()
+    roots = [workspace]
+    links: dict[tuple[int, int], list[str]] = {}
+    counts: dict[tuple[int, int], int] = {}
+    pending = [workspace]
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        for entry in entries:
+            name = entry.name
+            if secret(name) and not public(name):
+                real = os.path.realpath(entry.path)
+                if real.startswith(workspace + "/"):
+                    masked.add(real)
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if name == ".git" and folder != workspace:
+                    roots.append(folder)
+                # Git's object store is content-addressed and full of hard links after a local clone.
+                if not (name == "objects" and folder.endswith("/.git")):
+                    pending.append(entry.path)
+            elif entry.is_file(follow_symlinks=False):
+                if name == ".git" and folder != workspace:
+                    roots.append(folder)
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+                if status.st_nlink > 1:
+                    key = (status.st_dev, status.st_ino)
+                    links.setdefault(key, []).append(entry.path)
+                    counts[key] = status.st_nlink
+    shared = [path for key, paths in links.items() if len(paths) < counts[key] for path in paths]
+    fixed = sorted({path for root in roots for path in _locked(root, locked)})
+    pinned = [os.path.join(root, ".git") for root in roots if os.path.isdir(os.path.join(root, ".git"))]
+    return Scan(
+        masked=tuple(sorted(masked))[:MOST],
+        locked=tuple(fixed)[:MOST],
+        pinned=tuple(sorted(pinned))[:MOST],
+        shared=tuple(sorted(shared))[:MOST],
+        truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,
+    )
+
+
+def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """One compiled question for all name patterns."""
+    if not patterns:
+        return lambda name: False
+    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
+    return lambda name: matches(name) is not None
+
+
+def _locked(root: str, patterns: tuple[str, ...]) -> list[str]:
+    """What exists of `patterns` below one repository, links left out (a mount would land on their target)."""
+    found = []
+    for pattern in patterns:
+        path = os.path.join(root, pattern)
+        hits = glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]
+        found += [hit for hit in hits if os.path.lexists(hit) and not os.path.islink(hit)]
+    return found

@@ -1,0 +1,96 @@
+"""What the boundary stopped, in words. Without the kernel's audit records this is an inference, and says so.
+
+A program's own message is only believed when it fits the Terms: an absolute path that was not granted, or a network
+that was not opened. A plain application error (a file that is missing everywhere) is no violation.
+"""
+
+import os
+import re
+
+from policy.verdict import Permit, Rights, Terms
+from sandbox.backend import Outcome, Violation
+
+_ERROR = re.compile(
+    r"permission denied|read-only file system|no such file or directory|operation not permitted|resource busy",
+    re.IGNORECASE,
+)
+_NETWORK = re.compile(
+    r"network is unreachable|could not resolve host|temporary failure in name resolution|name or service not known|"
+    r"address family not supported|cannot assign requested address|failed to connect to|EAI_AGAIN|ENETUNREACH",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.])(?P<bare>/[^\s:'"`,;()]+)""")
+_PREFIX = re.compile(r"^\S+: line \d+: ")  # bash names itself and the line first
+_READ_ONLY = re.compile(r"(?P<path>[^\s:'\"]+)['\"]?: Read-only file system$")
+_TAIL = 64 << 10  # bytes of each stream that are looked at
+_MOST = 5
+
+
+def explain(permit: Permit, outcome: Outcome) -> tuple[Violation, ...]:
+    """At most five, in the order of their first mention. Empty when the command ended well or the text says nothing."""
+    if outcome.status == 0 or outcome.ended_by is not None:
+        return ()
+    terms = permit.terms
+    found: dict[str, Violation] = {}
+    text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
+    for line in text.splitlines():
+        if _NETWORK.search(line):
+            found.setdefault("network", _network(terms))
+        if not _ERROR.search(line):
+            continue
+        line = _PREFIX.sub("", line)
+        names = [match["quoted"] or match["bare"] for match in _PATH.finditer(line)]
+        names += [match["path"] for match in _READ_ONLY.finditer(line)]
+        for name in names:
+            path = os.path.normpath(os.path.join(_folder(permit, terms), name))
+            violation = _about(path, line, terms)
+            if violation is not None:
+                found.setdefault(path, violation)
+    return tuple(found.values())[:_MOST]
+
+
+def _about(path: str, line: str, terms: Terms) -> Violation | None:
+    missing = "no such file" in line.lower()
+    writable = terms.write + ((terms.workspace, "/tmp") if terms.rights is Rights.WORK else ())  # inside
+    if any(_below(path, root) for root in writable):
+        if missing or not _below(path, terms.workspace):
+            return None
+        return Violation(
+            f"`{path}` is kept read-only: other programs run or read it by themselves, or it is masked as a secret",
+            path,
+            "change it yourself, outside the agent",
+            inferred=True,
+        )
+    visible = (*terms.system, *terms.read, terms.workspace)
+    if any(_below(path, root) for root in visible):
+        if missing:
+            return None  # granted for reading and really not there
+        right = "writing" if terms.rights is Rights.WORK or not _below(path, terms.workspace) else "changing anything"
+        return Violation(f"{right} `{path}` is not in its terms", path, _fix(path, terms), inferred=True)
+    if not (os.path.lexists(path) or os.path.isdir(os.path.dirname(path))):
+        return None  # it does not exist outside either
+    return Violation(f"`{path}` is outside what this command was given", path, _fix(path, terms), inferred=True)
+
+
+def _folder(permit: Permit, terms: Terms) -> str:
+    return str(getattr(permit.action, "cwd", terms.workspace))
+
+
+def _fix(path: str, terms: Terms) -> str:
+    if terms.rights is Rights.LOOK and _below(path, terms.workspace):
+        return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
+    return f"name `{path}` in the command itself so that the gate can ask for it, or use a path in the workspace"
+
+
+def _network(terms: Terms) -> Violation:
+    hosts = ", ".join(terms.hosts) or "no host"
+    return Violation(
+        f"the network is closed to this command ({hosts} in its terms)",
+        "",
+        "let the command name its host so that the gate can ask, or do without the network",
+        inferred=True,
+    )
+
+
+def _below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

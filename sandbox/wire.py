@@ -1,0 +1,49 @@
+"""The plan as both sides see it: the runner fills it in, the helper obeys it. No imports: a helper starts fast."""
+
+
+class Plan:
+    """What a helper is told before anything else.
+
+    `tier`: "T1" (namespaces and a private root) or "T3" (Landlock and seccomp alone). `mounts`: (kind, source,
+    target), in the order to build. `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size. `rlimits`:
+    (resource, value). `pids`, `memory`, `tmpfs`: counts and bytes. `environment`: NAME=VALUE. `warm`: whether file
+    actions will be asked for. `outside`: a process that must be out of reach, filled in by the helper.
+    """
+
+    __slots__ = (
+        "environment",
+        "handled",
+        "landlock",
+        "loopback",
+        "memory",
+        "mounts",
+        "outside",
+        "pids",
+        "programs",
+        "rlimits",
+        "tier",
+        "tmpfs",
+        "warm",
+    )
+
+    tier: str
+    mounts: tuple[tuple[str, str, str], ...]
+    landlock: tuple[tuple[str, int], ...]
+    handled: tuple[int, int, int, int]
+    programs: tuple[bytes, ...]
+    rlimits: tuple[tuple[int, int], ...]
+    loopback: bool
+    pids: int
+    memory: int
+    tmpfs: int
+    environment: tuple[str, ...]
+    warm: bool
+    outside: int
+
+    def __init__(self, **values: object) -> None:
+        for name in self.__slots__:
+            setattr(self, name, values.get(name, 0))
+
+    def dump(self) -> dict[str, object]:
+        """Builtins only: what crosses the socket."""
+        return {name: getattr(self, name) for name in self.__slots__}
