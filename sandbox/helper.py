@@ -179,6 +179,9 @@ def find(name: str, path: str) -> str:
 def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
     """One request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end."""
     head, handles, _, _ = socket.recv_fds(control, 8, 3)
+    for handle in handles:
+        # THREAT T09: or a command would inherit the originals beside its 0, 1 and 2 (recv_fds drops MSG_CMSG_CLOEXEC).
+        os.set_inheritable(handle, False)
     while 0 < len(head) < 8:
         more = control.recv(8 - len(head))
         if not more:
@@ -254,6 +257,8 @@ def signals_are_scoped(outside: int) -> bool:
 def main() -> None:
     os.umask(0o022)
     control = socket.socket(fileno=int(sys.argv[1]))
+    # THREAT T09: we inherited it, and a command must not: over it commands are ordered and answered for.
+    control.set_inheritable(False)
     told, _ = receive(control)
     if told is None:
         return

@@ -22,6 +22,7 @@ from sandbox.scan import Scan, scan
 from sandbox.violations import explain
 
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
+IDLE = 4  # helpers kept for the next command; each holds about 10 MB
 READY = 10.0  # seconds until a helper that says nothing is given up
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
 ANSWER = 64 << 20  # bytes of a file action's answer
@@ -55,7 +56,7 @@ class Linux:
         self.cache = cache
         self.files = files  # whether file actions will be asked for; without them a helper starts sooner
         self.abi = kernel.landlock_abi()
-        self.idle: dict[str, list[Slot]] = {}
+        self.idle: list[tuple[str, Slot]] = []  # least recently used first
         self.gates: dict[str, asyncio.Semaphore] = {}
         self.slots: set[Slot] = set()
 
@@ -96,16 +97,20 @@ class Linux:
     # ---- helpers
 
     async def _take(self, terms: Terms) -> Slot:
-        waiting = self.idle.get(plan.helper_key(terms), [])
-        while waiting:
-            slot = waiting.pop()
+        key = plan.helper_key(terms)
+        for index in range(len(self.idle) - 1, -1, -1):
+            if self.idle[index][0] != key:
+                continue
+            _, slot = self.idle.pop(index)
             if slot.process.poll() is None:
                 return slot
             self._discard(slot)  # it died while idle: an error of that helper, never a reason to run without one
         return await self._start(terms)
 
     def _give_back(self, terms: Terms, slot: Slot) -> None:
-        self.idle.setdefault(plan.helper_key(terms), []).append(slot)
+        self.idle.append((plan.helper_key(terms), slot))
+        if len(self.idle) > IDLE:
+            self._discard(self.idle.pop(0)[1])
 
     def _discard(self, slot: Slot) -> None:
         self.slots.discard(slot)

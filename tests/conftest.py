@@ -1,0 +1,17 @@
+"""Fixtures that more than one file needs. No autouse magic."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # test support modules lie beside the tests
+
+from sandbox_bench import USERS, Bench, make
+
+
+@pytest.fixture(scope="session", params=USERS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A workspace with decoys around it and a driver under each user that this machine lets us be."""
+    yield from make(request.param)

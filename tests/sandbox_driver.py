@@ -1,0 +1,72 @@
+"""Runs permits for the sandbox tests, as whichever user it is started: JSON lines in, JSON lines out.
+
+A process of its own, because the tests run as root and as another user, and one Python process has one user.
+"""
+
+import asyncio
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from policy import action as actions
+from policy.verdict import _MINT, Limits, Permit, Rights, Terms
+from sandbox.backend import SandboxUnavailable
+from sandbox.linux import Linux
+
+
+def terms_of(told: dict[str, Any]) -> Terms:
+    limits = Limits(**told.pop("limits", {}))
+    tuples = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
+    env = tuple(sorted((told.get("env") or {}).items()))
+    rights = Rights(told["rights"])
+    return Terms(**{**told, **tuples, "env": env, "rights": rights, "limits": limits})
+
+
+async def main() -> None:
+    backends: dict[str, Linux] = {}
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        told = json.loads(line)
+        name = told["tier"]
+        backend = backends.setdefault(name, Linux(name, cache=Path(told["cache"])))
+        made = getattr(actions, told["action"].pop("kind"))
+        if "argv" in told["action"]:
+            told["action"]["argv"] = tuple(told["action"]["argv"])
+        permit = Permit(made(**told["action"]), terms_of(told["terms"]), _MINT)
+        stdin = base64.b64decode(told["stdin"]) if told.get("stdin") else None
+        answer: dict[str, Any]
+        try:
+            run = asyncio.create_task(backend.run(permit, stdin=stdin))
+            if "cancel" in told:
+                await asyncio.sleep(told["cancel"])
+                before = loop.time()
+                run.cancel()
+                await asyncio.wait({run})
+                answer = {"cancelled": run.cancelled(), "seconds": loop.time() - before}
+            else:
+                outcome = await run
+                enforcement = outcome.enforcement
+                answer = {
+                    "status": outcome.status,
+                    "out": outcome.stdout.decode("utf-8", "replace"),
+                    "err": outcome.stderr.decode("utf-8", "replace"),
+                    "ended": outcome.ended_by,
+                    "seconds": outcome.seconds,
+                    "violations": [[v.what, v.path, v.fix] for v in outcome.violations],
+                    "problem": outcome.problem and [outcome.problem.what, outcome.problem.why, outcome.problem.fix],
+                    "data": outcome.data,
+                    "level": enforcement and enforcement.level.value,
+                    "checks": enforcement and dict(enforcement.checks),
+                    "missing": list(enforcement.missing) if enforcement else [],
+                    "helpers": [slot.process.pid for slot in backend.slots],
+                }
+        except SandboxUnavailable as error:
+            answer = {"unavailable": [error.problem.what, error.problem.why, error.problem.fix]}
+        print(json.dumps(answer), flush=True)
+    for backend in backends.values():
+        await backend.close()
+
+
+asyncio.run(main())

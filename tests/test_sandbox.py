@@ -1,0 +1,497 @@
+"""The contract of a Linux sandbox and the escapes it must stop, for real, as every user we may be."""
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from sandbox_bench import SECRET, Bench
+
+PY = "/usr/bin/python3 -c"
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+# ---- the contract: ordinary work works
+
+# fmt: off
+WORKS = [
+    ("echo hello", 0, "hello\n", "output passes"),
+    ("echo out; echo err >&2; exit 7", 7, "out\n", "the exit status passes"),
+    ("kill -9 $$", 137, "", "a signal is 128+N"),
+    ("cat file.txt", 0, "hello\n", "the workspace can be read"),
+    ("echo x > new.txt && cat new.txt && rm new.txt", 0, "x\n", "and written under work"),
+    ("echo t > /tmp/t && cat /tmp/t", 0, "t\n", "/tmp is private and writable"),
+    ("cd ~ && touch mine && ls -A | grep -v project", 0, "mine\n", "HOME is private, empty and writable"),
+    ("printf a | cat - <(printf b)", 0, "ab", "process substitution has its /dev/fd"),
+    (f"{PY} 'import os; m, s = os.openpty(); os.write(s, b\"pty\"); print(os.read(m, 3).decode())'", 0, "pty\n", "ptys"),
+    (f"{PY} 'import multiprocessing as m; p = m.Pool(2); print(sum(p.map(abs, [-1, 2]))); p.close(); p.join()'", 0, "3\n", "pools"),
+    ("head -c 4 /dev/zero | wc -c", 0, "4\n", "/dev/zero"),
+    ("test $(nproc) -ge 1 && ps -e -o pid= | wc -l | grep -q '[0-9]' && echo ok", 0, "ok\n", "ps and nproc"),
+    ("git init -q r && git -C r -c user.name=n -c user.email=e commit -q --allow-empty -m m && git -C r log --format=%s && rm -rf r", 0, "m\n", "git"),
+    ("sqlite3 :memory: 'select 1' 2>/dev/null || " + PY + " 'import sqlite3; print(sqlite3.connect(\"/tmp/d\").execute(\"select 1\").fetchone()[0])'", 0, "1\n", "sqlite"),
+    ("tar cf /tmp/a.tar file.txt && tar tf /tmp/a.tar", 0, "file.txt\n", "tar"),
+    ("cp -p file.txt c && stat -c %s c && rm c", 0, "6\n", "cp -p"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "status", "out", "why"), WORKS, ids=[row[3] for row in WORKS])
+def test_ordinary_work_works(bench: Bench, script: str, status: int, out: str, why: str) -> None:
+    answer = bench.run(script)
+    assert (answer["status"], answer["out"]) == (status, out), answer
+    assert answer["level"] == "FULL"
+
+
+def test_a_server_on_the_sandbox_own_loopback(bench: Bench) -> None:
+    script = (
+        "import socket, threading; s = socket.create_server(('127.0.0.1', 0)); "
+        "threading.Thread(target=lambda: s.accept()[0].sendall(b'served')).start(); "
+        "print(socket.create_connection(s.getsockname()).recv(9).decode())"
+    )
+    assert bench.run(f'{PY} "{script}"')["out"] == "served\n"
+
+
+def test_a_compiler_works(bench: Bench) -> None:
+    answer = bench.run("echo 'int main(){return 42;}' > /tmp/a.c && gcc -o /tmp/a /tmp/a.c && /tmp/a")
+    assert answer["status"] == 42, answer
+
+
+def test_input_is_empty_unless_given(bench: Bench) -> None:
+    assert bench.run("cat | wc -c")["out"].strip() == "0"
+    assert bench.run("wc -c", stdin=b"x" * 300_000)["out"].strip() == "300000"
+
+
+def test_a_program_that_is_not_there_is_127(bench: Bench) -> None:
+    answer = bench.ask({"kind": "RunArgv", "argv": ["no-such-program"], "cwd": str(bench.workspace)})
+    assert answer["status"] == 127
+    assert "no-such-program" in answer["err"]
+    assert bench.run("echo still here")["out"] == "still here\n"
+
+
+def test_a_folder_that_is_not_there_is_a_problem_not_a_crash(bench: Bench) -> None:
+    answer = bench.run("pwd", cwd=str(bench.outside))
+    assert answer["status"] == 127
+    assert answer["problem"][0]
+
+
+def test_what_look_grants_is_reading_and_nothing_else(bench: Bench) -> None:
+    scripts = {
+        "touch new": "read-only file system",
+        "touch /tmp/new": "read-only file system",
+        "touch ~/new": "read-only file system",
+        f"{PY} 'import socket; socket.socket()'": "not supported",
+        f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'": "not supported",
+        "chmod 600 file.txt": "read-only file system",
+    }
+    for script, message in scripts.items():
+        answer = bench.run(script, rights="look")
+        assert answer["status"] != 0, script
+        assert message in answer["err"].lower(), answer
+    assert bench.run("cat file.txt > /dev/null && echo read", rights="look")["out"] == "read\n"
+
+
+# ---- limits
+
+
+@pytest.mark.threat("T14")
+@pytest.mark.parametrize(
+    ("script", "limits", "ended"),
+    [
+        ("sleep 30", {"wall": 0.5}, "wall"),
+        ("trap '' TERM INT HUP; while :; do :; done", {"wall": 0.5}, "wall"),
+        ("yes", {"output": 1 << 20}, "output"),
+        (
+            f"for i in 1 2 3 4; do {PY} 'x = bytearray(200 << 20); import time; time.sleep(9)' & done; wait",
+            {"memory": 512 << 20},
+            "memory",
+        ),
+    ],
+)
+def test_a_limit_ends_the_whole_tree(bench: Bench, script: str, limits: dict[str, int], ended: str) -> None:
+    answer = bench.run(script, limits={"wall": 10.0, **limits})
+    assert (answer["ended"], answer["status"]) == (ended, 137)
+    assert answer["seconds"] < 9
+
+
+@pytest.mark.threat("T14")
+def test_a_fork_bomb_stops_at_the_limit(bench: Bench) -> None:
+    script = "import os, sys\nn = 0\ntry:\n  while n < 900:\n    if os.fork() == 0:\n      import time; time.sleep(5); os._exit(0)\n    n += 1\nexcept OSError: pass\nprint(n)"
+    answer = bench.run(f"{PY} '{script}'", limits={"pids": 330, "wall": 10.0})
+    started = int(answer["out"] or 0)
+    assert started < 400, answer
+    assert bench.run("echo alive")["out"] == "alive\n"
+
+
+@pytest.mark.threat("T14")
+def test_a_file_cannot_outgrow_its_limit(bench: Bench) -> None:
+    answer = bench.run("head -c 3000000 /dev/zero > big; stat -c %s big; rm big", limits={"file": 1 << 20})
+    assert answer["out"].split() == [str(1 << 20)]
+
+
+@pytest.mark.threat("T14")
+def test_cancelling_reaches_the_child_at_once(bench: Bench) -> None:
+    mark = f"sleep 98{os.getpid()}"
+    answer = bench.run(mark, cancel=0.4)
+    assert answer["cancelled"]
+    assert answer["seconds"] < 0.2
+    assert mark not in subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.threat("T15")
+def test_what_a_command_leaves_behind_is_killed(bench: Bench) -> None:
+    mark = f"97{os.getpid()}"
+    answer = bench.run(f"sleep {mark} & setsid sleep {mark}0 & (nohup sleep {mark}1 &) ; echo left")
+    assert answer["out"] == "left\n"
+    assert (
+        f"sleep {mark}" not in subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+    )
+
+
+# ---- escapes
+
+
+@pytest.mark.threat("T03")
+def test_the_home_and_what_is_outside_do_not_exist(bench: Bench) -> None:
+    key, other = bench.home / ".ssh" / "id_rsa", bench.outside / "target.txt"
+    for script in (
+        f"cat {key}",
+        f"stat {key}",
+        f"ls {bench.outside}",
+        f"cat {other}",
+        "cat ../.ssh/id_rsa",
+        "ls /root",
+    ):
+        answer = bench.run(script)
+        assert answer["status"] != 0, script
+        assert SECRET not in answer["out"] + answer["err"]
+    assert bench.run("ls -A ..")["out"].split() in (["mine", "project"], ["project"])
+
+
+@pytest.mark.threat("T04")
+def test_a_secret_file_of_the_workspace_is_masked(bench: Bench) -> None:
+    for name in (".env", "sub/deep/.env", "server.pem"):
+        path = bench.workspace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SECRET)
+    (bench.workspace / ".env.example").write_text("public")
+    bench.own(bench.workspace)
+    told = {"hidden": [".env", ".env.*", "*.pem"], "shown": [".env.example"]}
+    for rights in ("look", "work"):
+        answer = bench.run("grep -rs . ; cat .env; mv .env x; cp server.pem y; ln .env z", rights=rights, **told)
+        assert SECRET not in answer["out"] + answer["err"]
+        assert "public" in answer["out"]
+    assert (bench.workspace / ".env").read_text() == SECRET
+
+
+@pytest.mark.threat("T05")
+@pytest.mark.threat("T18")
+def test_nothing_outside_can_be_written(bench: Bench) -> None:
+    target = bench.outside / "target.txt"
+    links = bench.workspace / "links"
+    links.mkdir()
+    (links / "folder").symlink_to(bench.outside)
+    (links / "file").symlink_to(target)
+    bench.own(links)
+    before = target.stat()
+    for script in (
+        f"echo x > {target}",
+        "echo x > links/file",
+        "echo x > links/folder/new",
+        "cp file.txt ../../outside/new",
+        f"chmod 777 {target}; touch -d 2001-01-01 {target}; truncate -s 0 {target}; mv file.txt {target}",
+        f"ln {target} links/hard && echo x > links/hard",
+        f"mkdir {bench.outside}/new",
+        "echo x >> ~/.bashrc; mkdir -p ~/.local/bin; echo x > ~/.local/bin/ls",
+        "echo x > /etc/profile.d/x.sh; echo x > /var/tmp/planted; echo x > /usr/bin/planted",
+    ):
+        bench.run(script)
+    assert target.read_text() == "original"
+    assert (target.stat().st_mode, target.stat().st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+    assert names(bench.outside) == {"target.txt"}
+    assert not (bench.home / ".bashrc").exists()
+    assert not Path("/var/tmp/planted").exists()
+
+
+@pytest.mark.threat("T17")
+def test_a_hard_link_to_an_outside_file_is_read_only(bench: Bench) -> None:
+    target = bench.outside / "target.txt"
+    link = bench.workspace / "hard"
+    os.link(target, link)
+    try:
+        answer = bench.run("cat hard; echo x > hard; chmod 777 hard; rm -f hard", limits={"pids": 401})
+        assert answer["out"] == "original"
+        assert target.read_text() == "original"
+    finally:
+        link.unlink()
+
+
+@pytest.mark.threat("T06")
+def test_no_packet_leaves(bench: Bench) -> None:
+    tcp, udp = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    tcp.settimeout(0.1)
+    udp.settimeout(0.1)
+    with tcp, udp:
+        script = (
+            f"import socket\ntry: socket.create_connection(('127.0.0.1', {tcp.getsockname()[1]}), 1)\nexcept OSError as e: print('tcp', e.errno)\n"
+            f"socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {udp.getsockname()[1]}))\n"
+            "for f, k in ((17, 3), (40, 1), (16, 3), (1, 1), (38, 5)):\n"
+            "  try: socket.socket(f, k); print('made', f)\n  except OSError as e: print('refused', f)\n"
+        )
+        answer = bench.run(f'{PY} "{script}"')
+        assert "tcp 111" in answer["out"], answer
+        assert "made" not in answer["out"]
+        for listener in (tcp.accept, lambda: udp.recv(9)):
+            with pytest.raises(TimeoutError):
+                listener()
+
+
+@pytest.mark.threat("T07")
+def test_host_sockets_are_out_of_reach(bench: Bench) -> None:
+    name = f"ringfence-test-{os.getpid()}-{bench.user}"
+    inside = bench.workspace / "host.sock"
+    with socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as path:
+        abstract.bind("\0" + name)
+        path.bind(str(inside))
+        inside.chmod(0o777)
+        for each in (abstract, path):
+            each.listen(1)
+            each.settimeout(0.1)
+        for address in (f"b'\\0{name}'", f"'{inside}'"):
+            bench.run(f'{PY} "import socket; socket.socket(socket.AF_UNIX).connect({address})"')
+        for each in (abstract, path):
+            with pytest.raises(TimeoutError):
+                each.accept()
+    inside.unlink()
+
+
+@pytest.mark.threat("T08")
+def test_nothing_of_the_launcher_environment_is_inside(bench: Bench) -> None:
+    answer = bench.run(
+        "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; ls /proc | grep -c '^[0-9]'"
+    )
+    assert SECRET not in answer["out"]
+    assert int(answer["out"].split()[-1]) < 8
+
+
+@pytest.mark.threat("T09")
+def test_no_descriptor_is_inherited(bench: Bench) -> None:
+    answer = bench.run(f"{PY} 'import os; print(sorted(int(x) for x in os.listdir(\"/proc/self/fd\"))[:-1])'")
+    assert answer["out"] == "[0, 1, 2]\n"
+
+
+# fmt: off
+REFUSED = [
+    ("unshare(CLONE_NEWUSER)",      "r = libc.unshare(0x10000000)"),
+    ("unshare(CLONE_NEWNS)",        "r = libc.unshare(0x20000)"),
+    ("clone(CLONE_NEWUSER)",        "r = libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0)"),
+    ("clone3",                      "r = libc.syscall(435, (ctypes.c_ulong * 11)(0x10000000), 88)"),
+    ("mount",                       "r = libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)"),
+    ("ptrace",                      "r = libc.ptrace(16, 1, 0, 0)"),
+    ("process_vm_readv",            "r = libc.syscall(310, 1, 0, 0, 0, 0, 0)"),
+    ("bpf",                         "r = libc.syscall(321, 0, 0, 0)"),
+    ("perf_event_open",             "r = libc.syscall(298, 0, 0, -1, -1, 0)"),
+    ("io_uring_setup",              "r = libc.syscall(425, 2, ctypes.create_string_buffer(120))"),
+    ("keyctl",                      "r = libc.syscall(250, 0, -3, 1, 0, 0)"),
+    ("add_key",                     "r = libc.syscall(248, b'user', b'k', b'v', 1, -3)"),
+    ("userfaultfd",                 "r = libc.syscall(323, 1)"),
+    ("open_by_handle_at",           "r = libc.syscall(304, -100, ctypes.create_string_buffer(32), 0)"),
+    ("kexec_load",                  "r = libc.syscall(246, 0, 0, 0, 0)"),
+    ("init_module",                 "r = libc.syscall(175, 0, 0, b'')"),
+    ("swapon",                      "r = libc.swapon(b'/tmp/x', 0)"),
+    ("syslog",                      "r = libc.klogctl(3, ctypes.create_string_buffer(99), 99)"),
+    ("openat2",                     "r = libc.syscall(437, -100, b'/etc/passwd', (ctypes.c_ulong * 3)(), 24)"),
+    ("setuid bit",                  "open('/tmp/s', 'w').close(); r = libc.chmod(b'/tmp/s', 0o4755)"),
+    ("setuid by open",              "r = libc.open(b'/tmp/s2', 0o101, 0o4755)"),
+    ("device node",                 "r = libc.mknod(b'/tmp/d', 0o60600, 0x0801)"),
+    ("character node",              "r = libc.mknod(b'/tmp/d', 0o20600, 0x0101)"),
+    ("TIOCSTI",                     "r = libc.ioctl(0, 0x5412, b'x')"),
+    ("TIOCSTI with a dirty word",   "r = libc.syscall(16, 0, ctypes.c_ulong(0x100005412), b'x')"),
+    ("socket with a dirty word",    "r = libc.syscall(41, ctypes.c_ulong(0x100000001), 1, 0)"),
+    ("prlimit of another",          "r = libc.syscall(302, 1, 7, (ctypes.c_ulong * 2)(1, 1), 0)"),
+    ("core_pattern",                "r = libc.open(b'/proc/sys/kernel/core_pattern', 1)"),
+    ("sysrq-trigger",               "r = libc.open(b'/proc/sysrq-trigger', 1)"),
+    ("chroot",                      "r = libc.chroot(b'/tmp')"),
+    ("memory of PID 1",             "r = libc.open(b'/proc/1/mem', 0)"),
+    ("root of PID 1",               "r = libc.open(b'/proc/1/root/etc/passwd', 0)"),
+    ("setns",                       "r = libc.setns(libc.open(b'/proc/self/ns/net', 0), 0)"),
+    ("a SysV segment of the host",  "r = libc.shmget({shm}, 1, 0)"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T10")
+@pytest.mark.threat("T11")
+@pytest.mark.threat("T12")
+@pytest.mark.threat("T13")
+@pytest.mark.threat("T31")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers in the table are those of x86_64")
+def test_the_kernel_surface_is_closed(bench: Bench) -> None:
+    rows = ",".join(f"({name!r}, {code!r})" for name, code in REFUSED).replace("{shm}", "0x52494e47")
+    script = (
+        f"import ctypes\nlibc = ctypes.CDLL(None)\nlibc.syscall.restype = ctypes.c_long\nfor name, code in [{rows}]:\n"
+        "    space = {'ctypes': ctypes, 'libc': libc}\n    exec(code, space)\n    if space['r'] >= 0: print('OPEN', name)\nprint('all tried')"
+    )
+    (bench.workspace / "tries.py").write_text(script)
+    answer = bench.run("/usr/bin/python3 tries.py")
+    assert answer["out"] == "all tried\n", answer
+
+
+@pytest.mark.threat("T11")
+def test_no_capability_is_left(bench: Bench) -> None:
+    lines = bench.run("grep -E 'Cap|NoNewPrivs|Seccomp:' /proc/self/status")["out"].split()
+    values = dict(zip(lines[::2], lines[1::2], strict=True))
+    assert {values[f"Cap{name}:"] for name in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {"0" * 16}
+    assert (values["NoNewPrivs:"], values["Seccomp:"]) == ("1", "2")
+
+
+@pytest.mark.threat("T16")
+def test_auto_run_files_are_read_only(bench: Bench) -> None:
+    for root in (bench.workspace, bench.workspace / "vendor" / "lib"):
+        (root / ".git" / "hooks").mkdir(parents=True)
+        (root / ".git" / "config").write_text("original")
+        (root / ".git" / "hooks" / "pre-commit").write_text("original")
+        (root / ".vscode").mkdir()
+        (root / ".vscode" / "tasks.json").write_text("original")
+    bench.own(bench.workspace)
+    script = (
+        "for r in . vendor/lib; do for f in .git/config .git/hooks/pre-commit .vscode/tasks.json .git/hooks/new; do"
+        " echo PWNED > $r/$f; done; mv $r/.git $r/gone; rm -rf $r/.git/hooks $r/.vscode; echo o > $r/.git/index; done"
+    )
+    bench.run(script, locked=[".git/hooks", ".git/config", ".vscode"])
+    for root in (bench.workspace, bench.workspace / "vendor" / "lib"):
+        for name in (".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json"):
+            assert (root / name).read_text() == "original", name
+        assert not (root / ".git" / "hooks" / "new").exists()
+        assert (root / ".git" / "index").read_text() == "o\n", "git itself can still work"
+
+
+# ---- named paths, and what cannot be granted
+
+
+def test_a_named_outside_path_is_granted_and_nothing_beside_it(bench: Bench) -> None:
+    extra = bench.base / "extra"
+    extra.mkdir()
+    for name in ("given.txt", "other.txt"):
+        (extra / name).write_text(name)
+    bench.own(extra)
+    read = bench.run(
+        f"cat {extra}/given.txt; cat {extra}/other.txt; echo x > {extra}/given.txt", read=[f"{extra}/given.txt"]
+    )
+    assert read["out"] == "given.txt"
+    assert names(extra) == {"given.txt", "other.txt"}
+    written = bench.run(f"echo new > {extra}/given.txt; echo x > {extra}/other.txt", write=[f"{extra}/given.txt"])
+    assert written["status"] != 0
+    assert (extra / "given.txt").read_text() == "new\n"
+    assert (extra / "other.txt").read_text() == "other.txt"
+
+
+@pytest.mark.threat("T19")
+@pytest.mark.parametrize(
+    ("told", "word"),
+    [
+        ({"workspace": "/"}, "workspace"),
+        ({"workspace": "/proc"}, "workspace"),
+        ({"workspace": "/no/such/folder"}, "folder"),
+        ({"hosts": ["example.com"]}, "network"),
+        ({"read": ["/no/such/file"]}, "exist"),
+        ({"write": ["/"]}, "sandbox"),
+    ],
+)
+def test_terms_that_cannot_be_granted_run_nothing(bench: Bench, told: dict[str, object], word: str) -> None:
+    answer = bench.run("echo ran", **told)
+    assert word in " ".join(answer["unavailable"]), answer
+
+
+@pytest.mark.threat("T19")
+def test_the_home_cannot_be_a_workspace(bench: Bench) -> None:
+    answer = bench.run("echo ran", workspace=str(bench.home))
+    assert "home" in " ".join(answer["unavailable"])
+
+
+@pytest.mark.threat("T19")
+def test_the_canary_reports_every_check(bench: Bench) -> None:
+    checks = bench.run("true", rights="look")["checks"]
+    assert set(checks) >= {
+        "hidden",
+        "outside",
+        "network",
+        "abstract",
+        "processes",
+        "capabilities",
+        "seccomp",
+        "workspace",
+    }
+    assert all(checks.values())
+
+
+@pytest.mark.threat("T19")
+def test_a_helper_that_dies_is_an_error_and_the_next_command_gets_a_new_one(bench: Bench) -> None:
+    told = {"limits": {"pids": 402}}
+    first = bench.run("true", **told)["helpers"]
+    for pid in first:
+        os.kill(pid, 9)
+    time.sleep(0.1)
+    after = bench.run("echo fresh", **told)
+    assert after["out"] == "fresh\n"
+    assert set(after["helpers"]) - set(first)
+
+
+# ---- violations in words
+
+
+def test_a_stopped_write_is_explained(bench: Bench) -> None:
+    answer = bench.run(f'{PY} \'open("/var/tmp/x", "w")\'')
+    assert answer["status"] == 1
+    assert [violation[1] for violation in answer["violations"]] == ["/var/tmp/x"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat no-such-file",
+        "ls /usr/no-such-folder",
+        f"{PY} 'raise SystemExit(3)'",
+        "grep x file.txt",
+        "false",
+        "cat /tmp/none",
+    ],
+)
+def test_a_plain_error_is_no_violation(bench: Bench, script: str) -> None:
+    answer = bench.run(script)
+    assert answer["status"] != 0
+    assert answer["violations"] == []
+
+
+# ---- T3: weaker, labelled, still a boundary
+
+
+@pytest.mark.threat("T19")
+def test_without_namespaces_the_rest_still_holds_and_says_so(bench: Bench) -> None:
+    answer = bench.run(f"echo in > t3.txt; cat t3.txt; cat {bench.home}/.ssh/id_rsa", tier="T3")
+    assert answer["out"] == "in\n"
+    assert "denied" in answer["err"].lower()
+    assert answer["level"] == "PARTIAL"
+    assert answer["missing"]
+    for script in (
+        f"echo x > {bench.outside}/target.txt",
+        f"{PY} 'import socket; socket.socket()'",
+        "cat /proc/1/environ",
+    ):
+        assert bench.run(script, tier="T3")["status"] != 0, script
+    assert bench.run("echo x > t3.txt", tier="T3", rights="look")["status"] != 0
+    assert (bench.outside / "target.txt").read_text() == "original"
+
+
+@pytest.mark.threat("T15")
+def test_without_namespaces_leftovers_are_still_killed(bench: Bench) -> None:
+    mark = f"96{os.getpid()}"
+    bench.run(f"sleep {mark} & setsid sleep {mark}0 & true", tier="T3")
+    assert (
+        f"sleep {mark}" not in subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+    )
