@@ -1,0 +1,60 @@
+# Two commands matter: `make demo` and `make test`. Both work on a fresh Debian or Ubuntu, as root or not.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := policy sandbox tools runner profiles
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types imports unit bench fuzz lock witness clean
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.run  ## install into .venv and watch the whole thing work on a small repository (no key, no network)
+	@$(BIN)/agent demo
+
+test: $(VENV)/.dev lint types imports unit  ## install what the tests need and run everything
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)
+	$(BIN)/python tests/bench/bench.py
+
+fuzz: $(VENV)/.dev  ## ten minutes of differential fuzzing against real bash
+	$(BIN)/python tests/fuzz_bash.py --seconds 600
+
+lock:  ## resolve the dependencies anew, with hashes
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 --extra build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 --extra build --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.run: requirements.lock pyproject.toml .ci/system
+	@.ci/system run
+	@test -x $(BIN)/python || "$$(.ci/system python)" -m venv $(VENV)
+	@echo "installing the locked dependencies into $(VENV)"
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
+	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+	@.ci/system test
+	@echo "installing what the tests need into $(VENV)"
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
