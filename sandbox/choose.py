@@ -7,11 +7,11 @@ from policy.verdict import Problem, Terms
 from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
 from sandbox.linux import Linux
 
-Maker = Callable[[Path | None, bool], Backend]
+Maker = Callable[[Path | None, Path | None, bool], Backend]
 
 BACKENDS: dict[str, Maker] = {
-    "T1": lambda cache, files: Linux("T1", cache=cache, files=files),
-    "T3": lambda cache, files: Linux("T3", cache=cache, files=files),
+    "T1": lambda cache, aside, files: Linux("T1", cache=cache, aside=aside, files=files),
+    "T3": lambda cache, aside, files: Linux("T3", cache=cache, aside=aside, files=files),
 }
 
 
@@ -21,12 +21,14 @@ async def open_backend(
     *,
     terms: Terms | None = None,
     cache: Path | None = None,
+    aside: Path | None = None,
     files: bool = True,
 ) -> tuple[Backend, Enforcement]:
     """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
 
     `name` asks for one backend and no other. `terms` are what the first helper is started for, so that it can be used.
-    `files` says whether file actions will be asked for.
+    `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
+    be asked for.
     """
     names = [name] if name is not None else list(BACKENDS)
     first: SandboxUnavailable | None = None
@@ -39,7 +41,7 @@ async def open_backend(
                     "leave --backend out to get the best one",
                 )
             )
-        backend = BACKENDS[candidate](cache, files)
+        backend = BACKENDS[candidate](cache, aside, files)
         try:
             enforcement = await backend.probe(terms)
         except SandboxUnavailable as error:

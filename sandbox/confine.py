@@ -117,14 +117,21 @@ def _mount_proc(stage: str, plan: Plan) -> None:
     kernel.mount("proc", stage + "/proc", "proc", flags)
     # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
-        try:
-            with open(stage + "/proc/sys/kernel/pid_max", "w", encoding="utf-8") as file:
-                file.write(str(max(plan.pids, 310)))
-        except OSError:
-            pass  # RLIMIT_NPROC and the watchdog count as well; the canary reports what holds
+        _set(stage + "/proc/sys/kernel/pid_max", max(plan.pids, 310))  # RLIMIT_NPROC and the watchdog count as well
+    # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
+    _set(stage + "/proc/sys/vm/memfd_noexec", 1)
     proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
     kernel.set_attributes(proc, kernel.ATTR_RDONLY, recursive=False)
     os.close(proc)
+
+
+def _set(path: str, value: int) -> None:
+    """A setting of our own namespace that older kernels lack or withhold: then the other closers stand alone."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(str(value))
+    except OSError:
+        return
 
 
 def loopback_up() -> None:

@@ -106,7 +106,7 @@ class Helper:
         """Which limit the whole tree has passed. The kernel enforces per process; this counts them together."""
         if not self.alone:
             return None  # /proc is withheld there; `missing` says so
-        count, resident = 0, 0
+        count, resident, processes = 0, 0, []
         for name in os.listdir("/proc"):
             if not name.isdigit() or name == "1":
                 continue
@@ -116,8 +116,10 @@ class Helper:
                     fields = file.read().split()
             except OSError:
                 continue  # it ended meanwhile
-            resident += int(fields[1]) - int(fields[2])  # resident minus shared pages
-        if resident * PAGE > self.memory:
+            resident += int(fields[1])
+            processes.append(name)
+        # Resident sizes count shared pages once for everyone: when that is too much, ask for the exact shares.
+        if resident * PAGE > self.memory and sum(map(share, processes)) > self.memory:
             return "memory"
         return "pids" if count > self.pids else None
 
@@ -161,6 +163,15 @@ def perform(request: dict[str, object], answer: int) -> None:
             view = view[os.write(answer, view) :]
     finally:
         os._exit(status)
+
+
+def share(process: str) -> int:
+    """The proportional set size of one process, in bytes (proc_pid_smaps(5))."""
+    try:
+        with open(f"/proc/{process}/smaps_rollup", "rb") as file:
+            return next((int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:")), 0)
+    except OSError:
+        return 0  # it ended meanwhile
 
 
 def find(name: str, path: str) -> str:

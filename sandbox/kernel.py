@@ -1,8 +1,8 @@
 """The system calls of confinement, and nothing else: thin, checked, standard library only.
 
 Numbers and constants come from the kernel's headers (`asm/unistd.h`, `linux/mount.h`, `linux/landlock.h`,
-`linux/prctl.h`); semantics from mount_setattr(2), open_tree(2), pivot_root(2), landlock(7), seccomp(2), capabilities(7),
-user_namespaces(7).
+`linux/prctl.h`); semantics from mount_setattr(2), open_tree(2), pivot_root(2), landlock(7), seccomp(2),
+capabilities(7), user_namespaces(7).
 """
 
 import ctypes

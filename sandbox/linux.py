@@ -10,12 +10,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Problem, Rights, Terms
 from sandbox import canary, kernel, landlock, plan, seccomp
+from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable
 from sandbox.exchange import Exchange
 from sandbox.scan import Scan, scan
@@ -36,6 +37,7 @@ class Slot:
     process: subprocess.Popen[bytes]
     control: socket.socket
     enforcement: Enforcement
+    scan: Scan = field(default_factory=Scan)
     scratch: str | None = None
 
     def kill(self) -> None:
@@ -51,9 +53,10 @@ class Slot:
 class Linux:
     """T1: namespaces, a private root, Landlock and seccomp. T3: Landlock and seccomp alone, labelled weaker."""
 
-    def __init__(self, tier: str, *, cache: Path | None = None, files: bool = True) -> None:
+    def __init__(self, tier: str, *, cache: Path | None = None, aside: Path | None = None, files: bool = True) -> None:
         self.name = tier
         self.cache = cache
+        self.aside = aside  # where auto-run files that a command made are moved
         self.files = files  # whether file actions will be asked for; without them a helper starts sooner
         self.abi = kernel.landlock_abi()
         self.idle: list[tuple[str, Slot]] = []  # least recently used first
@@ -78,16 +81,21 @@ class Linux:
         async with gate:
             slot = await self._take(terms)
             healthy = False
+            watch = Watch(terms, slot.scan, self.aside)
             try:
                 outcome = await self._converse(slot, permit, stdin, listen)
                 healthy = outcome.problem is None or outcome.status != 125
+            except asyncio.CancelledError:
+                watch.settle()
+                raise
             finally:
                 # A helper that was interrupted in the middle of an answer is not asked again.
                 if healthy:
                     self._give_back(terms, slot)
                 else:
                     self._discard(slot)
-        return replace(outcome, violations=explain(permit, outcome), enforcement=slot.enforcement)
+        violations = (*watch.settle(), *explain(permit, outcome))
+        return replace(outcome, violations=violations, enforcement=slot.enforcement)
 
     async def close(self) -> None:
         for slot in list(self.slots):
@@ -136,7 +144,7 @@ class Linux:
                 cwd="/",
                 pass_fds=(theirs.fileno(),),
             )
-        slot = Slot(process, ours, Enforcement(Level.NONE, self.name), scratch)
+        slot = Slot(process, ours, Enforcement(Level.NONE, self.name), found, scratch)
         self.slots.add(slot)
         try:
             first = Exchange(slot.control, 0, None)

@@ -41,7 +41,7 @@ def compile_plan(
     known = landlock.known(abi)
     limits = terms.limits
     mounts = _mounts(terms, found, look) if tier == "T1" else ()
-    rules = _rules(terms, work) if tier == "T1" else _bare_rules(terms, work, look)
+    rules = _rules(terms, work, look) if tier == "T1" else _bare_rules(terms, work, look)
     net = known.net if not work or tier == "T3" else 0  # a loopback of its own needs no port rules
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
     return Plan(
@@ -77,7 +77,7 @@ def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
         refuse(
             f"the workspace `{terms.workspace}` is not a folder", "it is missing or not a folder", "use --cwd FOLDER"
         )
-    if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace.rstrip("/") + "/"):
+    if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace + "/"):
         refuse(
             f"`{terms.workspace}` cannot be a workspace",
             "it is your home folder or contains it, so every key and setting in it would be inside the sandbox",
@@ -115,25 +115,30 @@ def _mounts(terms: Terms, found: Scan, look: Look) -> tuple[Step, ...]:
             continue
         steps.append(("link", shape[3:], path) if shape.startswith("-> ") else ("ro", path, path))
     steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
-    steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in ("/tmp", "/dev/shm", terms.home)]
+    steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
     steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
     steps += [("ro", path, path) for path in terms.read]
     steps += [("rw", path, path) for path in terms.write]
     steps.sort(key=lambda step: step[2].count("/"))
     if work:
         over: list[Step] = [("rw", path, path) for path in found.pinned]
-        over += [("ro", path, path) for path in (*found.locked, *found.shared)]
+        over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
         steps += sorted(over, key=lambda step: step[2].count("/"))
     return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
 
 
-def _rules(terms: Terms, work: bool) -> list[tuple[str, int]]:
+def _private(terms: Terms) -> tuple[str, ...]:
+    """Folders of the sandbox's own: empty at the start, gone at the end. A user whose home is `/` gets none."""
+    return ("/tmp", "/dev/shm", *((terms.home,) if terms.home != "/" else ()))
+
+
+def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     """Landlock inside the private root: all that is there may be read, little may be written."""
     rules = [("/", landlock.READ)]
-    rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES]
+    rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     rules += [(path, landlock.WRITE) for path in terms.write]
     if work:
-        rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", "/dev/shm", terms.home)]
+        rules += [(path, landlock.WRITE) for path in (terms.workspace, *_private(terms))]
         rules.append(("/dev/pts", landlock.DEVICE))
     return rules
 

@@ -16,6 +16,7 @@ class Scan:
     """Absolute paths. `masked`: secret files and folders. `locked`: read-only even when the workspace is writable.
 
     `pinned`: `.git` folders that must not be renamed away. `shared`: files whose other hard links lie elsewhere.
+    `roots`: the workspace and every repository nested in it.
     `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
     """
 
@@ -23,6 +24,7 @@ class Scan:
     locked: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
     truncated: bool = False
 
 
@@ -65,13 +67,14 @@ def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked
                     links.setdefault(key, []).append(entry.path)
                     counts[key] = status.st_nlink
     shared = [path for key, paths in links.items() if len(paths) < counts[key] for path in paths]
-    fixed = sorted({path for root in roots for path in _locked(root, locked)})
+    fixed = sorted({path for root in roots for path in existing(root, locked)})
     pinned = [os.path.join(root, ".git") for root in roots if os.path.isdir(os.path.join(root, ".git"))]
     return Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(fixed)[:MOST],
         pinned=tuple(sorted(pinned))[:MOST],
         shared=tuple(sorted(shared))[:MOST],
+        roots=tuple(roots),
         truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,
     )
 
@@ -84,7 +87,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     return lambda name: matches(name) is not None
 
 
-def _locked(root: str, patterns: tuple[str, ...]) -> list[str]:
+def existing(root: str, patterns: tuple[str, ...]) -> list[str]:
     """What exists of `patterns` below one repository, links left out (a mount would land on their target)."""
     found = []
     for pattern in patterns:

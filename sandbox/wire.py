@@ -4,10 +4,12 @@
 class Plan:
     """What a helper is told before anything else.
 
-    `tier`: "T1" (namespaces and a private root) or "T3" (Landlock and seccomp alone). `mounts`: (kind, source,
-    target), in the order to build. `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size. `rlimits`:
-    (resource, value). `pids`, `memory`, `tmpfs`: counts and bytes. `environment`: NAME=VALUE. `warm`: whether file
-    actions will be asked for. `outside`: a process that must be out of reach, filled in by the helper.
+    `tier`: "T1" (namespaces and a private root) or "T3" (Landlock and seccomp alone).
+    `mounts`: (kind, source, target), in the order to build.
+    `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size.
+    `rlimits`: (resource, value). `pids`, `memory`, `tmpfs`: counts and bytes.
+    `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
+    `outside`: a process that must be out of reach, filled in by the helper.
     """
 
     __slots__ = (

@@ -371,6 +371,19 @@ def test_auto_run_files_are_read_only(bench: Bench) -> None:
         assert (root / ".git" / "index").read_text() == "o\n", "git itself can still work"
 
 
+@pytest.mark.threat("T16")
+def test_new_auto_run_files_are_set_aside_and_reported(bench: Bench) -> None:
+    answer = bench.run(
+        "echo PWNED > .envrc; mkdir .idea; echo PWNED > .idea/workspace.xml; echo fine > notes.md",
+        locked=[".envrc", ".idea"],
+    )
+    assert {violation[1] for violation in answer["violations"]} == {
+        str(bench.workspace / name) for name in (".envrc", ".idea")
+    }
+    assert not {".envrc", ".idea"} & names(bench.workspace)
+    assert (bench.workspace / "notes.md").read_text() == "fine\n"
+
+
 # ---- named paths, and what cannot be granted
 
 

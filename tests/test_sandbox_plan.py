@@ -1,0 +1,156 @@
+"""Terms to a plan, without a kernel: what is mounted, what Landlock is told, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from policy.verdict import Rights, Terms
+from sandbox import landlock
+from sandbox.plan import compile_plan, helper_key
+from sandbox.scan import Scan, scan
+from sandbox.seccomp import programs
+from sandbox.wire import Plan
+
+GOLDEN = Path(__file__).parent / "golden" / "plans.json"
+DISK = {
+    "/usr": "dir",
+    "/bin": "-> usr/bin",
+    "/etc/passwd": "file",
+    "/home/u": "dir",
+    "/home/u/p": "dir",
+    "/home/u/p/.env": "file",
+    "/home/u/p/.git": "dir",
+    "/home/u/p/.git/config": "file",
+    "/home/u/.tool": "dir",
+    "/srv/data": "dir",
+    "/srv/out.txt": "file",
+    "/dev/null": "file",
+    "/dev/urandom": "file",
+}
+FOUND = Scan(masked=("/home/u/p/.env",), locked=("/home/u/p/.git/config",), pinned=("/home/u/p/.git",))
+
+
+def terms(rights: Rights = Rights.WORK, **told: object) -> Terms:
+    base: dict[str, object] = {
+        "workspace": "/home/u/p",
+        "home": "/home/u",
+        "system": ("/usr", "/bin", "/etc/passwd", "/home/u/.tool", "/nowhere"),
+        "env": (("HOME", "/home/u"),),
+    }
+    return Terms(rights=rights, **{**base, **told})  # type: ignore[arg-type]  # a table of keyword arguments
+
+
+def plan(of: Terms, *, tier: str = "T1", abi: int = 7, found: Scan = FOUND) -> Plan:
+    return compile_plan(of, found, (b"", b""), tier=tier, abi=abi, look=DISK.get)
+
+
+CASES = {
+    "look": plan(terms(Rights.LOOK)),
+    "work": plan(terms()),
+    "work with named paths": plan(terms(read=("/srv/data",), write=("/srv/out.txt",))),
+    "T3 look": plan(terms(Rights.LOOK), tier="T3"),
+    "T3 work, old kernel": plan(terms(), tier="T3", abi=1),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plans_are_as_reviewed(name: str) -> None:
+    golden = json.loads(GOLDEN.read_text())
+    told = CASES[name]
+    assert json.loads(json.dumps([told.mounts, told.landlock, told.handled, told.loopback])) == golden[name]
+
+
+@pytest.mark.threat("T02")
+def test_look_has_nothing_writable() -> None:
+    told = CASES["look"]
+    assert not [step for step in told.mounts if step[0] in ("rw", "tmpfs") and not step[2].startswith("/dev/")]
+    writing = landlock.WRITE & ~landlock.READ
+    assert not [path for path, access in told.landlock if access & writing and not path.startswith("/dev/")]
+    assert not told.loopback
+
+
+@pytest.mark.parametrize("abi", landlock.ABIS)
+def test_no_right_is_asked_for_that_an_abi_does_not_know(abi: int) -> None:
+    known = landlock.known(abi)
+    for tier in ("T1", "T3"):
+        told = plan(terms(), tier=tier, abi=abi)
+        assert told.handled[0] == known.fs
+        assert all(access & ~known.fs == 0 for _, access in told.landlock)
+        assert told.handled[3] == known.size
+    assert (landlock.missing(abi) == ()) == (abi == max(landlock.ABIS))
+
+
+def test_a_newer_abi_than_the_table_is_used_as_the_newest_known() -> None:
+    assert landlock.known(99) == landlock.known(max(landlock.ABIS))
+
+
+def test_a_helper_serves_all_terms_that_differ_only_in_what_the_runner_enforces() -> None:
+    from policy.verdict import Limits
+
+    assert helper_key(terms(limits=Limits(wall=1, output=5))) == helper_key(terms(limits=Limits(wall=9, output=7)))
+    assert helper_key(terms(limits=Limits(pids=9))) != helper_key(terms())
+    assert helper_key(terms(read=("/srv/data",))) != helper_key(terms())
+
+
+# ---- the scan
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(name)
+
+
+def test_the_scan_finds_secrets_repositories_and_links(tmp_path: Path) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    make(outside, "shared.txt")
+    make(
+        work, ".git/config", ".git/hooks/", "sub/.git/config", "a/.env", "a/.env.example", "b/key.pem", "sm/.git", "one"
+    )
+    (work / "linked").hardlink_to(outside / "shared.txt")
+    (work / "twin").hardlink_to(work / "one")
+    (work / "to-secret").symlink_to("a/.env")
+    (work / ".vscode").symlink_to(outside)
+    found = scan(
+        str(work), (".env", ".env.*", "*.pem"), (".env.example",), (".git/config", ".git/hooks", ".vscode", ".git")
+    )
+    relative = [
+        {path.removeprefix(f"{work}/") for path in group} for group in (found.masked, found.pinned, found.shared)
+    ]
+    assert relative == [{"a/.env", "b/key.pem"}, {".git", "sub/.git"}, {"linked"}]
+    locked = {path.removeprefix(f"{work}/") for path in found.locked}
+    assert locked == {".git", ".git/config", ".git/hooks", "sub/.git", "sub/.git/config", "sm/.git"}
+
+
+def test_the_scan_survives_odd_names(tmp_path: Path) -> None:
+    import os
+
+    folder = os.fsencode(tmp_path)
+    for name in (b"new\nline", b"\xff\xfe", b"-rf", b"$(id)", b" "):
+        os.mkdir(folder + b"/" + name)
+    assert scan(str(tmp_path), (".env",), (), (".git/hooks",)).masked == ()
+
+
+# ---- seccomp programs
+
+
+def test_programs_are_kept_whole_or_built_again(tmp_path: Path) -> None:
+    built = programs(Rights.LOOK, unix=False, cache=tmp_path)
+    (kept,) = tmp_path.iterdir()
+    assert programs(Rights.LOOK, unix=False, cache=tmp_path) == built
+    for damage in (b"", kept.read_bytes()[:-8], kept.read_bytes()[:40] + b"\0" * (kept.stat().st_size - 40)):
+        kept.write_bytes(damage)
+        assert programs(Rights.LOOK, unix=False, cache=tmp_path) == built, "a damaged cache must never weaken a filter"
+
+
+def test_the_right_sets_have_different_programs(tmp_path: Path) -> None:
+    look, work = (programs(rights, unix=False, cache=None)[1] for rights in Rights)
+    assert look != work
+    assert all(
+        len(program) % 8 == 0 for pair in (programs(r, unix=True, cache=None) for r in Rights) for program in pair
+    )
