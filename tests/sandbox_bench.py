@@ -50,7 +50,7 @@ def world_readable_python() -> str:
 class Bench:
     """One user's view: `run` executes a script or argv under terms, and decoys tell what got out."""
 
-    def __init__(self, user: str, base: Path) -> None:
+    def __init__(self, user: str, base: Path, wrap: tuple[str, ...] = ()) -> None:
         self.user = user
         self.base = base
         self.workspace = base / "home" / "project"
@@ -79,7 +79,7 @@ class Bench:
         as_other: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
         driver = base / "code" / "sandbox_driver.py" if user == "nobody" else ROOT / "tests" / "sandbox_driver.py"
         self.process = subprocess.Popen(
-            [python, str(driver)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=base, **as_other
+            [*wrap, python, str(driver)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=base, **as_other
         )
 
     def own(self, path: Path) -> Path:
@@ -128,11 +128,19 @@ class Bench:
         self.process.wait(timeout=20)
 
 
-def make(user: str) -> Iterator[Bench]:
+# A machine where namespaces are refused: a user namespace that allows no other, entered without any capability.
+NO_NAMESPACES = (
+    *("unshare", "--user", "--map-root-user", "sh", "-c"),
+    'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --no-new-privs "$@"',
+    "sh",
+)
+
+
+def make(user: str, wrap: tuple[str, ...] = ()) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
-        bench = Bench(user, base)
+        bench = Bench(user, base, wrap)
         try:
             yield bench
         finally:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sandbox_bench import SECRET, Bench
+from sandbox_bench import NO_NAMESPACES, SECRET, USERS, Bench, make
 
 PY = "/usr/bin/python3 -c"
 
@@ -499,6 +499,18 @@ def test_without_namespaces_the_rest_still_holds_and_says_so(bench: Bench) -> No
         assert bench.run(script, tier="T3")["status"] != 0, script
     assert bench.run("echo x > t3.txt", tier="T3", rights="look")["status"] != 0
     assert (bench.outside / "target.txt").read_text() == "original"
+
+
+@pytest.mark.threat("T19")
+@pytest.mark.parametrize("user", USERS)
+def test_where_namespaces_are_refused_t1_runs_nothing_and_t3_still_holds(user: str) -> None:
+    for bench in make("nobody" if user == "root" else user, NO_NAMESPACES):
+        refused = bench.run("echo ran > ran.txt")
+        assert "T1" in refused["unavailable"][0], refused
+        assert "doctor" in refused["unavailable"][2]
+        assert not (bench.workspace / "ran.txt").exists()
+        answer = bench.run(f"echo in > t3.txt; cat t3.txt {bench.home}/.ssh/id_rsa", tier="T3")
+        assert (answer["out"], answer["level"]) == ("in\n", "PARTIAL"), answer
 
 
 @pytest.mark.threat("T15")
