@@ -26,6 +26,7 @@ class Helper:
     def __init__(self, control: socket.socket, plan: Plan) -> None:
         self.control = control
         self.environment = dict(item.split("=", 1) for item in plan.environment)
+        os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
         self.pids, self.memory = plan.pids, plan.memory
         self.alone = plan.tier == "T1"  # PID 1 of its own namespace
         self.poll = select.poll()

@@ -1,0 +1,169 @@
+"""What a model passes to a tool, parsed once and strictly: the border between a model's JSON and our types."""
+
+import difflib
+import json
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
+
+from policy.verdict import Problem
+from tools.clip import short
+
+PATH_CAP = 4096  # characters
+PATTERN_CAP = 10_000
+SCRIPT_CAP = 2_000_000
+CONTENT_CAP = 5_000_000
+
+_FAULTS = 4  # that one Problem lists
+
+# fmt: off
+_FAULT_WORDS = {
+    "missing":            "is missing",
+    "string_type":        "must be text, not {given}",
+    "int_type":           "must be a whole number, not {given}",
+    "float_type":         "must be a number, not {given}",
+    "finite_number":      "must be a finite number",
+    "bool_type":          "must be true or false, not {given}",
+    "greater_than":       "must be more than {gt:,g}",
+    "greater_than_equal": "must be at least {ge:,g}",
+    "less_than_equal":    "must be at most {le:,g}",
+    "string_too_short":   "must not be empty",
+    "string_too_long":    "is {length:,} characters long; at most {max_length:,} are taken",
+}
+# fmt: on
+
+
+class Arguments(BaseModel):
+    """The base of every tool's arguments: exact types, no unknown names. `null` means the same as leaving out."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def schema_for_model(cls) -> dict[str, object]:
+        """JSON Schema, without what only costs tokens."""
+        schema = cls.model_json_schema()
+        properties: dict[str, object] = {}
+        for name, field in schema["properties"].items():
+            kept = {key: value for key, value in field.items() if key not in ("title", "maxLength", "minLength")}
+            # `X or null, null by default` is said by not requiring it
+            for choice in kept.pop("anyOf", ()):
+                if choice.get("type") != "null":
+                    kept |= {key: value for key, value in choice.items() if key not in ("maxLength", "minLength")}
+            if kept.get("default", 0) is None:
+                del kept["default"]
+            properties[name] = kept
+        required = schema.get("required", [])
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+class Called(Protocol):
+    """The part of a tool that parsing needs."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def example(self) -> str: ...
+    @property
+    def Args(self) -> type[Arguments]: ...
+
+
+def parse(tool: Called, arguments: dict[str, object] | None, raw: str = "") -> Arguments | Problem:
+    """The arguments of one call, or a short Problem that tells the model exactly what to change.
+
+    `arguments` is the JSON object, or None when the model's JSON did not parse; then `raw` is what it wrote. Total:
+    never raises, and the Problem stays short for inputs of any size.
+    """
+    if arguments is None:
+        return _problem(tool, [_unparsed(raw)])
+    fields = tool.Args.model_fields
+    faults: dict[str, str] = {}
+    clean: dict[str, object] = {}
+    for name, value in arguments.items():
+        if name not in fields:
+            faults[name] = f"`{short(name, 40)}` is not an argument of this tool{_meant(name, list(fields))}"
+        elif isinstance(value, str) and (fault := _bad_text(value)):
+            faults[name] = f"`{name}` {fault}"
+        elif value is not None or fields[name].is_required():
+            clean[name] = value
+    try:
+        parsed = tool.Args.model_validate(clean)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False, include_input=True):
+            name = str(detail["loc"][0]) if detail["loc"] else ""
+            faults.setdefault(name, f"`{short(name, 40)}` {_fault(detail)}")
+    else:
+        if not faults:
+            return parsed
+    return _problem(tool, list(faults.values()))
+
+
+def _problem(tool: Called, faults: list[str]) -> Problem:
+    more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
+    return Problem(
+        f"the arguments of `{tool.name}` do not fit",
+        "; ".join(faults[:_FAULTS]) + more,
+        f"call `{tool.name}` again with arguments such as {tool.example}",
+    )
+
+
+def _unparsed(raw: str) -> str:
+    """Why `raw` is no JSON object."""
+    if not raw.strip():
+        return "no arguments came with the call"
+    try:
+        value = json.loads(raw)
+    except json.JSONDecodeError as error:
+        near = short(raw[max(error.pos - 20, 0) : error.pos + 20], 60)
+        return f"they are not valid JSON: {error.msg.lower()} at character {error.pos + 1:,}, near `{near}`"
+    except (ValueError, RecursionError):  # a number of thousands of digits, or thousands of brackets
+        return "they are not JSON that can be read: a number or a nesting in it is too large"
+    return f"they are {_kind(value)}, not an object" if not isinstance(value, dict) else "they came incomplete"
+
+
+def _bad_text(text: str) -> str | None:
+    """What makes a text unfit for any field."""
+    if (at := text.find("\0")) >= 0:
+        return f"has a NUL character, at character {at + 1:,}: leave it out"
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"has half of a surrogate pair, at character {error.start + 1:,}: write the whole character"
+    return None
+
+
+def _meant(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name[:40].lower(), known, n=1, cutoff=0.6)
+    return f"; did you mean `{near[0]}`?" if near else f" (it has {', '.join(f'`{item}`' for item in known)})"
+
+
+def _fault(detail: ErrorDetails) -> str:
+    """One pydantic error in our words."""
+    limits = detail.get("ctx", {})
+    given = detail["input"]
+    sentence = _FAULT_WORDS.get(detail["type"], "does not fit: {message}")
+    return sentence.format(
+        given=_kind(given),
+        length=len(given) if isinstance(given, str) else 0,
+        message=short(detail["msg"].lower(), 100),
+        **limits,
+    )
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is, in JSON's words."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case str():
+            return "text"
+        case int() | float():
+            return "a number"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "something else"

@@ -1,0 +1,131 @@
+"""The `bash` tool: a script, and what came of it."""
+
+import signal
+from typing import Annotated
+
+from pydantic import Field
+
+from policy.action import RunScript
+from policy.verdict import Problem
+from tools.answer import tell, violations
+from tools.arguments import SCRIPT_CAP, Arguments
+from tools.clip import BYTES, LINES, Tail, tail
+from tools.counts import count, seconds, size
+from tools.tool import Finished, Keep, Seen, TextPart
+
+_TIMEOUT = 120
+_TIMEOUT_MOST = 600
+
+
+class BashArgs(Arguments):
+    command: Annotated[str, Field(max_length=SCRIPT_CAP, description="The script, as bash reads it.")]
+    timeout: Annotated[
+        float, Field(gt=0, le=_TIMEOUT_MOST, description="Seconds of wall time after which it is ended.")
+    ] = _TIMEOUT
+    description: Annotated[
+        str | None,
+        Field(max_length=1000, description="What it does, in five to ten words, for the person who reads along."),
+    ] = None
+
+
+class Bash:
+    name = "bash"
+    description = (
+        "Run a bash script in the working folder, inside the sandbox. Each call starts a new shell: `cd` and variables "
+        "do not last. There is no network unless a host was allowed, no terminal, and nothing on standard input. What "
+        "the script needs is read from its text before it runs: plain commands with plain words are allowed most "
+        f"often. You see the last {LINES:,} lines or {BYTES // 1024} KB of the output. To look at files, prefer "
+        "`read`, `grep`, `glob` and `ls`; to change them, `edit` and `write`."
+    )
+    example = '{"command": "git status --short", "timeout": 60}'
+    Args = BashArgs
+
+    def plan(self, args: BashArgs, cwd: str, seen: Seen) -> RunScript | Problem:
+        if not args.command.strip():
+            return Problem("the command is empty", "there is nothing to run", f"call `bash` with {self.example}")
+        return RunScript(args.command, cwd, args.timeout)
+
+    def render(
+        self, action: RunScript, finished: Finished, seen: Seen, *, keep: Keep | None = None
+    ) -> tuple[TextPart, ...]:
+        if finished.problem is not None:
+            lines = [tell(finished.problem)]
+            if not finished.stdout and not finished.stderr:
+                return (TextPart("\n".join([*lines, *violations(finished)])),)
+        else:
+            lines = []
+        lines += _output(finished, keep)
+        if finished.truncated:
+            lines.append("[it wrote more than the output limit; the rest was dropped]")
+        lines += violations(finished)
+        lines.append(f"[{_ending(action, finished)}]")
+        return (TextPart("\n".join(lines)),)
+
+
+def _output(finished: Finished, keep: Keep | None) -> list[str]:
+    """Both streams, cut to what a model can use, with a marker where something is missing."""
+    out, err = (
+        stream.decode("utf-8", "replace").replace("\0", "\\x00") for stream in (finished.stdout, finished.stderr)
+    )
+    if not out and not err:
+        return ["(no output)"]
+    shown_out, shown_err = _share(out, err)
+    where = ""
+    if shown_out.bytes or shown_err.bytes:
+        where = _kept(finished, keep)
+    lines: list[str] = []
+    for name, shown in (("stdout", shown_out), ("stderr", shown_err)):
+        if not shown.text:
+            continue
+        if name == "stderr":
+            lines.append("[stderr]")
+        if shown.bytes:
+            cut = count(shown.lines, "line") + f" ({size(shown.bytes)})" if shown.lines else size(shown.bytes)
+            lines.append(f"[cut from the start of {name}: {cut}{where}]")
+        lines.append(shown.text.removesuffix("\n"))
+    return lines
+
+
+def _share(out: str, err: str) -> tuple[Tail, Tail]:
+    """The ends of both streams in one room: half of it for stderr, the rest for stdout, and what is left for stderr."""
+    shown_err = tail(err, LINES // 2, BYTES // 2)
+    shown_out = tail(out, *_beside(shown_err))
+    return shown_out, tail(err, *_beside(shown_out))
+
+
+def _beside(other: Tail) -> tuple[int, int]:
+    """The lines and bytes that are left beside `other`."""
+    used = other.text.encode("utf-8", "replace")
+    return LINES - used.count(b"\n"), BYTES - len(used)
+
+
+def _kept(finished: Finished, keep: Keep | None) -> str:
+    if keep is None:
+        return ""
+    try:
+        path = keep(finished.stdout, finished.stderr)
+    except OSError as error:
+        return f", and the whole could not be kept: {(error.strerror or 'the disk refused').lower()}"
+    return f"; the whole is kept for the user in {path}" if path else ""
+
+
+def _ending(action: RunScript, finished: Finished) -> str:
+    """How it ended, in words."""
+    took = seconds(finished.seconds)
+    match finished.ended_by:
+        case None:
+            pass
+        case "wall":
+            limit = action.timeout if action.timeout and finished.seconds >= action.timeout * 0.95 else finished.seconds
+            longer = f"give a longer `timeout` (at most {_TIMEOUT_MOST})"
+            return f"ended by the wall limit of {seconds(limit)}; {longer}, or do less at once"
+        case "cancelled":
+            return f"cancelled after {took}"
+        case limit_name:
+            return f"ended by the {limit_name} limit after {took}"
+    if finished.status > 128:
+        try:
+            return f"exit status {finished.status}, as after {signal.Signals(finished.status - 128).name}, in {took}"
+        except ValueError:
+            pass  # no signal has this number: a plain exit status
+    return f"exit status {finished.status}, in {took}"

@@ -1,0 +1,93 @@
+"""The `glob` tool: files by name."""
+
+import posixpath
+from typing import Annotated
+
+from pydantic import Field
+
+from policy.action import GlobFiles
+from policy.verdict import Problem
+from tools.answer import Answer, answer_of, told
+from tools.arguments import PATH_CAP, Arguments
+from tools.clip import head
+from tools.counts import count
+from tools.place import place
+from tools.tool import Finished, Keep, Seen, TextPart
+
+_ROOM = 100_000  # characters of one result
+_SPECIAL = "*?[{\\"
+
+
+class GlobArgs(Arguments):
+    pattern: Annotated[
+        str, Field(min_length=1, max_length=PATH_CAP, description="Such as `**/*.py` or `src/*.{ts,tsx}`.")
+    ]
+    path: Annotated[
+        str | None, Field(max_length=PATH_CAP, description="The folder to look in; the working folder if left out.")
+    ] = None
+
+
+class GlobAnswer(Answer):
+    names: list[str]
+    total: int
+    unread: int
+    late: bool
+
+
+class Glob:
+    name = "glob"
+    description = (
+        "Find files by name, newest first, at most 1,000. `*` and `?` stay within a name, `**/` crosses folders, "
+        "`{a,b}` and `[a-z]` work; names that start with a dot count, `.git` is skipped, links are not followed. "
+        "`*.py` looks in the folder itself only, `**/*.py` below it too."
+    )
+    example = '{"pattern": "**/*.py", "path": "src"}'
+    Args = GlobArgs
+
+    def plan(self, args: GlobArgs, cwd: str, seen: Seen) -> GlobFiles | Problem:
+        pattern, folder = args.pattern, args.path
+        what = f"cannot look for `{args.pattern[:200]}`"
+        if pattern.startswith("/"):
+            if folder is not None:
+                return Problem(what, "it is absolute, and `path` is given too", "give the folder as `path` only")
+            folder, pattern = _split(pattern)
+        if pattern.startswith("~"):
+            return Problem(
+                what, "`~` is a shorthand of the shell, and this is no shell", "give the whole folder as `path`"
+            )
+        if ".." in pattern.split("/"):
+            return Problem(what, "`..` leads out of the folder", "give the folder to look in as `path`")
+        root = place("." if folder is None else folder, cwd)
+        return root if isinstance(root, Problem) else GlobFiles(pattern, root)
+
+    def render(
+        self, action: GlobFiles, finished: Finished, seen: Seen, *, keep: Keep | None = None
+    ) -> tuple[TextPart, ...]:
+        answer = answer_of(GlobAnswer, finished)
+        if isinstance(answer, Problem):
+            return told(answer, finished)
+        names, left = head([posixpath.join(action.root, name) for name in answer.names], _ROOM)
+        left += answer.total - len(answer.names)
+        lines = [f"{count(answer.total, 'file')} below `{action.root}` for `{action.pattern}`"]
+        if names:
+            lines[0] += ", newest first:"
+        elif "/" not in action.pattern:
+            lines.append(
+                f"[`{action.pattern}` looks in the folder itself only; `**/{action.pattern}` looks below it too]"
+            )
+        lines += names
+        if left:
+            lines.append(f"[{count(left, 'older file')} not shown: use a narrower pattern]")
+        if answer.unread:
+            lines.append(f"[{count(answer.unread, 'folder')} could not be read]")
+        if answer.late:
+            lines.append("[the time was up before all folders were searched: give a smaller folder as `path`]")
+        return (TextPart("\n".join(lines)),)
+
+
+def _split(pattern: str) -> tuple[str, str]:
+    """An absolute pattern as the folder that is certain, and the pattern below it."""
+    parts = pattern.split("/")
+    certain = next((at for at, part in enumerate(parts) if any(char in part for char in _SPECIAL)), len(parts) - 1)
+    certain = min(certain, len(parts) - 1)
+    return "/".join(parts[:certain]) or "/", "/".join(parts[certain:])

@@ -1,0 +1,74 @@
+"""The `ls` tool: what is in a folder."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Strict
+
+from policy.action import ListFolder
+from policy.verdict import Problem
+from tools.answer import Answer, answer_of, told
+from tools.arguments import PATH_CAP, Arguments
+from tools.clip import BYTES, head
+from tools.counts import count
+from tools.place import place
+from tools.tool import Finished, Keep, Seen, TextPart
+
+_Kind = Literal["file", "folder", "link", "pipe", "socket", "device", "unknown"]
+
+
+class LsArgs(Arguments):
+    path: Annotated[
+        str | None, Field(max_length=PATH_CAP, description="The folder, absolute or from the working folder.")
+    ] = None
+
+
+class LsAnswer(Answer):
+    # JSON has no tuples: a list of the right length and types is one.
+    entries: list[Annotated[tuple[str, _Kind, int | None, str | None], Strict(False)]]
+    total: int | None
+    unsorted: bool
+
+
+class Ls:
+    name = "ls"
+    description = (
+        "List a folder by name, dot files included, at most 1,000 entries: folders end in `/`, files show their size, "
+        "links where they lead."
+    )
+    example = '{"path": "src"}'
+    Args = LsArgs
+
+    def plan(self, args: LsArgs, cwd: str, seen: Seen) -> ListFolder | Problem:
+        path = place("." if args.path is None else args.path, cwd)
+        return path if isinstance(path, Problem) else ListFolder(path)
+
+    def render(
+        self, action: ListFolder, finished: Finished, seen: Seen, *, keep: Keep | None = None
+    ) -> tuple[TextPart, ...]:
+        answer = answer_of(LsAnswer, finished)
+        if isinstance(answer, Problem):
+            return told(answer, finished)
+        if not answer.entries:
+            return (TextPart(f"`{action.path}` is empty"),)
+        shown, left = head([_line(*entry) for entry in answer.entries], BYTES)
+        if answer.total is None:
+            lines = [f"`{action.path}`, more than 200,000 entries:", *shown]
+            lines.append("[not all of them are shown: look for names with `glob`]")
+            return (TextPart("\n".join(lines)),)
+        lines = [f"`{action.path}`, {count(answer.total, 'entry', 'entries')}:", *shown]
+        left += answer.total - len(answer.entries)
+        if left:
+            lines.append(f"[{count(left, 'more entry', 'more entries')} not shown: look for names with `glob`]")
+        return (TextPart("\n".join(lines)),)
+
+
+def _line(name: str, kind: str, size: int | None, target: str | None) -> str:
+    match kind:
+        case "file":
+            return f"{name}  {count(size or 0, 'byte')}"
+        case "folder":
+            return f"{name}/"
+        case "link":
+            return f"{name} -> {target}"
+        case _:
+            return f"{name}  ({kind})"

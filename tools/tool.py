@@ -1,0 +1,116 @@
+"""What a tool is: it plans an action, and later words the result. It never acts, and never sees the sandbox."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from policy.action import Action
+from policy.verdict import Problem
+from tools.arguments import Arguments
+from tools.clip import short
+from tools.seen import Seen
+
+__all__ = ["Attempt", "Finished", "ImagePart", "Keep", "Part", "Seen", "Spec", "TextPart", "Tool", "find", "specs"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    media_type: str  # image/png, image/jpeg, image/gif, image/webp
+    data: str  # base64
+
+
+Part = TextPart | ImagePart
+
+# Stores (stdout, stderr) whole, at most 10 MB, and answers the path, or None when nothing is kept. May raise OSError.
+Keep = Callable[[bytes, bytes], str | None]
+
+
+class Attempt(Protocol):
+    """Something the boundary stopped. `inferred`: concluded from the program's own message."""
+
+    @property
+    def what(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def fix(self) -> str: ...
+    @property
+    def inferred(self) -> bool: ...
+
+
+class Finished(Protocol):
+    """The end of one action, as much of it as a tool may look at. `sandbox.backend.Outcome` fits."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def stdout(self) -> bytes: ...
+    @property
+    def stderr(self) -> bytes: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def ended_by(self) -> str | None: ...
+    @property
+    def truncated(self) -> bool: ...
+    @property
+    def violations(self) -> Sequence[Attempt]: ...
+    @property
+    def problem(self) -> Problem | None: ...
+    @property
+    def data(self) -> Mapping[str, object]: ...
+
+
+class Tool(Protocol):
+    """One tool. `Any` stands where each tool has its own pair of types: the arguments, and the action it plans.
+
+    `example` is a right call as JSON text; a Problem about wrong arguments shows it.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def example(self) -> str: ...
+    @property
+    def Args(self) -> type[Arguments]: ...
+
+    def plan(self, args: Any, cwd: str, seen: Seen) -> Action | Problem:
+        """What these arguments ask for. Pure: no disk, no clock. `cwd` is absolute."""
+        ...
+
+    def render(self, action: Any, finished: Finished, seen: Seen, *, keep: Keep | None = None) -> tuple[Part, ...]:
+        """What the model sees of the end of `action`, which this tool planned; notes what it has now seen.
+
+        `keep` is called when text had to be cut, so that the marker can say where the whole is.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a model is told about a tool. `schema` is JSON Schema of the arguments."""
+
+    name: str
+    description: str
+    schema: dict[str, object]
+
+
+def specs(tools: Sequence[Tool]) -> tuple[Spec, ...]:
+    """What to tell a model about `tools`, in order."""
+    return tuple(Spec(tool.name, tool.description, tool.Args.schema_for_model()) for tool in tools)
+
+
+def find(tools: Sequence[Tool], name: str) -> Tool | Problem:
+    """The tool that the model named, or the Problem that tells it which there are."""
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    names = ", ".join(f"`{tool.name}`" for tool in tools)
+    return Problem(f"there is no tool `{short(name)}`", f"the tools are {names}", "call one of these by its exact name")

@@ -1,0 +1,67 @@
+"""The `write` tool: a whole file."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from policy.action import WriteFile
+from policy.verdict import Problem
+from tools.answer import Change, answer_of, change_lines, told
+from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
+from tools.counts import count
+from tools.place import place
+from tools.tool import Finished, Keep, Seen, TextPart
+
+
+class WriteArgs(Arguments):
+    path: Annotated[str, Field(max_length=PATH_CAP, description="The file, absolute or from the working folder.")]
+    content: Annotated[str, Field(max_length=CONTENT_CAP, description="Everything that the file shall hold.")]
+
+
+class WriteAnswer(Change):
+    created: bool
+    changed: bool
+    was: int | None
+    folders: int
+
+
+class Write:
+    name = "write"
+    description = (
+        "Make a file, or replace all of it; missing folders are made. To change a part of a file, use `edit`: it costs "
+        "less and cannot lose the rest."
+    )
+    example = '{"path": "notes/plan.md", "content": "# Plan\\n"}'
+    Args = WriteArgs
+
+    def plan(self, args: WriteArgs, cwd: str, seen: Seen) -> WriteFile | Problem:
+        path = place(args.path, cwd)
+        if isinstance(path, Problem):
+            return path
+        if args.path.endswith("/"):
+            return Problem(
+                f"cannot write `{path}/`", "the path ends in a slash, as a folder's does", "name the file in it"
+            )
+        return WriteFile(path, args.content)
+
+    def render(
+        self, action: WriteFile, finished: Finished, seen: Seen, *, keep: Keep | None = None
+    ) -> tuple[TextPart, ...]:
+        answer = answer_of(WriteAnswer, finished)
+        if isinstance(answer, Problem):
+            return told(answer, finished)
+        seen.note(action.path, answer.sha256)
+        seen.note(answer.real, answer.sha256)
+        return (TextPart("\n".join([_headline(action, answer), *change_lines(answer)])),)
+
+
+def _headline(action: WriteFile, answer: WriteAnswer) -> str:
+    now = count(answer.lines, "line")
+    through = f" (the link leads to `{answer.real}`)" if answer.real != action.path else ""
+    if answer.created:
+        made = f", and {count(answer.folders, 'folder')} above it" if answer.folders else ""
+        return f"created `{action.path}`{through} with {now}{made}"
+    if not answer.changed:
+        return f"`{action.path}`{through} held exactly this before: {now}"
+    was = "a file of more than 10 MB" if answer.was is None else count(answer.was, "line")
+    return f"replaced `{action.path}`{through}: {was} before, {now} now"
