@@ -1,0 +1,91 @@
+"""The providers, one line each, and how `provider:model` becomes one that is ready to be asked."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from policy.verdict import Problem
+from runner.messages import Provider
+from runner.providers.endpoint import Endpoint, SetupError, Timeouts, parse_endpoint
+from runner.secrets import Secret, find_secret, from_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A provider behind a URL. `make` imports its module, so that naming a provider loads no HTTP library."""
+
+    url: str
+    model: str  # when none is named
+    variable: str  # of the environment, as the vendor's own tools read it, when no base URL is given
+    make: Callable[[Endpoint, Secret | None, Timeouts], Provider]
+
+
+def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts) -> Provider:
+    from runner.providers.anthropic import AnthropicProvider
+
+    return AnthropicProvider(endpoint, secret, timeouts)
+
+
+def _openai(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts) -> Provider:
+    from runner.providers.openai import OpenAiProvider
+
+    return OpenAiProvider(endpoint, secret, timeouts)
+
+
+def _scripted(file: str) -> Provider:
+    from pathlib import Path
+
+    from runner.providers.script_file import read_script
+    from runner.providers.scripted import ScriptedProvider
+
+    return ScriptedProvider(read_script(Path(file)))
+
+
+# fmt: off
+PROVIDERS: dict[str, Remote | Callable[[str], Provider]] = {
+    "anthropic": Remote("https://api.anthropic.com", "claude-sonnet-5-5", "ANTHROPIC_BASE_URL", _anthropic),
+    "openai":    Remote("https://api.openai.com/v1", "gpt-6.2-sol",       "OPENAI_BASE_URL",    _openai),
+    "scripted":  _scripted,
+}
+# fmt: on
+
+
+def open_provider(
+    spec: str,
+    *,
+    base_url: str | None = None,
+    environ: Mapping[str, str],
+    timeouts: Timeouts | None = None,
+) -> tuple[Provider, str]:
+    """The provider that `spec` (`provider:model`, or `provider` for its default model) names, and the model.
+
+    `base_url` comes before the vendor's environment variable, and that before the default. Nothing is sent yet. Raises
+    SetupError (a ProviderError), or SecretError when there is no key; a server on this machine needs none.
+    """
+    name, _, model = spec.strip().partition(":")
+    match PROVIDERS.get(name):
+        case None:
+            raise _unknown(name)
+        case Remote() as remote:
+            url = base_url or environ.get(remote.variable, "").strip() or remote.url
+            endpoint = parse_endpoint(url)
+            if not model and endpoint != parse_endpoint(remote.url):
+                raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
+            secret = from_environment(name, environ) if endpoint.loopback else find_secret(name, environ)
+            return remote.make(endpoint, secret, timeouts or Timeouts()), model or remote.model
+        case local:
+            if not model:
+                raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
+            return local(model), model
+
+
+def _nameless(name: str, why: str, fix: str) -> SetupError:
+    return SetupError(Problem(f"`{name}` needs a model", why, fix))
+
+
+def _unknown(name: str) -> SetupError:
+    import difflib
+
+    near = difflib.get_close_matches(name, PROVIDERS, n=1)
+    known = ", ".join(f"`{each}`" for each in PROVIDERS)
+    fix = f"did you mean `{near[0]}`?" if near else "write `provider:model`, such as `anthropic:claude-sonnet-5-5`"
+    return SetupError(Problem(f"there is no provider `{name}`", f"the providers are {known}", fix))

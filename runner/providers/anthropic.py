@@ -1,0 +1,317 @@
+"""The Anthropic Messages API: our messages to its JSON, its event stream to our Reply.
+
+The end of the conversation is marked for the prompt cache, as is the system text, so each turn pays only for what is
+new. Usage counts are disjoint: `input` excludes what was read from or written to the cache.
+"""
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    ProviderError,
+    Reply,
+    Request,
+    Stop,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    Usage,
+    UserMessage,
+)
+from runner.providers.connection import Connection, KeyHeader
+from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.failures import Failures, Said, unframed
+from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.sse import SseEvent
+from runner.secrets import Secret
+
+VERSION = "2023-06-01"
+
+STOPS = {
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "tool_use": Stop.TOOLS,
+    "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
+    "refusal": Stop.REFUSAL,
+}
+
+# The HTTP status that the same error has outside a stream.
+ERROR_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+Json = dict[str, object]
+
+
+class AnthropicProvider:
+    name = "anthropic"
+
+    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
+        path = "messages" if endpoint.url.endswith("/v1") else "v1/messages"
+        self._connection = Connection(
+            Failures(self.name, endpoint, secret, timeouts or Timeouts()),
+            path,
+            auth=KeyHeader("x-api-key", "", secret) if secret else None,
+            headers={"anthropic-version": VERSION},
+        )
+
+    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
+        return unframed(self._stream(request))
+
+    async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        answer = _Answer(self._connection.failures, request.model)
+        body = wire_json(request_body(request))
+        async with aclosing(self._connection.events(body, request.model, _is_last)) as events:
+            async for event in events:
+                for delta in answer.take(event):
+                    yield delta
+        yield answer.reply()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def request_body(request: Request) -> Json:
+    """The JSON that is sent for `request`."""
+    messages = [wire for message in request.messages if (wire := _message(message))["content"]]
+    body: Json = {"model": request.model, "max_tokens": request.max_tokens, "stream": True, "messages": messages}
+    if request.system.strip():
+        body["system"] = [_cached({"type": "text", "text": request.system})]
+    if request.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in request.tools
+        ]
+    if messages and messages[-1]["role"] == "user" and isinstance(content := messages[-1]["content"], list):
+        content[-1] = _cached(content[-1])
+    return body
+
+
+def _cached(block: Json) -> Json:
+    return {**block, "cache_control": {"type": "ephemeral"}}
+
+
+def _message(message: Message) -> Json:
+    match message:
+        case UserMessage():
+            return {"role": "user", "content": _blocks(message.content)}
+        case AssistantMessage():
+            return {"role": "assistant", "content": [wire for block in message.content if (wire := _own(block))]}
+        case ToolMessage():
+            results = [_result(result) for result in message.results]
+            return {"role": "user", "content": results + _set_apart(message.results)}
+        case never:
+            assert_never(never)
+
+
+def _blocks(content: tuple[TextBlock | ImageBlock, ...]) -> list[Json]:
+    # Blank text blocks are refused by the server, and would make every later request of the session fail too.
+    return [
+        {"type": "text", "text": block.text} if isinstance(block, TextBlock) else _image(block)
+        for block in content
+        if isinstance(block, ImageBlock) or block.text.strip()
+    ]
+
+
+def _image(block: ImageBlock) -> Json:
+    return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": block.data}}
+
+
+def _own(block: TextBlock | ThinkingBlock | ToolCall) -> Json | None:
+    match block:
+        case TextBlock():
+            return {"type": "text", "text": block.text} if block.text.strip() else None
+        case ThinkingBlock(redacted=data) if data:
+            return {"type": "redacted_thinking", "data": data}
+        case ThinkingBlock():
+            # Unsigned thinking, and thinking that another provider marked (theirs has a colon), is not accepted here.
+            if not block.signature or ":" in block.signature:
+                return None
+            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+        case ToolCall():
+            # Arguments that did not parse are sent as none: the server demands an object, and the result says why.
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments or {}}
+        case never:
+            assert_never(never)
+
+
+def _result(result: ToolResult) -> Json:
+    # The server takes no images in a result that is an error; they follow it (`_set_apart`).
+    content = tuple(block for block in result.content if isinstance(block, TextBlock) or not result.is_error)
+    wire: Json = {"type": "tool_result", "tool_use_id": result.call_id, "content": _blocks(content)}
+    if result.is_error:
+        wire["is_error"] = True
+    return wire
+
+
+def _set_apart(results: tuple[ToolResult, ...]) -> list[Json]:
+    return [
+        _image(block)
+        for result in results
+        if result.is_error
+        for block in result.content
+        if isinstance(block, ImageBlock)
+    ]
+
+
+def _is_last(event: SseEvent) -> bool:
+    return event.event == "message_stop"
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block while it arrives. `kind` is the server's word; unknown kinds are kept out of the Reply."""
+
+    kind: str
+    id: str = ""
+    name: str = ""
+    text: list[str] = field(default_factory=list)
+    signature: str = ""
+    redacted: str = ""
+
+
+class _Answer:
+    """Accumulates one event stream."""
+
+    def __init__(self, failures: Failures, model: str) -> None:
+        self._failures = failures
+        self._model = model
+        self._blocks: dict[int, _Block] = {}
+        self._usage = Usage()
+        self._stop = ""
+        self._complete = False
+
+    def take(self, event: SseEvent) -> Iterator[TextDelta | ThinkingDelta]:
+        """Events and fields that are new to us are passed over, as the API asks of its clients."""
+        content = parse_object(event.data)
+        match content:
+            case None:
+                raise self._failures.malformed("an event in it is not JSON")
+            case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
+                yield from self._grow(index, str(delta.get("type")), delta)
+            case {"type": "content_block_start", "index": int(index), "content_block": dict(new)}:
+                yield from self._start(index, new)
+            case {"type": "message_start", "message": {"usage": usage}}:
+                self._count(usage)
+            case {"type": "message_delta", "delta": {"stop_reason": str(reason)}}:
+                self._stop = reason
+                self._count(content.get("usage"))
+            case {"type": "message_delta"}:
+                self._count(content.get("usage"))
+            case {"type": "message_stop"}:
+                self._complete = True
+            case {"type": "error"}:
+                raise self._error(content)
+            case {"type": "content_block_delta" | "content_block_start"}:
+                raise self._failures.malformed("a content event in it lacks what such events have")
+            case _:
+                pass
+
+    def reply(self) -> Reply:
+        """The whole answer. Raises ProviderError when the stream ended early."""
+        if not self._complete:
+            open_call = any(block.kind == "tool_use" for block in self._blocks.values())
+            raise self._failures.truncated("inside a tool call" if open_call else "before the answer did")
+        stop = STOPS.get(self._stop, Stop.OTHER)
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        content = [_finished(block) for block in blocks]
+        ended = stop in (Stop.END, Stop.TOOLS)
+        if not ended and content and isinstance(cut := content[-1], ToolCall) and not any(blocks[-1].text):
+            content[-1] = replace(cut, arguments=None)  # cut before its first argument: that is not "no arguments"
+        return Reply(AssistantMessage(tuple(block for block in content if block)), stop, self._usage)
+
+    def _start(self, index: int, new: Json) -> Iterator[TextDelta | ThinkingDelta]:
+        match new:
+            case {"type": "text", "text": str()}:
+                self._blocks[index] = _Block("text")
+                yield from self._grow(index, "text_delta", new)
+            case {"type": "thinking"}:
+                signature = new.get("signature")
+                self._blocks[index] = _Block("thinking", signature=signature if isinstance(signature, str) else "")
+                yield from self._grow(index, "thinking_delta", {"thinking": new.get("thinking") or ""})
+            case {"type": "redacted_thinking", "data": str(data)}:
+                self._blocks[index] = _Block("redacted_thinking", redacted=data)
+            case {"type": "tool_use", "id": str(id_), "name": str(name)}:
+                self._blocks[index] = _Block("tool_use", id=id_, name=name)
+            case {"type": "text" | "redacted_thinking" | "tool_use"}:
+                raise self._failures.malformed("a content block in it lacks what such blocks have")
+            case _:
+                self._blocks[index] = _Block("other")
+
+    def _grow(self, index: int, kind: str, delta: Json) -> Iterator[TextDelta | ThinkingDelta]:
+        block = self._blocks.get(index)
+        match block, kind, delta:
+            case None, _, _:
+                raise self._failures.malformed("a part in it belongs to no block")
+            case _Block(kind="text"), "text_delta", {"text": str(text)}:
+                block.text.append(text)
+                if text:
+                    yield TextDelta(text)
+            case _Block(kind="thinking"), "thinking_delta", {"thinking": str(text)}:
+                block.text.append(text)
+                if text:
+                    yield ThinkingDelta(text)
+            case _Block(kind="thinking"), "signature_delta", {"signature": str(signature)}:
+                block.signature = signature
+            case _Block(kind="tool_use"), "input_json_delta", {"partial_json": str(text)}:
+                block.text.append(text)
+            case _Block(kind="other"), _, _:
+                pass
+            case _, "text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta", _:
+                raise self._failures.malformed("a part in it does not fit its block")
+            case _:
+                pass
+
+    def _count(self, usage: object) -> None:
+        # Counts are totals so far: a later one replaces an earlier one, an absent one leaves it.
+        old = self._usage
+        fresh = {
+            "input": count_of(usage, "input_tokens"),
+            "output": count_of(usage, "output_tokens"),
+            "cache_read": count_of(usage, "cache_read_input_tokens"),
+            "cache_write": count_of(usage, "cache_creation_input_tokens"),
+        }
+        self._usage = replace(old, **{name: value for name, value in fresh.items() if value is not None})
+
+    def _error(self, content: Json) -> ProviderError:
+        match content.get("error"):
+            case {"type": str(kind), "message": str(message)}:
+                return self._failures.status(ERROR_STATUS.get(kind, 500), Said(message, kind), self._model, late=True)
+            case _:
+                return self._failures.status(500, Said(), self._model, late=True)
+
+
+def _finished(block: _Block) -> TextBlock | ThinkingBlock | ToolCall | None:
+    text = whole_text(block.text)
+    match block.kind:
+        case "text":
+            return TextBlock(text) if text else None
+        case "thinking":
+            return ThinkingBlock(text, block.signature)
+        case "redacted_thinking":
+            return ThinkingBlock("", redacted=block.redacted)
+        case "tool_use":
+            arguments = parse_arguments(text)
+            return ToolCall(block.id, block.name, arguments, "" if arguments is not None else text)
+        case _:
+            return None

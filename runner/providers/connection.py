@@ -1,0 +1,175 @@
+"""One provider's HTTP side: a POST goes out with the key in one header, server-sent events come back.
+
+Redirects are not followed (they would carry the key elsewhere). The environment's proxies are used, as a user who set
+them wants, except for servers on this machine: those are spoken to directly and in clear, so no proxy may see them.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
+from contextlib import aclosing, suppress
+
+import httpx
+
+from runner.messages import ProviderError
+from runner.providers.failures import Failures, said_in
+from runner.providers.sse import EventTooLarge, SseEvent, SseParser
+from runner.secrets import Secret
+
+ANSWER_LIMIT = 64 << 20  # bytes of one whole answer
+ERROR_LIMIT = 64 << 10  # bytes of an error body that are read
+ERROR_PATIENCE = 10.0  # seconds for an error body
+DRAIN_PATIENCE = 0.25  # seconds for the end of a body whose last event has come; then the connection is dropped
+
+# THREAT: these loggers write response headers and reason phrases, where a server may echo the key it was sent.
+_CHATTY = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks")
+
+
+def _warnings_only(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING
+
+
+for _name in _CHATTY:
+    logging.getLogger(_name).addFilter(_warnings_only)
+
+
+class KeyHeader(httpx.Auth):
+    """Puts the key into its header at the moment of sending, so that no request under construction holds it."""
+
+    def __init__(self, header: str, prefix: str, secret: Secret) -> None:
+        self._header = header
+        self._prefix = prefix
+        self._secret = secret
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers[self._header] = self._prefix + self._secret.reveal()
+        yield request
+
+
+class Connection:
+    """Sends requests to one URL below an endpoint. Connections are kept and reused until `close`."""
+
+    def __init__(
+        self,
+        failures: Failures,
+        path: str,
+        *,
+        auth: KeyHeader | None,
+        headers: Mapping[str, str],
+    ) -> None:
+        self.failures = failures
+        self._url = f"{failures.endpoint.url}/{path}"
+        self._auth = auth
+        self._headers = {
+            "accept": "text/event-stream",
+            "content-type": "application/json",
+            "user-agent": "ringfence",
+            **headers,
+        }
+        self._client: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def events(self, body: bytes, model: str, last: Callable[[SseEvent], bool]) -> AsyncGenerator[SseEvent, None]:
+        """The events of one answer, up to the one that `last` recognises or the end of the stream.
+
+        Raises ProviderError. Closing or cancelling this closes the connection.
+        """
+        failure: ProviderError
+        try:
+            async with aclosing(self._exchange(body, model, last)) as events:
+                async for event in events:
+                    yield event
+            return
+        except EventTooLarge:
+            failure = self.failures.too_large()
+        except TimeoutError:
+            failure = self.failures.overtime()
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+            failure = self.failures.transport(error)
+        # Raised here, where no exception is being handled: a library's exception holds the request, and that the key,
+        # so it must not hang on ours as its context.
+        raise failure
+
+    async def _exchange(
+        self, body: bytes, model: str, last: Callable[[SseEvent], bool]
+    ) -> AsyncGenerator[SseEvent, None]:
+        client = self._open()
+        deadline = asyncio.get_running_loop().time() + self.failures.timeouts.total
+        request = client.build_request("POST", self._url, content=body, headers=self._headers)
+        async with asyncio.timeout_at(deadline):
+            response = await client.send(request, stream=True, auth=self._auth, follow_redirects=False)
+        try:
+            await self._check(response, model)
+            parser, received = SseParser(), 0
+            chunks = response.aiter_bytes()
+            while True:
+                async with asyncio.timeout_at(deadline):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                received += len(chunk)
+                if received > ANSWER_LIMIT:
+                    raise EventTooLarge
+                for event in parser.feed(chunk):
+                    yield event
+                    if last(event):
+                        await _drain(chunks)
+                        return
+        finally:
+            await response.aclose()
+
+    async def _check(self, response: httpx.Response, model: str) -> None:
+        """Raises unless `response` is an event stream."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status_code == 200 and kind in ("text/event-stream", ""):
+            return
+        if 300 <= response.status_code < 400:
+            raise self.failures.redirect(response.status_code)
+        body = await _start_of(response)
+        if response.status_code == 200:
+            raise self.failures.not_a_stream(kind, body, model)
+        raise self.failures.status(response.status_code, said_in(body), model)
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._client is None:
+            endpoint, timeouts = self.failures.endpoint, self.failures.timeouts
+            # What these say may quote a proxy URL with its password, so they are not passed on.
+            with suppress(ImportError, ValueError, OSError, httpx.InvalidURL):
+                self._client = httpx.AsyncClient(
+                    # Loading the certificate store takes tens of milliseconds; plain http needs none, and gets a
+                    # context that trusts nobody.
+                    verify=httpx.create_ssl_context() if endpoint.secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+                    timeout=httpx.Timeout(timeouts.read, connect=timeouts.connect, pool=timeouts.connect),
+                    trust_env=not endpoint.loopback,
+                    follow_redirects=False,
+                )
+        if self._client is None:
+            raise self.failures.settings()
+        return self._client
+
+
+async def _start_of(response: httpx.Response) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(ERROR_PATIENCE):
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) >= ERROR_LIMIT:
+                    break
+    except (httpx.HTTPError, TimeoutError):
+        pass  # the status says what matters; the body only adds words to it
+    return bytes(body[:ERROR_LIMIT])
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read the little that follows the last event, so that the connection can serve the next request."""
+    try:
+        async with asyncio.timeout(DRAIN_PATIENCE):
+            while await anext(chunks, None) is not None:
+                pass
+    except (httpx.HTTPError, TimeoutError):
+        pass  # the answer is complete; a connection that does not end cleanly is simply not reused

@@ -1,0 +1,209 @@
+"""What can go wrong at one provider, each as a ProviderError that a user can act on and that holds no secret.
+
+INVARIANT: the text of a library's exception is never quoted (it may hold a header), a server's text only after the key
+has been masked, the unprintable spelled out, and the rest cut, in this order: a cut first could leave half a key.
+"""
+
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import httpx
+
+from policy.verdict import Problem
+from runner.messages import ProviderError, StreamEvent
+from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.modeltext import parse_object
+from runner.secrets import KEYRING_SERVICE, VARIABLES, Secret, redact
+from runner.visible import one_line
+
+QUOTE_LIMIT = 300  # characters of a server's message
+OUT_OF_CREDIT = ("insufficient_quota", "billing_error")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a server gave as its reason, still untrusted."""
+
+    message: str = ""
+    code: str = ""
+
+
+def said_in(body: bytes) -> Said:
+    """The reason in an error body, whichever of the usual shapes it has."""
+    text = body.decode("utf-8", "replace").strip()
+    content = parse_object(text.removeprefix("[").removesuffix("]") if text.startswith("[") else text)
+    match content:
+        case {"error": dict(error)}:
+            return Said(str(error.get("message") or ""), str(error.get("code") or error.get("type") or ""))
+        case {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
+            return Said(message)
+        case None if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
+            return Said("a web page came back, not an API's answer")
+        case _:
+            return Said(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Explains the failures of one provider at one endpoint."""
+
+    name: str
+    endpoint: Endpoint
+    secret: Secret | None
+    timeouts: Timeouts
+
+    def status(self, status: int, said: Said, model: str, *, late: bool = False) -> ProviderError:
+        """An answer other than 200; or, `late`, an error inside an answer that began with 200."""
+        quoted = self._quote(said.message)
+        told = "its answer was an error" if late else f"it answered {status}"
+        why = told + (f": {quoted}" if quoted else "")
+        who = f"`{self.name}`"
+        credit = said.code in OUT_OF_CREDIT or status == 402
+        match status:
+            case 401:
+                return self._no_entry(status, told)
+            case 403:
+                fix = f"check that the key may use `{model}`; {self._key_ways()}"
+                return _error(f"{who} refused access", why, fix, status)
+            case _ if credit:
+                return _error(f"{who} wants payment first", why, "add credit there, or use another key", status)
+            case 404:
+                fix = f"check the model's name `{model}` and the base URL `{self.endpoint.url}`"
+                return _error(f"{who} does not know what was asked for", why, fix, status)
+            case 413:
+                fix = "start a new session, or have the agent read less at once"
+                return _error(f"the conversation is too large for {who}", why, fix, status)
+            case 408 | 425 | 429:
+                return _error(f"{who} limits how much is asked", why, "wait a little, then try again", status, True)
+            case _ if status >= 500:
+                return _error(f"{who} is failing or overloaded", why, "wait a little, then try again", status, True)
+            case _:
+                fix = f"check the model `{model}` and the settings of `{self.name}`"
+                return _error(f"{who} did not accept the request", why, fix, status)
+
+    def redirect(self, status: int) -> ProviderError:
+        why = f"it answered {status} with another address, and a key is never carried to another address"
+        return _error(f"`{self.name}` redirects", why, f"correct the base URL `{self.endpoint.url}`", status)
+
+    def not_a_stream(self, kind: str, body: bytes, model: str) -> ProviderError:
+        """A 200 that is no event stream: a proxy's page, a login form, or a server that cannot stream."""
+        content = parse_object(body)
+        if content and content.get("error"):
+            return self.status(500, said_in(body), model, late=True)
+        why = f"it answered with `{self._quote(kind)}` instead of an event stream"
+        fix = f"check the base URL `{self.endpoint.url}`, and proxies and login pages on the way"
+        return _error(f"`{self.name}` did not stream an answer", why, fix)
+
+    def truncated(self, where: str) -> ProviderError:
+        why = f"the stream ended {where}"
+        return _error(f"the answer of `{self.name}` is incomplete", why, "try again", retryable=True)
+
+    def malformed(self, why: str) -> ProviderError:
+        fix = f"check that `{self.endpoint.url}` really speaks the `{self.name}` protocol"
+        return _error(f"the answer of `{self.name}` cannot be read", why, fix)
+
+    def too_large(self) -> ProviderError:
+        return self.malformed("it is larger than any answer of a model")
+
+    def overtime(self) -> ProviderError:
+        why = f"the answer was not complete after {self.timeouts.total:g} seconds"
+        return _error(f"`{self.name}` took too long", why, "try again, or ask for less at once", retryable=True)
+
+    def settings(self) -> ProviderError:
+        """The HTTP client could not be built from what the environment says."""
+        why = "a proxy or certificate setting of this environment is wrong or not supported"
+        fix = "check `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` (SOCKS does not work)"
+        return _error(f"`{self.name}` cannot be called", why, fix)
+
+    def transport(self, error: Exception) -> ProviderError:
+        """The network failed before or inside an answer."""
+        place = f"`{self.endpoint.host}`"
+        cut = f"the connection to `{self.name}` broke"
+        match error:
+            case httpx.ConnectTimeout() | httpx.PoolTimeout():
+                why = f"no connection to {place} within {self.timeouts.connect:g} seconds"
+                return self._unreached(why, "check the network, then try again", retryable=True)
+            case httpx.ReadTimeout():
+                why = f"nothing arrived for {self.timeouts.read:g} seconds"
+                return _error(f"`{self.name}` went silent", why, "try again", retryable=True)
+            case httpx.ConnectError():
+                return self._unconnected(error, place)
+            case httpx.ProxyError():
+                why = "the proxy that the environment names did not open the way"
+                return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`", retryable=False)
+            case httpx.DecodingError():
+                return self.malformed("it is compressed, and damaged")
+            case httpx.RemoteProtocolError() | httpx.NetworkError() | httpx.TimeoutException():
+                return _error(cut, f"{place} ended it before the answer was complete", "try again", retryable=True)
+            case _:
+                why = f"{place} cannot be spoken to"
+                return self._unreached(why, f"check the base URL `{self.endpoint.url}`", retryable=False)
+
+    def _unconnected(self, error: Exception, place: str) -> ProviderError:
+        causes = list(_causes(error))
+        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
+            why = f"the certificate of {place} is not one that this machine trusts"
+            fix = "check the base URL and the clock; name a company's own authority with `SSL_CERT_FILE`"
+            return self._unreached(why, fix, retryable=False)
+        if any(isinstance(cause, ssl.SSLError) for cause in causes):
+            why = f"no encrypted connection with {place}"
+            return self._unreached(why, "check the base URL's scheme and port", retryable=False)
+        if any(isinstance(cause, socket.gaierror) for cause in causes):
+            why = f"the name {place} cannot be resolved"
+            return self._unreached(why, "check the name and the network", retryable=True)
+        if self.endpoint.loopback:
+            why = f"nothing answers at `{self.endpoint.url}`"
+            return self._unreached(why, "start the server, or correct the base URL", retryable=False)
+        return self._unreached(f"{place} took no connection", "check the network, then try again", retryable=True)
+
+    def _unreached(self, why: str, fix: str, *, retryable: bool) -> ProviderError:
+        return _error(f"`{self.name}` cannot be reached", why, fix, retryable=retryable)
+
+    def _no_entry(self, status: int, told: str) -> ProviderError:
+        # What a server says about a wrong key may repeat parts of it, so none of it is quoted.
+        if self.secret is None:
+            why = f"{told}, and no key was sent to `{self.endpoint.host}`"
+            return _error(f"`{self.name}` wants an API key", why, self._key_ways(), status)
+        why = f"{told} to the key that was sent to `{self.endpoint.host}`"
+        return _error(f"`{self.name}` did not accept the API key", why, self._key_ways(), status)
+
+    def _key_ways(self) -> str:
+        variable = VARIABLES.get(self.name)
+        by_variable = f"set `{variable}`, or " if variable else ""
+        return f"{by_variable}run `keyring set {KEYRING_SERVICE} {self.name}`"
+
+    def _quote(self, text: str) -> str:
+        masked = redact(text, (self.secret,) if self.secret else ())
+        return one_line(" ".join(masked.split()), QUOTE_LIMIT).rstrip(".")
+
+
+async def unframed(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
+    """The same events; but a ProviderError arrives without the frames it came through.
+
+    Their variables hold what the server said, which may be the key that it was sent, and there are tools that print
+    the variables of every frame.
+    """
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+        return
+    except ProviderError as error:
+        failure = error.with_traceback(None)
+    raise failure
+
+
+def _error(what: str, why: str, fix: str, status: int | None = None, retryable: bool = False) -> ProviderError:
+    return ProviderError(Problem(what, why, fix), status=status, retryable=retryable)
+
+
+def _causes(error: BaseException | None, depth: int = 8) -> Iterator[BaseException]:
+    while error is not None and depth:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for inner in error.exceptions:
+                yield from _causes(inner, depth - 1)
+        error, depth = error.__cause__ or error.__context__, depth - 1

@@ -1,0 +1,76 @@
+"""Text that a model or its server wrote, read without trust: JSON objects, tool arguments, and plain Unicode."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+
+DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test the parsers behind us
+
+
+def parse_object(text: str | bytes) -> dict[str, object] | None:
+    """The JSON object in `text`, or None when it is none."""
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parse_arguments(raw: str) -> dict[str, object] | None:
+    """The arguments of a tool call, or None when `raw` is no JSON object. Blank means no arguments.
+
+    What comes back can be written as standard JSON again: no NaN, no infinity, no bottomless nesting.
+    """
+    if not raw.strip():
+        return {}
+    try:
+        value: object = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and _shallow(value) else None
+
+
+def whole_text(parts: Iterable[str]) -> str:
+    """The joined text, as Unicode: surrogate halves that two deltas split meet again, lone ones are replaced."""
+    text = "".join(parts)
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def wire_json(body: Mapping[str, object]) -> bytes:
+    """The request body. A lone surrogate, which no server accepts, becomes `?` rather than the end of a session."""
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")
+
+
+def count_of(holder: object, key: str) -> int | None:
+    """A token count, or None when the server gave none that makes sense."""
+    value = holder.get(key) if isinstance(holder, dict) else None
+    return value if isinstance(value, int) and value >= 0 else None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+def _shallow(value: object) -> bool:
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return True
+    return False

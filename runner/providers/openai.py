@@ -1,0 +1,349 @@
+"""The OpenAI Chat Completions API, as OpenAI and many others serve it: OpenRouter, Ollama, vLLM, llama.cpp.
+
+What the protocol lacks, and what is done instead:
+- a tool result has no error flag: its text starts with `TOOL_FAILED`;
+- a tool result holds text only: its images follow, numbered, in a user message right after the turn's results;
+- there is no field for thinking: servers stream it as `reasoning_content` or `reasoning`. Some of them demand it back
+  beside tool calls, so it returns there, under the name it came with, and is left out everywhere else.
+Usage counts are disjoint: `input` excludes what was read from or written to the cache.
+"""
+
+import json
+import secrets
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    ProviderError,
+    Reply,
+    Request,
+    Stop,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from runner.providers.connection import Connection, KeyHeader
+from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.failures import Failures, Said, unframed
+from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.sse import SseEvent
+from runner.secrets import Secret
+
+TOOL_FAILED = "[this tool call failed]"
+MARK = "openai:"  # before the field name, in the signature of a ThinkingBlock that came from here
+REASONING = ("reasoning_content", "reasoning")
+
+STOPS = {
+    "stop": Stop.END,
+    "tool_calls": Stop.TOOLS,
+    "function_call": Stop.TOOLS,
+    "length": Stop.LENGTH,
+    "content_filter": Stop.REFUSAL,
+}
+
+ERROR_STATUS = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+}
+
+Json = dict[str, object]
+
+
+class OpenAiProvider:
+    name = "openai"
+
+    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
+        self._own_server = endpoint.host.endswith((".openai.com", ".openai.azure.com"))
+        self._connection = Connection(
+            Failures(self.name, endpoint, secret, timeouts or Timeouts()),
+            "chat/completions",
+            auth=KeyHeader("authorization", "Bearer ", secret) if secret else None,
+            headers={},
+        )
+
+    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
+        return unframed(self._stream(request))
+
+    async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        answer = _Answer(self._connection.failures, request.model)
+        body = wire_json(request_body(request, own_server=self._own_server))
+        try:
+            async with aclosing(self._connection.events(body, request.model, _is_last)) as events:
+                async for event in events:
+                    for delta in answer.take(event):
+                        yield delta
+        except ProviderError:
+            # After the finish reason only the usage was still to come: a server that then breaks off loses no answer.
+            if not answer.finished:
+                raise
+        yield answer.reply()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+def request_body(request: Request, *, own_server: bool) -> Json:
+    """The JSON that is sent for `request`. OpenAI's own servers name the token limit differently from all others."""
+    messages: list[Json] = [{"role": "system", "content": request.system}] if request.system.strip() else []
+    for message in request.messages:
+        messages.extend(_messages(message))
+    body: Json = {
+        "model": request.model,
+        "max_completion_tokens" if own_server else "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "messages": messages,
+    }
+    if request.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
+            }
+            for tool in request.tools
+        ]
+    return body
+
+
+def _messages(message: Message) -> list[Json]:
+    match message:
+        case UserMessage():
+            content = _content(message.content)
+            return [{"role": "user", "content": content}] if content else []
+        case AssistantMessage():
+            return _own(message)
+        case ToolMessage():
+            return _results(message)
+        case never:
+            assert_never(never)
+
+
+def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[Json]:
+    if any(isinstance(block, ImageBlock) for block in blocks):
+        return [_part(block) for block in blocks if isinstance(block, ImageBlock) or block.text.strip()]
+    return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip())
+
+
+def _part(block: TextBlock | ImageBlock) -> Json:
+    if isinstance(block, TextBlock):
+        return {"type": "text", "text": block.text}
+    return {"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}}
+
+
+def _own(message: AssistantMessage) -> list[Json]:
+    text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock) and block.text.strip())
+    if not message.calls:
+        return [{"role": "assistant", "content": text}] if text else []
+    wire: Json = {"role": "assistant", "content": text or None}
+    for block in message.content:
+        if isinstance(block, ThinkingBlock) and block.signature.startswith(MARK):
+            wire[block.signature.removeprefix(MARK)] = block.text
+    wire["tool_calls"] = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
+        for call in message.calls
+    ]
+    return [wire]
+
+
+def _arguments(call: ToolCall) -> str:
+    # Arguments that did not parse are sent as none: servers that parse them again would fail every later request.
+    return json.dumps(call.arguments or {}, ensure_ascii=False, allow_nan=False)
+
+
+def _results(message: ToolMessage) -> list[Json]:
+    wire: list[Json] = []
+    images: list[TextBlock | ImageBlock] = []
+    for result in message.results:
+        lines = [TOOL_FAILED] if result.is_error else []
+        for block in result.content:
+            if isinstance(block, TextBlock):
+                lines.append(block.text)
+            else:
+                label = f"[image {len(images) // 2 + 1}]"
+                lines.append(f"{label} follows in the next message")
+                images += [TextBlock(label), block]
+        text = "\n".join(line for line in lines if line.strip())
+        wire.append({"role": "tool", "tool_call_id": result.call_id, "content": text or "(no output)"})
+    return [*wire, {"role": "user", "content": _content(images)}] if images else wire
+
+
+def _is_last(event: SseEvent) -> bool:
+    return event.data.strip() == "[DONE]"
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call while it arrives."""
+
+    index: int | None
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+class _Answer:
+    """Accumulates one stream of chunks. `finished` says that the server gave a finish reason."""
+
+    def __init__(self, failures: Failures, model: str) -> None:
+        self._failures = failures
+        self._model = model
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._thinking_field = ""
+        self._refused = False
+        self._calls: list[_Call] = []
+        self._usage = Usage()
+        self._stop = ""
+        self._done = False
+        self.finished = False
+
+    def take(self, event: SseEvent) -> Iterator[TextDelta | ThinkingDelta]:
+        """Fields that are new to us are passed over."""
+        if _is_last(event):
+            self._done = True
+            return
+        chunk = parse_object(event.data)
+        if chunk is None:
+            raise self._failures.malformed("an event in it is not JSON")
+        if (error := chunk.get("error")) or event.event == "error":
+            raise self._error(error or chunk)
+        self._count(chunk.get("usage"))
+        match chunk.get("choices"):
+            case [{"delta": dict(delta)} as choice, *_] if isinstance(choice, dict):
+                yield from self._grow(delta)
+                self._finish(choice.get("finish_reason"))
+            case [{"finish_reason": reason}, *_]:
+                self._finish(reason)
+            case None | []:
+                pass
+            case _:
+                raise self._failures.malformed("a chunk in it lacks what chunks have")
+
+    def reply(self) -> Reply:
+        """The whole answer. Raises ProviderError when the stream ended early."""
+        if not (self.finished or self._done):
+            raise self._failures.truncated("inside a tool call" if self._calls else "before the answer did")
+        if not (self.finished or self._text or self._thinking or self._calls):
+            raise self._failures.truncated("before the answer began")
+        stop = STOPS.get(self._stop, Stop.OTHER)
+        if self._refused:
+            stop = Stop.REFUSAL
+        elif self._calls and stop is Stop.END:
+            stop = Stop.TOOLS  # some servers say "stop" after calls
+        content: list[TextBlock | ThinkingBlock | ToolCall] = []
+        if thinking := whole_text(self._thinking):
+            content.append(ThinkingBlock(thinking, MARK + self._thinking_field))
+        if text := whole_text(self._text):
+            content.append(TextBlock(text))
+        content += self._finished_calls(stop)
+        return Reply(AssistantMessage(tuple(content)), stop, self._usage)
+
+    def _grow(self, delta: Json) -> Iterator[TextDelta | ThinkingDelta]:
+        for name in REASONING:
+            # A server that sends both names sends the same text twice.
+            if (text := self._string(delta, name)) and self._thinking_field in ("", name):
+                self._thinking_field = name
+                self._thinking.append(text)
+                yield ThinkingDelta(text)
+        for name in ("content", "refusal"):
+            if text := self._string(delta, name):
+                self._refused = self._refused or name == "refusal"
+                self._text.append(text)
+                yield TextDelta(text)
+        match delta.get("tool_calls"):
+            case None:
+                pass
+            case list(pieces):
+                for piece in pieces:
+                    self._grow_call(piece)
+            case _:
+                raise self._failures.malformed("a tool call in it lacks what tool calls have")
+
+    def _grow_call(self, piece: object) -> None:
+        function = (piece.get("function") or {}) if isinstance(piece, dict) else None
+        if not (isinstance(piece, dict) and isinstance(function, dict)):
+            raise self._failures.malformed("a tool call in it lacks what tool calls have")
+        call = self._call_for(piece.get("index"), self._string(piece, "id"), self._string(function, "name"))
+        match function.get("arguments"):
+            case None:
+                pass
+            case str(text):
+                call.arguments.append(text)
+            case dict(whole):
+                call.arguments.append(json.dumps(whole))  # some servers send the object itself
+            case _:
+                raise self._failures.malformed("a tool call in it has arguments that are neither text nor an object")
+
+    def _call_for(self, index: object, id_: str, name: str) -> _Call:
+        """The call that a piece continues. Servers differ: some number every call 0, some give no numbers at all."""
+        number = index if isinstance(index, int) else None
+        same = [call for call in self._calls if call.index == number]
+        if not same or (id_ and same[-1].id != id_):
+            self._calls.append(_Call(number, id_ or f"call_{secrets.token_hex(8)}"))
+            same = self._calls[-1:]
+        call = same[-1]
+        if name != call.name:  # a name may come in parts, and some servers repeat it with every part
+            call.name += name
+        return call
+
+    def _finished_calls(self, stop: Stop) -> Iterator[ToolCall]:
+        taken: set[str] = set()
+        for call in self._calls:
+            text = whole_text(call.arguments)
+            arguments = parse_arguments(text)
+            if not text and stop is not Stop.TOOLS and call is self._calls[-1]:
+                arguments = None  # cut before its first argument: that is not "no arguments"
+            id_ = call.id if call.id not in taken else f"{call.id}-{len(taken)}"
+            taken.add(id_)
+            yield ToolCall(id_, call.name, arguments, "" if arguments is not None else text)
+
+    def _finish(self, reason: object) -> None:
+        if isinstance(reason, str) and reason:
+            self._stop = reason
+            self.finished = True
+
+    def _count(self, usage: object) -> None:
+        if not isinstance(usage, dict):
+            return
+        details = usage.get("prompt_tokens_details")
+        read, written = count_of(details, "cached_tokens") or 0, count_of(details, "cache_write_tokens") or 0
+        prompt = count_of(usage, "prompt_tokens") or 0
+        output = count_of(usage, "completion_tokens") or 0
+        self._usage = Usage(max(prompt - read - written, 0), output, read, written)
+
+    def _string(self, holder: Json, key: str) -> str:
+        match holder.get(key):
+            case None:
+                return ""
+            case str(text):
+                return text
+            case _:
+                raise self._failures.malformed(f"`{key}` in it is not text")
+
+    def _error(self, error: object) -> ProviderError:
+        match error:
+            case dict():
+                code, message = error.get("code"), error.get("message")
+                kind = str(code if isinstance(code, str) else error.get("type") or "")
+            case _:
+                code, message, kind = None, error, ""
+        status = code if isinstance(code, int) and 400 <= code < 600 else ERROR_STATUS.get(kind, 500)
+        said = Said(message if isinstance(message, str) else "", kind)
+        return self._failures.status(status, said, self._model, late=True)

@@ -1,0 +1,116 @@
+"""A model that follows a script: for demos, tests and replays. No key, no network.
+
+A script is a list of turns; each request plays the next one. `--model scripted:FILE` reads them from a file whose name
+ends in `.toml` or `.json`:
+
+    [[turn]]
+    thinking = "the tests come first"           # optional
+    text = "I will run the tests."              # optional
+    calls = [{ name = "bash", arguments = { command = "make test" } }]   # optional
+
+    [[turn]]
+    when = "refused"                            # only if a result of the last tool calls contains this text
+    text = "Then I will only read the makefile."
+    calls = [{ name = "read", arguments = { path = "Makefile" } }]
+
+    [turn.otherwise]                            # instead, if none does
+    text = "All tests pass."
+
+A turn whose `when` does not hold and that has no `otherwise` is left out, and the next turn is looked at. A call may
+say `raw = "text"` instead of `arguments`: what a model writes whose JSON is broken. `stop` may be `end`, `tools`,
+`length`, `refusal` or `other`; without it, a turn with calls stops for `tools`, one without for `end`. Past the last
+turn the conversation ends politely. In JSON the same: `{"turn": [{"text": "..."}]}`.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+
+from runner.messages import (
+    AssistantMessage,
+    Reply,
+    Request,
+    Stop,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of the scripted model. Calls with an empty id are given one."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    stop: Stop | None = None
+    when: str | None = None
+    otherwise: "Turn | None" = None
+
+
+SCRIPT_ENDED = Turn("The script has no more turns.")
+
+
+class ScriptedProvider:
+    """Plays `turns` in order, one per request. A request that is cancelled midway leaves its turn for the next one."""
+
+    name = "scripted"
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        self._turns = tuple(turns)
+        self._next = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        """The turn's thinking and text word by word, then the Reply."""
+        place, turn = self._choose(_last_results(request))
+        for piece in _words(turn.thinking):
+            yield ThinkingDelta(piece)
+            await asyncio.sleep(0)  # a real stream lets others run between deltas
+        for piece in _words(turn.text):
+            yield TextDelta(piece)
+            await asyncio.sleep(0)
+        self._next = place + 1
+        yield _reply(turn, place + 1)
+
+    async def close(self) -> None:
+        return None
+
+    def _choose(self, results: str) -> tuple[int, Turn]:
+        for place in range(self._next, len(self._turns)):
+            turn = self._turns[place]
+            if turn.when is None or turn.when in results:
+                return place, turn
+            if turn.otherwise is not None:
+                return place, turn.otherwise
+        return len(self._turns), SCRIPT_ENDED
+
+
+def _reply(turn: Turn, number: int) -> Reply:
+    calls = tuple(
+        call if call.id else replace(call, id=f"scripted-{number}-{position}")
+        for position, call in enumerate(turn.calls, start=1)
+    )
+    thinking = (ThinkingBlock(turn.thinking),) if turn.thinking else ()
+    text = (TextBlock(turn.text),) if turn.text else ()
+    stop = turn.stop or (Stop.TOOLS if calls else Stop.END)
+    return Reply(AssistantMessage((*thinking, *text, *calls)), stop, Usage())
+
+
+def _last_results(request: Request) -> str:
+    for message in reversed(request.messages):
+        if isinstance(message, ToolMessage):
+            return "\n".join(
+                block.text for result in message.results for block in result.content if isinstance(block, TextBlock)
+            )
+    return ""
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\s*\S+\s*$|\s*\S+|\s+", text)
