@@ -1,0 +1,121 @@
+"""Who answers when the gate asks. Whoever cannot answer says no."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from policy.verdict import Ask
+from runner.explain import caret_lines
+from runner.visible import visible
+from runner.wording import action_words, cell_words, terms_words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from runner.events import Emit
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    """Once, for exactly this action."""
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """`feedback` goes to the model in the person's own words."""
+
+    feedback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Neither: the person stopped the turn."""
+
+
+Answer = Yes | No | Halt
+
+# Shows a prompt and returns one line. Raises EOFError at the end of input, KeyboardInterrupt for Ctrl-C.
+ReadLine = Callable[[str], Awaitable[str]]
+
+
+class Approver(Protocol):
+    @property
+    def name(self) -> str:
+        """Who answers, as the audit log names it."""
+        ...
+
+    async def ask(self, ask: Ask) -> Answer:
+        """Put the question to whoever decides. Anything that is not a clear yes is a No or a Halt."""
+        ...
+
+
+class Unattended:
+    """Nobody is there: always no, and says so. The policy denies before asking; this holds even if it did not."""
+
+    name = "nobody"
+
+    def __init__(self, emit: "Emit") -> None:
+        self._emit = emit
+
+    async def ask(self, ask: Ask) -> Answer:
+        from runner.events import Notice
+
+        self._emit(Notice("a question came up and nobody is there to answer it, so the answer is no"))
+        return No("nobody is there to answer; use what is allowed without a question")
+
+
+class Terminal:
+    """Asks on a terminal, line by line. Only `y` or `yes` is a yes: Enter, end of input and any other text are a no."""
+
+    name = "terminal"
+
+    def __init__(self, console: "Console", read_line: ReadLine) -> None:
+        self._console = console
+        self._read_line = read_line
+
+    async def ask(self, ask: Ask) -> Answer:
+        self._show(ask)
+        while True:
+            try:
+                text = (await self._read_line("allow once? [y/N/e(xplain)] or say what to do instead: ")).strip()
+            except EOFError:
+                return No()
+            except KeyboardInterrupt:
+                return Halt()
+            match text.lower():
+                case "y" | "yes":
+                    return Yes()
+                case "" | "n" | "no":
+                    return No()
+                case "e" | "explain":
+                    self._explain(ask)
+                case _:
+                    return No(text)
+
+    def _show(self, ask: Ask) -> None:
+        """The question, and everything it rests on. The command is shown whole: a hidden tail must not be approved."""
+        self._print(ask.question, style="bold", badge=ask.cell.tier.label)
+        self._print(action_words(ask.assessment.action, ask.terms.workspace), indent=2)
+        self._print(f"why      {ask.reason.text} ({ask.reason.rule}; {cell_words(ask.cell)})", indent=2)
+        for label, words in terms_words(ask.terms):
+            self._print(f"{label:<8} {words}", indent=2)
+
+    def _explain(self, ask: Ask) -> None:
+        for reason in ask.assessment.reasons:
+            for line in caret_lines(ask.assessment.action, reason):
+                self._print(line, indent=2)
+        for effect in ask.assessment.effects:
+            bound = "" if effect.exact else " and below"
+            self._print(f"{effect.kind.value} {effect.target}{bound} [{effect.scope.value}]", indent=2)
+        if ask.assessment.tree:
+            self._print(ask.assessment.tree, indent=2)
+
+    def _print(self, text: str, *, indent: int = 0, style: str = "", badge: str = "") -> None:
+        from rich.padding import Padding
+        from rich.text import Text
+
+        line = Text(overflow="fold")
+        if badge:
+            line.append(f" {badge} ", style="black on yellow").append("  ")
+        line.append(visible(text), style=style)
+        self._console.print(Padding(line, (0, 0, 0, indent), expand=False), markup=False, highlight=False)

@@ -1,0 +1,215 @@
+"""What the audit log keeps: the fields of each kind of record, as JSON-able bodies.
+
+Environment values are left out (the terms digest still covers them): a user may pass a token through. Long texts are
+cut, with the length and sha256 of the whole.
+"""
+
+import hashlib
+import os
+import sys
+import time
+from dataclasses import dataclass, fields
+
+from policy.action import Action
+from policy.assessment import Assessment, Effect, Reason
+from policy.verdict import Allow, Deny, Problem, Terms
+from runner.version import VERSION
+from sandbox.backend import Enforcement, Outcome
+
+TEXT_KEPT = 16_384  # characters of one text
+LISTED = 200  # reasons, effects, violations of one record
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """How a session began. `argv` must not hold secrets: the command line refuses keys, and prompts are not secrets."""
+
+    mode: str
+    workspace: str
+    unattended: bool
+    enforcement: Enforcement | None  # None: nothing was to be run, so no boundary was opened
+    argv: tuple[str, ...] = ()
+    model: str | None = None
+    commit: str | None = None
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a person said to a question. `by` says who and where: `terminal`, `grant 12`, ..."""
+
+    question: str
+    yes: bool
+    by: str
+    feedback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A final verdict on one action. `tool` is who proposed it: `exec`, or the name of the model's tool."""
+
+    tool: str
+    assessment: Assessment
+    verdict: Allow | Deny
+    backend: str
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A tool call that never became an action: `arguments` as the model sent them."""
+
+    tool: str
+    arguments: str
+    problem: Problem
+
+
+def session_body(name: str, info: SessionInfo) -> dict[str, object]:
+    return {
+        "kind": "session",
+        "time": _now(),
+        "session": name,
+        "program": f"ringfence {VERSION}",
+        "python": sys.version.split()[0],
+        "kernel": " ".join((os.uname().sysname, os.uname().release, os.uname().machine)),
+        "user": os.geteuid(),
+        "process": os.getpid(),
+        "mode": info.mode,
+        "unattended": info.unattended,
+        "model": info.model,
+        "workspace": info.workspace,
+        "commit": info.commit,
+        "sources": list(info.sources),
+        "argv": [_text(word) for word in info.argv],
+        "enforcement": _enforcement(info.enforcement) if info.enforcement else None,
+    }
+
+
+def decided_body(session: str, decision: Decision) -> dict[str, object]:
+    assessment, verdict = decision.assessment, decision.verdict
+    cell = verdict.cell
+    terms = verdict.permit.terms if isinstance(verdict, Allow) else None
+    return {
+        "kind": "decided",
+        "time": _now(),
+        "session": session,
+        "tool": decision.tool,
+        "action": _action(assessment.action),
+        "tree": _text(assessment.tree),
+        "effects": [_effect(effect) for effect in assessment.effects[:LISTED]],
+        "tiers": [tier.label for tier in assessment.tiers],
+        "reasons": [_reason(reason) for reason in assessment.reasons[:LISTED]],
+        "counts": {"effects": len(assessment.effects), "reasons": len(assessment.reasons)},
+        "mode": cell.mode.value,
+        "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
+        "verdict": "allow" if isinstance(verdict, Allow) else "deny",
+        "because": _reason(verdict.reason),
+        "problem": _problem(verdict.problem) if isinstance(verdict, Deny) else None,
+        "terms": _terms(terms) if terms is not None else None,
+        "digest": terms.digest if terms is not None else None,
+        "backend": decision.backend,
+        "answer": _answer(decision.answer),
+    }
+
+
+def refused_body(session: str, refusal: Refusal) -> dict[str, object]:
+    return {
+        "kind": "refused",
+        "time": _now(),
+        "session": session,
+        "tool": _text(refusal.tool),
+        "arguments": _text(refusal.arguments),
+        "verdict": "deny",
+        "problem": _problem(refusal.problem),
+    }
+
+
+def finished_body(decided: int, outcome: Outcome) -> dict[str, object]:
+    return {
+        "kind": "finished",
+        "time": _now(),
+        "decided": decided,
+        "status": outcome.status,
+        "seconds": round(outcome.seconds, 6),
+        "ended_by": outcome.ended_by,
+        "bytes": {"stdout": len(outcome.stdout), "stderr": len(outcome.stderr)},
+        "truncated": outcome.truncated,
+        "problem": _problem(outcome.problem) if outcome.problem else None,
+        "violations": [
+            {"what": _text(item.what), "path": _text(item.path), "fix": _text(item.fix), "inferred": item.inferred}
+            for item in outcome.violations[:LISTED]
+        ],
+        "enforcement": _enforcement(outcome.enforcement) if outcome.enforcement else None,
+    }
+
+
+def _now() -> str:
+    now = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+
+
+def _text(text: str) -> object:
+    """The text itself, or its beginning with the length and sha256 of the whole."""
+    if len(text) <= TEXT_KEPT:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return {"cut": text[:TEXT_KEPT], "length": len(text), "sha256": digest}
+
+
+def _action(action: Action) -> dict[str, object]:
+    found: dict[str, object] = {"type": type(action).__name__}
+    for item in fields(action):
+        value = getattr(action, item.name)
+        if isinstance(value, tuple):  # argv: cut as one text, so that a million words stay one short record
+            whole = sum(len(word) + 1 for word in value) > TEXT_KEPT
+            found[item.name] = _text("\0".join(value)) if whole else list(value)
+        else:
+            found[item.name] = _text(value) if isinstance(value, str) else value
+    return found
+
+
+def _effect(effect: Effect) -> dict[str, object]:
+    target = _text(effect.target)
+    return {"kind": effect.kind.value, "target": target, "scope": effect.scope.value, "exact": effect.exact}
+
+
+def _reason(reason: Reason) -> dict[str, object]:
+    span = [reason.span.start, reason.span.end] if reason.span else None
+    return {"tier": reason.tier.label, "text": _text(reason.text), "rule": str(reason.rule), "span": span}
+
+
+def _problem(problem: Problem) -> dict[str, object]:
+    return {"what": _text(problem.what), "why": _text(problem.why), "fix": _text(problem.fix)}
+
+
+def _answer(answer: Answer | None) -> dict[str, object] | None:
+    if answer is None:
+        return None
+    feedback = _text(answer.feedback) if answer.feedback is not None else None
+    return {"question": _text(answer.question), "yes": answer.yes, "by": answer.by, "feedback": feedback}
+
+
+def _enforcement(report: Enforcement) -> dict[str, object]:
+    return {
+        "level": report.level.value,
+        "backend": report.backend,
+        "checks": dict(report.checks),
+        "missing": list(report.missing),
+    }
+
+
+def _terms(terms: Terms) -> dict[str, object]:
+    return {
+        "rights": terms.rights.value,
+        "workspace": terms.workspace,
+        "home": terms.home,
+        "system": list(terms.system),
+        "read": list(terms.read),
+        "write": list(terms.write),
+        "hidden": list(terms.hidden),
+        "shown": list(terms.shown),
+        "locked": list(terms.locked),
+        "hosts": list(terms.hosts),
+        "env": [name for name, _ in terms.env],
+        "limits": {item.name: getattr(terms.limits, item.name) for item in fields(terms.limits)},
+    }

@@ -1,0 +1,65 @@
+"""The typer side of the command line: help that teaches, completion, and every command but the quick path of `exec`."""
+
+import typer
+
+from runner.cli_audit import audit_app
+from runner.cli_gate import exec_help, why_help
+from runner.cli_machine import demo, doctor
+from runner.cli_policy import policy_app
+from runner.cli_run import converse, run
+from runner.gate_args import nearest
+from runner.problems import Exit, Stopped, usage
+
+EPILOG = (
+    "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
+    "4 sandbox unavailable · 5 a limit was reached · 130 interrupted. "
+    "`agent exec` passes the command's own status through."
+)
+
+app = typer.Typer(
+    name="agent",
+    epilog=EPILOG,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,  # a traceback never reaches a user; `main` has the one seam
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+    invoke_without_command=True,
+    callback=converse,
+)
+app.command("run")(run)
+app.command("exec", epilog=EPILOG)(exec_help)
+app.command("why")(why_help)
+app.add_typer(policy_app, name="policy")
+app.add_typer(audit_app, name="audit")
+app.command("doctor")(doctor)
+app.command("demo")(demo)
+
+
+def run_app(words: list[str]) -> int:
+    """Run one command; answers its exit code. Mistakes on the command line are raised as usage errors."""
+    try:
+        code = app(args=words, prog_name="agent", standalone_mode=False)
+    except typer.TyperException as error:
+        if not error.format_message():  # a group without a command: its help was printed, which says it all
+            return Exit.USAGE
+        raise _usage(error, words) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
+    what = error.format_message().rstrip(".").replace("'", "`")
+    what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))
+    command = next((word for word in words if not word.startswith("-")), "")
+    names = [item.name or "" for item in app.registered_commands] + [item.name or "" for item in app.registered_groups]
+    if command and command not in names:
+        if " " in command:
+            return usage(
+                "a prompt needs the command `run`", f"`{command}` is not a command", f'try: agent run "{command}"'
+            )
+        near = nearest(command, names)
+        return usage(
+            f"there is no command `{command}`", f"the commands are {', '.join(names)}", near or "see `agent --help`"
+        )
+    return usage(what, "the command line could not be understood", f"see `agent {command} --help`".replace("  ", " "))

@@ -1,0 +1,131 @@
+"""`agent audit`: what was decided, and the proof that nobody changed the record of it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.cli_gate import FLAG, JSON
+from runner.problems import Exit, Stopped, coloured, usage
+
+audit_app = typer.Typer(invoke_without_command=True)
+
+FILE = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read this log instead of your own.")]
+
+
+@audit_app.callback()
+def listing(
+    context: typer.Context,
+    denied: Annotated[bool, typer.Option("--denied", metavar=FLAG, help="Only what was denied.")] = False,
+    json: JSON = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="The newest N decisions.")] = 50,
+    file: FILE = None,
+) -> int:
+    """List decisions, newest first: tier, verdict, action, why, rule, and what became of it.
+
+    **Examples**
+
+        agent audit --denied
+        agent audit --json --limit 1000 | jq 'select(.verdict == "deny") | .because.rule'
+        agent audit show 12
+        agent audit verify
+    """
+    if context.invoked_subcommand is not None:
+        if denied or json or file or limit != 50:
+            name = context.invoked_subcommand
+            raise usage(
+                "an option stands before the command",
+                f"`{name}` has options of its own",
+                f"see `agent audit {name} --help`",
+            )
+        return Exit.DONE
+    from runner.audit import AuditLog
+    from runner.audit_view import json_lines, lines
+
+    path = _path(file)
+    if file is None and not path.exists():
+        if not json:
+            print("nothing was decided yet")
+        return Exit.DONE
+    with AuditLog.open_to_read(path) as log:
+        colour = coloured(sys.stdout)
+        shown = (
+            json_lines(log, denied=denied, limit=limit)
+            if json
+            else lines(log, denied=denied, limit=limit, colour=colour, width=_width())
+        )
+        for line in shown:
+            print(line)
+    return Exit.DONE
+
+
+@audit_app.command("show")
+def show(
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number that the list shows.")], file: FILE = None
+) -> int:
+    """Print everything that is recorded about one decision, as JSON: parse, rule, terms, session, outcome."""
+    from runner.audit import AuditLog
+    from runner.audit_view import whole
+
+    with AuditLog.open_to_read(_path(file)) as log:
+        found = whole(log, number)
+    if found is None:
+        raise usage(
+            f"there is no record {number}", "the log does not hold that number", "see `agent audit` for the numbers"
+        )
+    print(found)
+    return Exit.DONE
+
+
+@audit_app.command("verify")
+def verify(
+    expect: Annotated[
+        str | None,
+        typer.Option(metavar="COUNT:HASH", help="A head printed earlier, which must still be part of the log."),
+    ] = None,
+    json: JSON = False,
+    file: FILE = None,
+) -> int:
+    """Recompute the hash chain; exit 1 and name the first record that does not hold.
+
+    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew. Keep it
+    where the writer of the log cannot reach: in the CI log, for example.
+    """
+    from runner.audit import AuditLog, Broken, Sealed
+
+    path = _path(file)
+    with AuditLog.open_to_read(path) as log:
+        result = log.verify(expect=expect)
+    if json:
+        from dataclasses import asdict
+        from json import dumps
+
+        print(dumps({"sealed": isinstance(result, Sealed), **asdict(result)}))
+        return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
+    match result:
+        case Sealed(count=count):
+            print(f"all {count} records hold\nhead {result.head}")
+            return Exit.DONE
+        case Broken(id=number, why=why):
+            from policy.verdict import Problem
+
+            what = f"the audit log does not hold from record {number} on"
+            raise Stopped(
+                Problem(what, why, f"keep `{path}` as evidence, and start a new log by moving it away"), Exit.FAILED
+            )
+
+
+def _path(file: Path | None) -> Path:
+    from runner.places import state_dir
+
+    if file is not None and not file.is_file():
+        raise usage(f"there is no log `{file}`", "no such file", "leave --file out to read your own log")
+    return file or state_dir(os.environ) / "audit.db"
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400

@@ -1,0 +1,100 @@
+"""What `agent exec --help` and `agent why --help` say. The words themselves are parsed by runner/gate_args.py."""
+
+from typing import Annotated, NoReturn
+
+import typer
+
+from policy.tier import Mode
+from policy.verdict import limit_names
+from runner.problems import usage
+
+_MODES = ", ".join(mode.value for mode in Mode)
+FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
+
+SCRIPT = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SCRIPT | -- ARGV...", help="One bash script in quotes, or after -- the words of one program."
+    ),
+]
+MODE = Annotated[Mode | None, typer.Option(metavar="MODE", help=f"How much is allowed without a question: {_MODES}.")]
+UNATTENDED = Annotated[
+    bool, typer.Option("--unattended", metavar=FLAG, help="Nobody is there: every question becomes a denial.")
+]
+CWD = Annotated[str | None, typer.Option(metavar="FOLDER", help="Work there instead of here.")]
+CONFIG = Annotated[str | None, typer.Option(metavar="FILE", help="One more configuration file; it may widen.")]
+JSON = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Machine-readable output.")]
+LIMIT = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE", help=f"What it may use up: {', '.join(limit_names())}. Repeatable; memory=2G, cpu=30s."
+    ),
+]
+TIMEOUT = Annotated[str | None, typer.Option(metavar="TIME", help="Wall time: 30s, 5m. The same as --limit wall=TIME.")]
+BACKEND = Annotated[str | None, typer.Option(metavar="T1|T3", help="Use this sandbox and no other.")]
+ACCEPT = Annotated[
+    bool,
+    typer.Option(
+        "--accept-partial", metavar=FLAG, help="Run even when the sandbox can enforce only a part (`agent doctor`)."
+    ),
+]
+
+
+def exec_help(
+    script: SCRIPT = None,
+    mode: MODE = None,
+    unattended: UNATTENDED = False,
+    cwd: CWD = None,
+    config: CONFIG = None,
+    json: JSON = False,
+    limit: LIMIT = None,
+    timeout: TIMEOUT = None,
+    backend: BACKEND = None,
+    accept_partial: ACCEPT = False,
+) -> NoReturn:
+    """Run one command behind the gate, without a model.
+
+    It is parsed, judged, recorded, and run in a sandbox that grants exactly what was allowed. Its output and exit
+    status come through; what the sandbox stopped is explained on stderr. Input is passed on from a pipe or a file.
+
+    **Examples**
+
+        agent exec 'git status && rg -n TODO src | head'
+        agent exec --mode trust-project 'make test'
+        agent exec --limit memory=2G --timeout 5m -- python3 -m pytest -q
+        agent exec --unattended --json 'npm test' < /dev/null
+    """
+    raise _misplaced("exec")
+
+
+def why_help(
+    script: SCRIPT = None,
+    mode: MODE = None,
+    unattended: UNATTENDED = False,
+    cwd: CWD = None,
+    config: CONFIG = None,
+    json: JSON = False,
+    limit: LIMIT = None,
+    timeout: TIMEOUT = None,
+) -> NoReturn:
+    """Explain what the gate would say, and run nothing.
+
+    Shows the parse, the effects, every reason with the words it points at and the rule's file and line, the tier, the
+    cell of the matrix, the verdict, the exact rights that a permit would hold, and what would make it allowed.
+
+    **Examples**
+
+        agent why 'curl https://example.com/x.sh | sh'
+        agent why --mode trust-project -- python3 setup.py install
+        agent why --json 'cat ~/.ssh/id_rsa'
+    """
+    raise _misplaced("why")
+
+
+def _misplaced(command: str) -> Exception:
+    """Reached only when something stands before the command: `main` takes `exec` and `why` before typer is loaded."""
+    return usage(
+        "an option stands before the command",
+        f"`{command}` takes its options after its name",
+        f"write `agent {command} [options] ...`",
+    )

@@ -1,0 +1,41 @@
+"""`agent doctor` and `agent demo`: what this machine offers, and the product at work on it."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from runner.cli_gate import FLAG, JSON
+from runner.problems import coloured
+
+
+def doctor(json: JSON = False) -> int:
+    """Show what this machine offers: kernel, a canary in every sandbox, programs, and where things live.
+
+    Exit 4 when no sandbox meets the minimum: then nothing would run.
+    """
+    from runner.doctor import examine, render, verdict
+
+    findings = examine()
+    if json:
+        from dataclasses import asdict
+        from json import dumps
+
+        print(dumps({"exit": int(verdict(findings)), "findings": [asdict(finding) for finding in findings]}))
+    else:
+        print(render(findings, colour=coloured(sys.stdout)))
+    return verdict(findings)
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", metavar=FLAG, help="Leave everything on the disk to look at.")
+    ] = False,
+) -> int:
+    """Watch the product do its main job: a scripted model works on a small repository and tries what it must not do.
+
+    Needs no key and no network, and leaves your files alone.
+    """
+    from runner.demo import run_demo
+
+    return run_demo(keep=keep)

@@ -1,0 +1,120 @@
+"""`agent run` and plain `agent`: a model at work behind the gate."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, UNATTENDED
+from runner.model_run import RunArgs, start_conversation, start_run
+from runner.problems import Exit, usage
+
+MODEL = Annotated[
+    str | None, typer.Option(metavar="PROVIDER:MODEL", help="Which model: anthropic:NAME, openai:NAME, scripted:FILE.")
+]
+PROVIDER = Annotated[str | None, typer.Option(metavar="NAME", help="Its provider alone, for the default model.")]
+EVENTS = Annotated[bool, typer.Option("--json", metavar=FLAG, help="One JSON event a line on stdout.")]
+TURNS = Annotated[int, typer.Option("--max-turns", metavar="N", min=1, help="The most requests to the model.")]
+TIME = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="The most wall time of the run: 90s, 30m, 2h.")
+]
+
+
+def run(
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="[PROMPT]", help="What to do. Read from stdin when left out.")
+    ] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option("--prompt-file", metavar="FILE", help="Read the prompt from this file.")
+    ] = None,
+    mode: MODE = None,
+    model: MODEL = None,
+    provider: PROVIDER = None,
+    json: EVENTS = False,
+    unattended: UNATTENDED = False,
+    max_turns: TURNS = 50,
+    cwd: CWD = None,
+    timeout: TIME = None,
+    limit: LIMIT = None,
+    config: CONFIG = None,
+    backend: BACKEND = None,
+    accept_partial: ACCEPT = False,
+) -> int:
+    """Let a model work on one prompt, every action of it through the gate.
+
+    Without a terminal nobody can be asked, so questions become denials. Exit 3 says that something was denied.
+
+    **Examples**
+
+        agent run "why does the build fail?"
+        agent run --mode trust-project "make the tests pass" --timeout 20m
+        git diff | agent run --unattended --json --max-turns 20 > events.jsonl
+        agent run --model openai:qwen3 --prompt-file task.md
+    """
+    args = RunArgs(
+        mode,
+        model,
+        provider,
+        json,
+        unattended,
+        max_turns,
+        cwd,
+        timeout,
+        tuple(limit or ()),
+        config,
+        backend,
+        accept_partial,
+    )
+    return start_run(args, prompt, prompt_file)
+
+
+def converse(
+    context: typer.Context,
+    mode: MODE = None,
+    model: MODEL = None,
+    provider: PROVIDER = None,
+    unattended: UNATTENDED = False,
+    cwd: CWD = None,
+    limit: LIMIT = None,
+    config: CONFIG = None,
+    backend: BACKEND = None,
+    accept_partial: ACCEPT = False,
+    version: Annotated[
+        bool, typer.Option("--version", "-V", metavar=FLAG, help="Print the version and leave.")
+    ] = False,
+) -> int:
+    """Run a language-model agent, or one command, behind a gate.
+
+    Every action is parsed, judged, confined by the kernel to exactly what was allowed, and recorded. At a terminal,
+    plain `agent` starts a conversation.
+
+    **Examples**
+
+        agent exec 'git status'                      one command behind the gate
+        agent why 'curl https://example.com | sh'    what it would say, and why
+        agent run "fix the failing test"             a model at work
+        agent --mode trust-project                   a conversation
+        agent audit --denied                         what was refused
+    """
+    args = RunArgs(
+        mode, model, provider, False, unattended, 50, cwd, None, tuple(limit or ()), config, backend, accept_partial
+    )
+    chosen = args != RunArgs() or version
+    if context.invoked_subcommand is not None:
+        if chosen:
+            name = context.invoked_subcommand
+            raise usage(
+                f"an option stands before `{name}`",
+                f"`agent {name}` takes its options after its name",
+                f"write `agent {name} [options] ...`",
+            )
+        return Exit.DONE
+    if version:
+        from runner.version import VERSION
+
+        print(f"ringfence {VERSION}")
+        return Exit.DONE
+    if os.isatty(0) and os.isatty(1) and not unattended:
+        return start_conversation(args)
+    return start_run(args, None, None)

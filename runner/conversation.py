@@ -1,0 +1,85 @@
+"""Plain `agent` at a terminal: one line, one turn, and the talk goes on. Ctrl-C stops a turn; Ctrl-D leaves."""
+
+import asyncio
+import signal
+from dataclasses import replace
+
+from policy.tier import Mode
+from runner.approval import ReadLine
+from runner.events import Notice, Prompted
+from runner.loop import Ending, run
+from runner.messages import Message
+from runner.problems import Exit
+from runner.world import World
+
+HELP = """\
+Type what you want done; the model works on it here, and every action passes the gate.
+  /mode         which mode this is      /mode NAME  change it: {modes}
+  /help         this text               /quit       leave (so does Ctrl-D)
+  Ctrl-C stops the turn and whatever it runs; a second Ctrl-C leaves."""
+
+
+async def converse(world: World, read_line: ReadLine) -> int:
+    """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
+    emit = world.emit
+    # What was typed is on the screen already.
+    world = replace(world, emit=lambda event: None if isinstance(event, Prompted) else emit(event))
+    world.emit(world.opening())
+    world.emit(Notice("type /help for help, /quit to leave"))
+    history: list[Message] = []
+    interrupted = False
+    while True:
+        try:
+            line = (await read_line("\n> ")).strip()
+        except EOFError:
+            return Exit.DONE
+        except KeyboardInterrupt:
+            if interrupted:
+                return Exit.INTERRUPTED
+            interrupted = True
+            world.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
+            continue
+        interrupted = False
+        if line in ("/quit", "/exit"):
+            return Exit.DONE
+        if line.startswith("/"):
+            world = _command(line, world)
+        elif line:
+            ending = await _turn(line, world, history)
+            interrupted = ending.exit is Exit.INTERRUPTED
+
+
+async def _turn(prompt: str, world: World, history: list[Message]) -> Ending:
+    """One turn, which Ctrl-C ends without ending the talk."""
+    turn = asyncio.ensure_future(run(prompt, world, history))
+    loop = asyncio.get_running_loop()
+
+    def stop(*_: object) -> None:
+        if not turn.cancelling():  # once: a second cancel would cut short the killing of what the first one stops
+            loop.call_soon_threadsafe(turn.cancel)
+
+    # A plain handler and not the loop's: prompt_toolkit takes the loop's away when it asks a question.
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        return await turn
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _command(line: str, world: World) -> World:
+    """Do a `/command`; answers the world to go on with."""
+    name, _, rest = line.partition(" ")
+    modes = ", ".join(mode.value for mode in Mode)
+    match name, rest.strip():
+        case "/help", _:
+            world.emit(Notice(HELP.format(modes=modes)))
+        case "/mode", "":
+            world.emit(Notice(f"the mode is {world.mode.value}"))
+        case "/mode", wanted if wanted in [mode.value for mode in Mode]:
+            world.emit(Notice(f"the mode is now {wanted}"))
+            return replace(world, mode=Mode(wanted))
+        case "/mode", wanted:
+            world.emit(Notice(f"there is no mode `{wanted}`; the modes are {modes}"))
+        case _:
+            world.emit(Notice(f"there is no command `{name}`; /help lists them"))
+    return world

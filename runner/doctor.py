@@ -1,0 +1,189 @@
+"""`agent doctor`: what the machine offers, found by trying it, and what to do where something is missing."""
+
+import asyncio
+import ctypes
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.verdict import Problem
+from runner.problems import Exit
+from runner.version import VERSION
+
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_VERSION_FLAG = 1
+
+
+class State(StrEnum):
+    OK = "ok"
+    WEAK = "weak"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at. `sandbox` marks a backend; `fix` is empty when there is nothing to do."""
+
+    name: str
+    state: State
+    detail: str
+    fix: str = ""
+    sandbox: bool = False
+    missing: tuple[str, ...] = ()  # what this sandbox does not enforce here
+
+
+def examine() -> tuple[Finding, ...]:
+    """Look at everything. Runs a canary in every backend; changes nothing."""
+    return (
+        Finding("ringfence", State.OK, f"{VERSION}, python {platform.python_version()}"),
+        _kernel(),
+        _landlock(),
+        _namespaces(),
+        _libseccomp(),
+        *asyncio.run(_backends()),
+        *(_program(*row) for row in _PROGRAMS),
+        *_places(),
+    )
+
+
+def verdict(findings: tuple[Finding, ...]) -> Exit:
+    """DONE when a backend meets the configured minimum, else SANDBOX: nothing would run."""
+    enough = any(finding.sandbox and finding.state is State.OK for finding in findings)
+    return Exit.DONE if enough else Exit.SANDBOX
+
+
+def render(findings: tuple[Finding, ...], *, colour: bool) -> str:
+    hues = {State.OK: "\x1b[32m", State.WEAK: "\x1b[33m", State.MISSING: "\x1b[31m"} if colour else {}
+    end = "\x1b[0m" if colour else ""
+    lines = []
+    for finding in findings:
+        lines.append(f"{hues.get(finding.state, '')}{finding.state.value:<8}{end} {finding.name:<14} {finding.detail}")
+        lines += [f"{'':<24}not enforced: {item}" for item in finding.missing]
+        if finding.fix:
+            lines.append(f"{'':<24}fix: {finding.fix}")
+    ready = verdict(findings) is Exit.DONE
+    lines.append("")
+    lines.append(
+        "ready: commands run confined"
+        if ready
+        else "not ready: no sandbox meets the minimum, so nothing would run (exit 4)"
+    )
+    return "\n".join(lines)
+
+
+def _kernel() -> Finding:
+    release = platform.release()
+    if sys.platform != "linux":
+        return Finding(
+            "kernel", State.MISSING, f"{platform.system()} {release}", "use Linux, WSL2, or a Linux container"
+        )
+    return Finding("kernel", State.OK, f"Linux {release} {platform.machine()}")
+
+
+def _landlock() -> Finding:
+    """The ABI, asked of the kernel itself. SAFETY: with a null ruleset and the version flag the call only answers."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG) if sys.platform == "linux" else -1
+    if abi >= 1:
+        return Finding("landlock", State.OK, f"ABI {abi}")
+    why = os.strerror(ctypes.get_errno()).lower()
+    return Finding("landlock", State.MISSING, why, "use a kernel from 5.13 on that is booted with lsm=landlock,...")
+
+
+def _namespaces() -> Finding:
+    limit = _read("/proc/sys/user/max_user_namespaces")
+    apparmor = _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    clone = _read("/proc/sys/kernel/unprivileged_userns_clone")
+    if os.geteuid() == 0:
+        return Finding("namespaces", State.OK, "root: user namespaces are not needed")
+    if limit == "0":
+        return Finding(
+            "namespaces", State.WEAK, "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"
+        )
+    if clone == "0":
+        return Finding(
+            "namespaces", State.WEAK, "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+        )
+    if apparmor == "1":
+        return Finding(
+            "namespaces",
+            State.WEAK,
+            "AppArmor restricts unprivileged ones",
+            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or accept T3 with --accept-partial",
+        )
+    return Finding("namespaces", State.OK, f"unprivileged user namespaces, at most {limit}")
+
+
+def _libseccomp() -> Finding:
+    try:
+        import pyseccomp
+    except (ImportError, OSError, RuntimeError) as error:  # pyseccomp raises RuntimeError without the library
+        return Finding("libseccomp", State.MISSING, str(error).lower(), "sudo apt-get install libseccomp2")
+    version = getattr(pyseccomp, "version", None)
+    return Finding("libseccomp", State.OK, f"API {pyseccomp.get_api()}" if version is None else str(version))
+
+
+async def _backends() -> list[Finding]:
+    from sandbox.backend import Level, SandboxUnavailable
+    from sandbox.choose import BACKENDS, open_backend
+
+    found = []
+    for name in BACKENDS:
+        try:
+            backend, enforcement = await open_backend(name, Level.PARTIAL)
+        except SandboxUnavailable as error:
+            found.append(_refused(name, error.problem))
+            continue
+        await backend.close()
+        held = sum(1 for _, good in enforcement.checks if good)
+        detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
+        state = State.OK if enforcement.level is Level.FULL else State.WEAK
+        fix = "" if state is State.OK else "used only when you accept it with --accept-partial"
+        found.append(Finding(f"sandbox {name}", state, detail, fix, sandbox=True, missing=enforcement.missing))
+    return found
+
+
+def _refused(name: str, problem: Problem) -> Finding:
+    return Finding(f"sandbox {name}", State.MISSING, f"{problem.what}: {problem.why}", problem.fix, sandbox=True)
+
+
+# program, whether the product needs it, what for
+_PROGRAMS = (
+    ("bash", True, "every script runs in it"),
+    ("git", False, "most work needs it"),
+    ("rg", False, "the grep tool is quicker with it"),
+)
+
+
+def _program(name: str, needed: bool, why: str) -> Finding:
+    found = shutil.which(name)
+    if found:
+        return Finding(name, State.OK, found)
+    package = {"rg": "ripgrep"}.get(name, name)
+    return Finding(
+        name, State.MISSING if needed else State.WEAK, f"not found; {why}", f"sudo apt-get install {package}"
+    )
+
+
+def _places() -> list[Finding]:
+    from runner import places
+
+    found = []
+    for label, find in (("state", places.state_dir), ("config", places.config_dir), ("cache", places.cache_dir)):
+        try:
+            found.append(Finding(label, State.OK, str(find(os.environ))))
+        except places.PlaceError as error:
+            problem = error.problem
+            found.append(Finding(label, State.MISSING, f"{problem.what}: {problem.why}", problem.fix))
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,231 @@
+"""Everything that happens in a session, as values: a transcript draws them, `--json` prints them, tests read them."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import ClassVar
+
+from policy.action import Action
+from policy.assessment import RuleRef
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import Cell, Problem
+from runner.messages import Usage
+from sandbox.backend import Enforcement, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One thing that happened. `type` names it in the JSON form."""
+
+    type: ClassVar[str]
+
+    def as_json(self) -> dict[str, object]:
+        """A JSON-able object: `type` first, then the fields under their names."""
+        named = {item.name: _plain(getattr(self, item.name)) for item in dataclasses.fields(self)}
+        return {"type": self.type, **named}
+
+    def line(self) -> str:
+        """The JSON form on one line of pure ASCII, whatever the text holds (lone surrogates, control characters)."""
+        return json.dumps(self.as_json(), ensure_ascii=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarted(_Event):
+    """The boundary stands: `enforcement` is what the canary saw."""
+
+    type: ClassVar[str] = "session_started"
+    session: str
+    workspace: str
+    cwd: str
+    mode: Mode
+    model: str
+    unattended: bool
+    enforcement: Enforcement
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted(_Event):
+    """A person (or a pipeline) asked for something."""
+
+    type: ClassVar[str] = "prompted"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said(_Event):
+    """A piece of the model's text; pieces join without separator."""
+
+    type: ClassVar[str] = "text"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought(_Event):
+    """A piece of the model's reasoning."""
+
+    type: ClassVar[str] = "thinking"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed(_Event):
+    """The model called a tool. `action` is what was planned from it, None when the call made no sense."""
+
+    type: ClassVar[str] = "tool_proposed"
+    call: str
+    tool: str
+    action: Action | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged(_Event):
+    """The gate's answer: the tiers found (worst first), the ruling, and the reason, rule and cell it rests on."""
+
+    type: ClassVar[str] = "verdict"
+    call: str
+    tiers: tuple[Tier, ...]
+    ruling: Ruling
+    why: str
+    rule: RuleRef
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(_Event):
+    """A person is being asked."""
+
+    type: ClassVar[str] = "question_asked"
+    call: str
+    question: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(_Event):
+    """What the person said. `feedback` is their own words with a no."""
+
+    type: ClassVar[str] = "question_answered"
+    call: str
+    yes: bool
+    feedback: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk(_Event):
+    """Output as it comes. `stream` is 1 (stdout) or 2 (stderr)."""
+
+    type: ClassVar[str] = "output"
+    call: str
+    stream: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(_Event):
+    """An allowed action ended. `text` is what the model is told; `kept` is where the whole lies when that was cut."""
+
+    type: ClassVar[str] = "finished"
+    call: str
+    status: int
+    seconds: float
+    ended_by: str | None
+    violations: tuple[Violation, ...]
+    problem: Problem | None
+    text: str
+    kept: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Denied(_Event):
+    """Policy, or a person, refused. Nothing ran. `action` says what was refused, in one line."""
+
+    type: ClassVar[str] = "denied"
+    call: str
+    action: str
+    tier: Tier
+    rule: RuleRef
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed(_Event):
+    """The call could not be planned: unknown tool, or arguments that do not fit. Nothing ran."""
+
+    type: ClassVar[str] = "malformed_call"
+    call: str
+    tool: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Notice(_Event):
+    """Something the user should know and need not act on."""
+
+    type: ClassVar[str] = "notice"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(_Event):
+    """The session could not go on."""
+
+    type: ClassVar[str] = "error"
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(_Event):
+    """The last event of one prompt. `reason` says why it ended; `denied` lists every refusal."""
+
+    type: ClassVar[str] = "run_ended"
+    exit: int
+    reason: str
+    turns: int
+    usage: Usage
+    denied: tuple[Denied, ...]
+
+
+Event = (
+    SessionStarted
+    | Prompted
+    | Said
+    | Thought
+    | Proposed
+    | Judged
+    | Asked
+    | Answered
+    | Chunk
+    | Finished
+    | Denied
+    | Malformed
+    | Notice
+    | Failed
+    | RunEnded
+)
+
+# Takes every event in the order things happened. Must return soon: the loop waits for it.
+Emit = Callable[[Event], None]
+
+
+def _plain(value: object) -> object:
+    """Dataclasses become objects (actions and events say their `type`), tiers and rulings their labels."""
+    if isinstance(value, _Event):
+        return value.as_json()
+    if isinstance(value, RuleRef):
+        return str(value)
+    if isinstance(value, Tier):
+        return value.label
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return value.value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields} if isinstance(value, Action) else fields
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,124 @@
+"""`agent exec`: one script through the gate: judge, ask, record, confine, record. The loop without a model."""
+
+import os
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from policy.action import Action
+from policy.assessment import Assessment
+from policy.verdict import Allow, Ask, Deny
+from runner.audit_records import Answer, Decision, SessionInfo
+from runner.commit import head_commit
+from runner.exec_report import EventReport, PlainReport, Report
+from runner.gate import Gate, open_gate
+from runner.gate_args import GateArgs
+from runner.places import state_dir
+from runner.relay import read_stdin
+from sandbox.backend import Enforcement, Level
+
+if TYPE_CHECKING:
+    from runner.audit import AuditLog  # SQLite is loaded while the sandbox starts
+
+_Said = TypeVar("_Said")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One judged action; what a person answered, if anybody was asked."""
+
+    gate: Gate
+    assessment: Assessment
+    verdict: Allow | Deny
+    answer: Answer | None
+    attended: bool
+
+    def session(self, enforcement: Enforcement | None) -> SessionInfo:
+        """For the record; `enforcement` is None when nothing is to be run."""
+        return SessionInfo(
+            mode=self.gate.mode.value,
+            workspace=self.gate.facts.workspace,
+            unattended=not self.attended,
+            enforcement=enforcement,
+            argv=("agent", *sys.argv[1:]),
+            commit=head_commit(self.gate.facts.workspace),
+            sources=self.gate.settings.sources,
+        )
+
+
+def run_exec(args: GateArgs) -> int:
+    """Take the script all the way; answers the exit status. Every error raised carries a Problem."""
+    gate, action = open_gate(args, os.environ)
+    case = _judge(gate, action, attended=not args.unattended and os.isatty(0) and os.isatty(2))
+    report: Report = EventReport() if args.json else PlainReport()
+    match case.verdict:
+        case Deny() as verdict:
+            with open_log() as audit:
+                session = audit.session(case.session(None))
+                audit.decided(session, Decision("exec", case.assessment, verdict, "none", case.answer))
+            return report.denied(case.assessment, verdict)
+        case Allow() as verdict:
+            stdin = read_stdin(gate.limits.wall)
+            minimum = Level.PARTIAL if args.accept_partial else gate.settings.sandbox_minimum
+            # Imported now: a denial needs neither an event loop nor a sandbox.
+            import asyncio
+
+            from runner.exec_confined import confine
+
+            return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum)))
+
+
+def _judge(gate: Gate, action: Action, *, attended: bool) -> Case:
+    assessment = gate.assess(action)
+    verdict = gate.judge(assessment, unattended=not attended)
+    if isinstance(verdict, Ask):
+        settled, answer = _settle(verdict)
+        return Case(gate, assessment, settled, answer, attended)
+    return Case(gate, assessment, verdict, None, attended)
+
+
+def _settle(ask: Ask) -> tuple[Allow | Deny, Answer]:
+    """Put the question on the terminal, before anything is opened or started."""
+    from rich.console import Console
+
+    from policy.grants import approve, refuse
+    from runner.approval import Halt, No, Terminal, Yes
+
+    said = _finish_now(Terminal(Console(stderr=True), _ask_line).ask(ask))
+    match said:
+        case Yes():
+            return approve(ask), Answer(ask.question, True, "terminal")
+        case No(feedback=feedback):
+            return refuse(ask, feedback), Answer(ask.question, False, "terminal", feedback)
+        case Halt():
+            raise KeyboardInterrupt
+
+
+async def _ask_line(prompt: str) -> str:
+    """Read one line without an event loop. What was typed ahead of the question is thrown away: it answers nothing."""
+    import termios
+
+    termios.tcflush(0, termios.TCIFLUSH)
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _finish_now(work: Coroutine[object, object, _Said]) -> _Said:
+    """Drive a coroutine that never waits for a loop: a Ctrl-C at the question then interrupts the read itself."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        said: _Said = done.value
+        return said
+    raise RuntimeError("the question waited for something other than its answer")
+
+
+def open_log() -> "AuditLog":
+    from runner.audit import AuditLog
+
+    return AuditLog.open(state_dir(os.environ) / "audit.db")

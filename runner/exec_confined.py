@@ -1,0 +1,91 @@
+"""The confined half of `agent exec`: from an allowed action to a sealed outcome."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator
+
+from policy.verdict import Allow, Terms
+from runner.audit_records import Decision
+from runner.exec import Case, open_log
+from runner.exec_report import Report
+from runner.places import cache_dir
+from runner.problems import Exit
+from sandbox.backend import Backend, Enforcement, Level, Outcome
+
+Opening = asyncio.Task[tuple[Backend, Enforcement]]
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def confine(
+    case: Case, verdict: Allow, report: Report, stdin: bytes | None, wanted: tuple[str | None, Level]
+) -> int:
+    """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
+    async with _boundary(wanted, verdict.permit.terms) as opening:
+        with open_log() as audit:
+            backend, enforcement = await opening
+            session = audit.session(case.session(enforcement))
+            # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.
+            decided = audit.decided(session, Decision("exec", case.assessment, verdict, backend.name, case.answer))
+            try:
+                report.started(case.assessment, verdict, session, enforcement)
+                outcome, ours = await _run(backend, verdict, stdin, report)
+            except BaseException:
+                audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"))
+                raise
+            audit.finished(decided, outcome)
+        return report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
+
+
+@contextlib.asynccontextmanager
+async def _boundary(wanted: tuple[str | None, Level], terms: Terms) -> AsyncIterator[Opening]:
+    """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
+    from sandbox.choose import open_backend
+
+    name, minimum = wanted
+    cache = cache_dir(os.environ)
+    opening = asyncio.create_task(open_backend(name, minimum, terms=terms, cache=cache, files=False))
+    await asyncio.sleep(0)  # the confined helper is started now, and gets ready on another core
+    try:
+        yield opening
+    finally:
+        opening.cancel()
+        (opened,) = await asyncio.gather(opening, return_exceptions=True)
+        if isinstance(opened, tuple):
+            await opened[0].close()
+
+
+async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:
+    """Run the permit; a signal to us or a reader that went away ends it. The second value is then our exit code."""
+    ended: list[int] = []
+
+    def listen(stream: int, chunk: bytes) -> None:
+        if ended:
+            return
+        try:
+            report.listen(stream, chunk)
+        except BrokenPipeError:
+            end(Exit.BROKEN_PIPE)
+
+    def end(code: int) -> None:
+        if not ended:  # once: a second cancel would cut short the killing of what the first one stops
+            ended.append(code)
+            running.cancel()
+
+    running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
+    loop = asyncio.get_running_loop()
+    # What our caller told us to ignore (nohup, a background job) stays ignored.
+    heard = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heard:
+        loop.add_signal_handler(number, end, 128 + number)
+    try:
+        outcome = await running
+    except asyncio.CancelledError:
+        if not ended:
+            raise
+        outcome = Outcome(status=ended[0], ended_by="cancelled")
+    finally:
+        for number in heard:
+            loop.remove_signal_handler(number)
+    return outcome, ended[0] if ended else None

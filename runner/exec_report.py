@@ -1,0 +1,153 @@
+"""How `agent exec` tells what happens: the command's own bytes and words on stderr, or one JSON event a line."""
+
+import json
+import sys
+from typing import Protocol
+
+from policy.assessment import Assessment
+from policy.verdict import Allow, Deny, Limits, Problem
+from runner.problems import Exit, print_problem, say
+from runner.relay import write_all
+from sandbox.backend import Enforcement, Outcome
+
+# ended_by: (what the limit counts, how to raise it)
+_LIMITS = {
+    "wall": ("wall time", "--timeout or --limit wall"),
+    "cpu": ("processor time", "--limit cpu"),
+    "pids": ("processes", "--limit pids"),
+    "memory": ("memory", "--limit memory"),
+    "file": ("file size", "--limit file"),
+    "output": ("output", "--limit output"),
+}
+
+
+class Report(Protocol):
+    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        """Tell that nothing ran; answers the exit code."""
+        ...
+
+    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None: ...
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        """Take output as it comes. Raises BrokenPipeError when nobody reads it."""
+        ...
+
+    def finished(self, outcome: Outcome, limits: Limits) -> int:
+        """Tell how it ended; answers the exit code."""
+        ...
+
+
+class PlainReport:
+    """For people and shells: stdout and stderr are the command's; our words come on stderr, after its own."""
+
+    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        from runner.explain import caret_lines
+
+        print_problem(verdict.problem, label="denied")
+        say("\n".join(caret_lines(assessment.action, verdict.reason)))
+        return Exit.DENIED
+
+    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
+        pass
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        write_all(stream, chunk)
+
+    def finished(self, outcome: Outcome, limits: Limits) -> int:
+        for violation in outcome.violations:
+            path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
+            why = "concluded from what the program said" if violation.inferred else "stopped by the kernel"
+            print_problem(Problem(f"{violation.what}{path}", why, violation.fix), label="sandbox")
+        problem, code = ending(outcome, limits)
+        if problem is not None:
+            print_problem(problem)
+        return code
+
+
+class EventReport:
+    """For programs: the events of `agent run --json`, one a line on stdout."""
+
+    def __init__(self) -> None:
+        import codecs
+
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {1: decoder("replace"), 2: decoder("replace")}
+
+    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        self._judged(assessment, verdict)
+        self._print({"type": "denied", "call": "exec", "problem": _problem(verdict.problem)})
+        return self._end(Exit.DENIED)
+
+    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
+        checks = {"level": enforcement.level.value, "backend": enforcement.backend, "missing": enforcement.missing}
+        self._print({"type": "session_started", "session": session, "enforcement": checks})
+        self._judged(assessment, verdict)
+
+    def listen(self, stream: int, chunk: bytes) -> None:
+        text = self._decoders[stream].decode(chunk)
+        if text:
+            self._print({"type": "output", "call": "exec", "stream": stream, "text": text})
+
+    def finished(self, outcome: Outcome, limits: Limits) -> int:
+        for stream, decoder in self._decoders.items():
+            if rest := decoder.decode(b"", final=True):
+                self._print({"type": "output", "call": "exec", "stream": stream, "text": rest})
+        problem, code = ending(outcome, limits)
+        violations = [
+            {"what": item.what, "path": item.path, "fix": item.fix, "inferred": item.inferred}
+            for item in outcome.violations
+        ]
+        self._print(
+            {
+                "type": "finished",
+                "call": "exec",
+                "status": outcome.status,
+                "seconds": round(outcome.seconds, 6),
+                "ended_by": outcome.ended_by,
+                "violations": violations,
+                "problem": _problem(problem) if problem else None,
+            }
+        )
+        return self._end(code)
+
+    def _judged(self, assessment: Assessment, verdict: Allow | Deny) -> None:
+        cell = verdict.cell
+        self._print(
+            {
+                "type": "verdict",
+                "call": "exec",
+                "tiers": [tier.label for tier in assessment.tiers],
+                "ruling": "allow" if isinstance(verdict, Allow) else "deny",
+                "why": verdict.reason.text,
+                "rule": str(verdict.reason.rule),
+                "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
+            }
+        )
+
+    def _end(self, code: int) -> int:
+        self._print({"type": "run_ended", "exit": int(code)})
+        return code
+
+    def _print(self, event: dict[str, object]) -> None:
+        sys.stdout.flush()
+        write_all(1, (json.dumps(event, separators=(",", ":")) + "\n").encode())
+
+
+def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
+    """What an ended command comes to: a Problem to print, if any, and the exit code."""
+    if outcome.ended_by in _LIMITS:
+        counted, how = _LIMITS[outcome.ended_by]
+        amount = getattr(limits, outcome.ended_by)
+        unit = {"wall": " s", "cpu": " s", "pids": ""}.get(outcome.ended_by, " bytes")
+        what = f"the command was ended: it used up its {counted} ({amount:g}{unit})"
+        return Problem(what, "every command runs under limits", f"raise it with {how}"), Exit.LIMIT
+    if outcome.problem is not None:
+        return outcome.problem, outcome.status or Exit.FAILED
+    if outcome.ended_by is not None and outcome.ended_by != "cancelled":
+        what = f"the command was ended ({outcome.ended_by})"
+        return Problem(what, "it reached a limit of the sandbox", "see `agent exec --help` for the limits"), Exit.LIMIT
+    return None, outcome.status
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"what": problem.what, "why": problem.why, "fix": problem.fix}

@@ -1,0 +1,214 @@
+"""Why the gate says what it says: one value from parse to verdict, for people (caret view) and programs (JSON)."""
+
+import unicodedata
+from dataclasses import dataclass
+
+from policy.action import Action, RunScript
+from policy.assessment import Assessment, Effect, EffectKind, Reason
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
+from runner.visible import visible
+from runner.wording import RULING_WORDS, action_words, cell_words, terms_words
+
+_LONGEST_LINE = 200  # characters of a script line shown around the words a reason points at
+
+_VERBS = {
+    EffectKind.CONNECTS: "connects to",
+    EffectKind.PRIVILEGE: "needs privilege:",
+    EffectKind.UNKNOWN: "cannot be told:",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that one verdict rests on.
+
+    `terms` is what a permit would hold: None when no yes can give one. `ways` says what would make the action allowed,
+    in words; empty when it is allowed already.
+    """
+
+    action: Action
+    tree: str
+    effects: tuple[Effect, ...]
+    tiers: tuple[Tier, ...]
+    reasons: tuple[Reason, ...]
+    cell: Cell
+    because: Reason
+    verdict: Ruling
+    problem: Problem | None
+    question: str | None
+    terms: Terms | None
+    ways: tuple[str, ...]
+    workspace: str
+
+    def as_json(self) -> dict[str, object]:
+        """A JSON-able object; environment values are left out."""
+        from dataclasses import asdict
+
+        terms = None
+        if self.terms is not None:
+            terms = {**asdict(self.terms), "env": [name for name, _ in self.terms.env], "digest": self.terms.digest}
+        return {
+            "action": {"type": type(self.action).__name__, **asdict(self.action)},
+            "tree": self.tree,
+            "effects": [asdict(effect) for effect in self.effects],
+            "tiers": [tier.label for tier in self.tiers],
+            "reasons": [reason_json(reason) for reason in self.reasons],
+            "mode": self.cell.mode.value,
+            "cell": {
+                "tier": self.cell.tier.label,
+                "mode": self.cell.mode.value,
+                "ruling": self.cell.ruling.name.lower(),
+            },
+            "verdict": self.verdict.name.lower(),
+            "because": reason_json(self.because),
+            "problem": asdict(self.problem) if self.problem else None,
+            "question": self.question,
+            "terms": terms,
+            "ways": list(self.ways),
+        }
+
+
+def explain(
+    assessment: Assessment, verdict: Verdict, workspace: str, elsewhere: tuple[tuple[Mode, Ruling], ...]
+) -> Explanation:
+    """Build the explanation. `elsewhere` is what every mode would rule on the same action with somebody to ask."""
+    terms: Terms | None = None
+    problem: Problem | None = None
+    question: str | None = None
+    match verdict:
+        case Allow(permit=permit):
+            ruling, terms = Ruling.ALLOW, permit.terms
+        case Ask(terms=offered, question=asked):
+            ruling, terms, question = Ruling.ASK, offered, asked
+        case Deny(problem=found):
+            ruling, problem = Ruling.DENY, found
+    return Explanation(
+        action=assessment.action,
+        tree=assessment.tree,
+        effects=assessment.effects,
+        tiers=assessment.tiers,
+        reasons=assessment.reasons,
+        cell=verdict.cell,
+        because=verdict.reason,
+        verdict=ruling,
+        problem=problem,
+        question=question,
+        terms=terms,
+        ways=_ways(ruling, verdict.cell, elsewhere),
+        workspace=workspace,
+    )
+
+
+def render(explanation: Explanation, *, colour: bool = False) -> str:
+    """The explanation as plain text, one section per question a reader has. Safe to print on a terminal."""
+    action = explanation.action
+    sections = [
+        ("action", _shown([action_words(action, explanation.workspace)])),
+        ("parse", _shown(explanation.tree.splitlines())),
+        ("effects", _shown([_effect_words(effect) for effect in explanation.effects])),
+        ("reasons", [line for reason in explanation.reasons for line in _caret(action, reason)]),
+        ("tier", _shown([", ".join(tier.label for tier in explanation.tiers)])),
+        ("cell", _shown([cell_words(explanation.cell)])),
+        ("verdict", _shown(_verdict_words(explanation))),
+    ]
+    if explanation.terms is not None:
+        title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if somebody says yes"
+        lines = [f"{name:<8} {words}" for name, words in terms_words(explanation.terms)]
+        lines.append(f"{'environ':<8} {_names(explanation.terms) or 'empty'}")
+        lines.append(f"{'digest':<8} {explanation.terms.digest[:16]}")
+        sections.append((title, _shown(lines)))
+    sections.append(("to have it allowed", _shown(list(explanation.ways))))
+    bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
+    return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in sections if lines)
+
+
+def caret_lines(action: Action, reason: Reason) -> tuple[str, ...]:
+    """One reason with the words of the script that it points at underlined."""
+    return tuple(_caret(action, reason))
+
+
+def _shown(lines: list[str]) -> list[str]:
+    return [f"  {part}".rstrip() for line in lines for part in visible(line).split("\n")]
+
+
+def _names(terms: Terms) -> str:
+    """The environment's names; a numbered family (`GIT_CONFIG_KEY_0` and on) is one word."""
+    return " ".join(
+        dict.fromkeys(f"{name.rstrip('0123456789')}N" if name[-1:].isdigit() else name for name, _ in terms.env)
+    )
+
+
+def _effect_words(effect: Effect) -> str:
+    below = "" if effect.exact else " (and what lies below)"
+    scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
+    verb = _VERBS.get(effect.kind, effect.kind.value)
+    return f"{verb} {effect.target}{below}{scope}"
+
+
+def _verdict_words(explanation: Explanation) -> list[str]:
+    words = [RULING_WORDS[explanation.verdict]]
+    if explanation.question:
+        words.append(explanation.question)
+    if explanation.problem:
+        words += [explanation.problem.what, f"why: {explanation.problem.why}", f"fix: {explanation.problem.fix}"]
+    return words
+
+
+def _caret(action: Action, reason: Reason) -> list[str]:
+    told = visible(f"{reason.tier.label}: {reason.text}  ({reason.rule})", lines=False)
+    if not isinstance(action, RunScript) or reason.span is None:
+        return [f"  {told}"]
+    script = action.script
+    start, end = min(reason.span.start, len(script)), min(reason.span.end, len(script))
+    first = script.rfind("\n", 0, start) + 1
+    last = script.find("\n", start)
+    last = len(script) if last < 0 else last
+    # Of a very long line only the neighbourhood is shown, so that the caret stays on the screen.
+    low, high = max(first, start - _LONGEST_LINE // 2), min(last, start + _LONGEST_LINE)
+    before, under = _safe(script[low:start]), _safe(script[start : min(max(end, start), high)])
+    after = _safe(script[min(max(end, start), high) : high])
+    lead, tail = ("…" if low > first else ""), ("…" if high < last else "")
+    number = f"{script.count(chr(10), 0, start) + 1}: " if "\n" in script.strip("\n") else ""
+    indent = " " * (len(number) + len(lead) + _width(before))
+    return [
+        f"  {number}{lead}{before}{under}{after}{tail}",
+        f"  {indent}{'^' * max(_width(under), 1)} {told}",
+    ]
+
+
+def _safe(text: str) -> str:
+    return visible(text, lines=False)
+
+
+def _width(text: str) -> int:
+    """Terminal columns: wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
+
+
+def _ways(ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...]) -> tuple[str, ...]:
+    if ruling is Ruling.ALLOW:
+        return ()
+    ways = []
+    if ruling is Ruling.ASK:
+        ways.append("say yes when asked, at a terminal")
+    free = [mode for mode, found in elsewhere if found is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
+    asks = [mode for mode, found in elsewhere if found is Ruling.ASK]
+    if free:
+        ways.append("allowed without a question in: " + ", ".join(f"--mode {mode.value}" for mode in free))
+    if ruling is Ruling.DENY and asks:
+        ways.append(
+            "a question at a terminal (no --unattended) in: " + ", ".join(f"--mode {mode.value}" for mode in asks)
+        )
+    if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
+        ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
+    return tuple(ways) or (f"nothing on the command line: no mode and no yes lifts the `{cell.tier.label}` floor",)
+
+
+def reason_json(reason: Reason) -> dict[str, object]:
+    """A reason as JSON: `span` is [start, end) in characters of the script."""
+    span = [reason.span.start, reason.span.end] if reason.span else None
+    return {"tier": reason.tier.label, "text": reason.text, "rule": str(reason.rule), "span": span}

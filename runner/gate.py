@@ -1,0 +1,86 @@
+"""One action through the gate without a model: what `agent exec` and `agent why` share."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from policy.action import Action, RunArgv, RunScript
+from policy.assessment import Assessment
+from policy.classify import classify
+from policy.decide import decide
+from policy.facts import Facts
+from policy.matrix import Ruling
+from policy.tier import Mode
+from policy.verdict import Allow, Ask, Limits, Verdict
+from runner.amounts import apply_limits, parse_seconds
+from runner.config import Settings, load
+from runner.facts import child_environment, gather
+from runner.gate_args import GateArgs
+from runner.problems import usage
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Settings and facts of one moment; judges actions, runs nothing."""
+
+    settings: Settings
+    facts: Facts
+    environment: tuple[tuple[str, str], ...]
+    limits: Limits
+    mode: Mode
+    cwd: str
+
+    def assess(self, action: Action) -> Assessment:
+        return classify(action, self.facts, self.settings.rules, self.settings.profile)
+
+    def judge(self, assessment: Assessment, *, unattended: bool, mode: Mode | None = None) -> Verdict:
+        return decide(
+            assessment,
+            self.facts,
+            self.settings.profile,
+            mode or self.mode,
+            unattended=unattended,
+            environment=self.environment,
+            limits=self.limits,
+        )
+
+    def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
+        """What every mode would rule on the same action, were somebody there to ask."""
+        return tuple((mode, ruling(self.judge(assessment, unattended=False, mode=mode))) for mode in Mode)
+
+
+def ruling(verdict: Verdict) -> Ruling:
+    if isinstance(verdict, Allow):
+        return Ruling.ALLOW
+    return Ruling.ASK if isinstance(verdict, Ask) else Ruling.DENY
+
+
+def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
+    """Read the configuration, look at the machine, and make the action that `args` asks for."""
+    cwd = folder(args.cwd)
+    settings = load(cwd, environ, config=Path(args.config) if args.config else None)
+    facts = gather(str(cwd), environ, settings.profile)
+    limits = apply_limits(settings.profile.limits, args.limits)
+    if args.timeout is not None:
+        limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
+    action: Action
+    if args.argv is not None:
+        action = RunArgv(args.argv, str(cwd), limits.wall)
+    else:
+        action = RunScript(args.script or "", str(cwd), limits.wall)
+    environment = child_environment(facts, environ, settings.profile)
+    return Gate(settings, facts, environment, limits, args.mode or settings.mode or Mode.DEFAULT, str(cwd)), action
+
+
+def folder(text: str | None) -> Path:
+    """The real folder to work in: `text`, or where we stand."""
+    try:
+        path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
+    except OSError as error:
+        shown = text if text is not None else "the current folder"
+        why = (error.strerror or "it cannot be reached").lower()
+        raise usage(f"`{shown}` cannot be worked in", why, "give an existing folder with --cwd") from None
+    if not path.is_dir():
+        raise usage(f"`{text}` cannot be worked in", "it is not a folder", "give an existing folder with --cwd")
+    return path

@@ -1,0 +1,142 @@
+"""The words after `agent exec` and `agent why`: the only parser of them, without typer, whose import alone costs 50 ms.
+
+The option table below also feeds the `--help` of the typer command; a test keeps the two equal.
+"""
+
+from dataclasses import dataclass
+
+from policy.tier import Mode
+from runner.problems import usage
+
+# option: whether it takes a value, and which of the two commands know it
+OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
+    "--mode": (True, ("exec", "why")),
+    "--unattended": (False, ("exec", "why")),
+    "--cwd": (True, ("exec", "why")),
+    "--config": (True, ("exec", "why")),
+    "--json": (False, ("exec", "why")),
+    "--limit": (True, ("exec", "why")),
+    "--timeout": (True, ("exec", "why")),
+    "--backend": (True, ("exec",)),
+    "--accept-partial": (False, ("exec",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GateArgs:
+    """Exactly one of `script` and `argv` is given."""
+
+    script: str | None
+    argv: tuple[str, ...] | None
+    mode: Mode | None = None
+    unattended: bool = False
+    cwd: str | None = None
+    config: str | None = None
+    json: bool = False
+    limits: tuple[str, ...] = ()
+    timeout: str | None = None
+    backend: str | None = None
+    accept_partial: bool = False
+
+
+def wants_help(words: list[str]) -> bool:
+    """Whether `--help` stands where an option may stand."""
+    own = words[: words.index("--")] if "--" in words else words
+    return "--help" in own or "-h" in own
+
+
+def parse_gate(command: str, words: list[str]) -> GateArgs:
+    """Parse the words after `exec` or `why`. Raises a usage error that says what to type instead."""
+    values: dict[str, list[str]] = {}
+    plain: list[str] = []
+    argv: tuple[str, ...] | None = None
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word == "--":
+            argv = tuple(queue)
+            break
+        if not word.startswith("-") or word == "-":
+            plain.append(word)
+            continue
+        name, sign, value = word.partition("=")
+        takes, commands = OPTIONS.get(name, (False, ()))
+        if command not in commands:
+            if plain:  # `agent exec ls -la`: the quotes are missing, not an option
+                _check_form(command, [*plain, word, *queue], None)
+            raise _unknown(command, name)
+        if takes and not sign:
+            if not queue:
+                raise usage(f"`{name}` needs a value", "nothing follows it", f"see `agent {command} --help`")
+            value = queue.pop(0)
+        elif sign and not takes:
+            raise usage(f"`{name}` takes no value", f"you gave it `{value}`", f"write just `{name}`")
+        values.setdefault(name, []).append(value)
+    _check_form(command, plain, argv)
+    return GateArgs(
+        script=plain[0] if plain else None,
+        argv=argv,
+        mode=parse_mode(_last(values, "--mode")),
+        unattended="--unattended" in values,
+        cwd=_last(values, "--cwd"),
+        config=_last(values, "--config"),
+        json="--json" in values,
+        limits=tuple(values.get("--limit", ())),
+        timeout=_last(values, "--timeout"),
+        backend=_last(values, "--backend"),
+        accept_partial="--accept-partial" in values,
+    )
+
+
+def parse_mode(text: str | None) -> Mode | None:
+    """The mode of that name; None for None."""
+    if text is None:
+        return None
+    try:
+        return Mode(text)
+    except ValueError:
+        near = nearest(text, [mode.value for mode in Mode])
+        names = ", ".join(mode.value for mode in Mode)
+        raise usage(f"there is no mode `{text}`", f"the modes are {names}", near or "pick one of them") from None
+
+
+def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) -> None:
+    """One script, or words after `--`: anything else would make us guess where the quotes belong."""
+    if argv is not None and plain:
+        raise usage(
+            f"`{plain[0]}` stands before `--`",
+            f"`agent {command}` takes one script, or the words of one program after `--`, not both",
+            f"write `agent {command} [options] -- {' '.join([*plain, *argv])}`",
+        )
+    if argv == () or (argv is None and not plain):
+        raise usage(
+            "there is nothing to judge" if command == "why" else "there is nothing to run",
+            f"`agent {command}` takes one script in quotes, or the words of one program after `--`",
+            f"try: agent {command} 'git status'",
+        )
+    if len(plain) > 1:
+        joined = " ".join(plain)
+        raise usage(
+            f"`agent {command}` got {len(plain)} words where it takes one script",
+            "joining them would be a guess about the quotes you meant",
+            f"write `agent {command} '{joined}'` for a script, or `agent {command} -- {joined}` for one program",
+        )
+
+
+def _unknown(command: str, name: str) -> Exception:
+    known = [option for option, (_, commands) in OPTIONS.items() if command in commands]
+    near = nearest(name, known)
+    fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
+    return usage(f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}", fix)
+
+
+def nearest(text: str, names: list[str]) -> str | None:
+    import difflib
+
+    found = difflib.get_close_matches(text, names, n=1)
+    return f"did you mean `{found[0]}`?" if found else None
+
+
+def _last(values: dict[str, list[str]], name: str) -> str | None:
+    found = values.get(name)
+    return found[-1] if found else None

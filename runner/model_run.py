@@ -1,0 +1,183 @@
+"""Starting a model: which one, on what prompt, watched by whom. The one `asyncio.run` of a session is here."""
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.tier import Mode
+from runner.problems import usage
+
+if TYPE_CHECKING:
+    from runner.approval import Approver
+    from runner.config import Settings
+    from runner.events import Emit
+    from runner.messages import Provider
+    from runner.session import SessionOptions
+
+_LONGEST_PROMPT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunArgs:
+    """The options of `agent run` and of plain `agent`, as typed."""
+
+    mode: Mode | None = None
+    model: str | None = None
+    provider: str | None = None
+    json: bool = False
+    unattended: bool = False
+    max_turns: int = 50
+    cwd: str | None = None
+    timeout: str | None = None
+    limits: tuple[str, ...] = ()
+    config: str | None = None
+    backend: str | None = None
+    accept_partial: bool = False
+
+
+def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
+    """Work on one prompt; answers the exit code."""
+    import asyncio
+    import signal
+
+    text = _prompt(prompt, prompt_file)
+    unattended = args.unattended or not (os.isatty(0) and os.isatty(2))
+    options, settings = _open(args, unattended)
+    provider, model = _provider(args, settings)
+    emit = _emit(args.json)
+    approver = _approver(unattended, emit)
+
+    async def work() -> int:
+        from runner.loop import run
+        from runner.session import open_session
+
+        task = asyncio.current_task()
+        if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with open_session(
+            options, settings, os.environ, provider=provider, model=model, approver=approver, emit=emit
+        ) as world:
+            emit(world.opening())
+            return (await run(text, world)).exit
+
+    return asyncio.run(work())
+
+
+def start_conversation(args: RunArgs) -> int:
+    """Talk at the terminal until the user leaves."""
+    import asyncio
+
+    options, settings = _open(args, unattended=False)
+    provider, model = _provider(args, settings)
+    emit = _emit(json=False)
+    approver = _approver(False, emit)
+
+    async def work() -> int:
+        from runner.conversation import converse
+        from runner.session import open_session
+        from runner.terminal_input import line_reader
+
+        async with open_session(
+            options, settings, os.environ, provider=provider, model=model, approver=approver, emit=emit
+        ) as world:
+            return await converse(world, line_reader())
+
+    return asyncio.run(work())
+
+
+def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
+    from runner.amounts import parse_seconds
+    from runner.config import load
+    from runner.gate import folder
+    from runner.session import SessionOptions
+    from runner.world import Bounds
+
+    cwd = folder(args.cwd)
+    seconds = parse_seconds(args.timeout, "--timeout") if args.timeout is not None else None
+    settings = load(cwd, os.environ, config=Path(args.config) if args.config else None)
+    options = SessionOptions(
+        cwd=cwd,
+        unattended=unattended,
+        mode=args.mode,
+        limits=args.limits,
+        backend=args.backend,
+        accept_partial=args.accept_partial,
+        bounds=Bounds(turns=args.max_turns, seconds=seconds),
+        argv=("agent", *sys.argv[1:]),
+    )
+    return options, settings
+
+
+def _provider(args: RunArgs, settings: "Settings") -> "tuple[Provider, str]":
+    from runner.providers import open_provider
+
+    spec = args.model or args.provider or settings.model
+    if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):
+        spec = f"{args.provider}:{args.model}"
+    if not spec:
+        raise usage(
+            "no model is chosen",
+            "neither --model nor --provider was given, and the configuration names none",
+            "add for example --model anthropic:claude-sonnet-5-5, or try `agent demo`, which needs no model",
+        )
+    return open_provider(spec, base_url=settings.base_urls.get(spec.partition(":")[0]), environ=os.environ)
+
+
+def _emit(json: bool) -> "Emit":
+    if json:
+        return lambda event: print(event.line(), flush=True)
+    from rich.console import Console
+
+    from runner.transcript import Transcript
+
+    return Transcript(Console())
+
+
+def _approver(unattended: bool, emit: "Emit") -> "Approver":
+    from runner.approval import Terminal, Unattended
+
+    if unattended:
+        return Unattended(emit)
+    from rich.console import Console
+
+    from runner.terminal_input import line_reader
+
+    return Terminal(Console(stderr=True), line_reader(forget=True))
+
+
+def _prompt(prompt: str | None, file: Path | None) -> str:
+    """The prompt's text: the argument, else the file, else stdin when it is not a terminal."""
+    if prompt is not None and file is not None:
+        raise usage("there are two prompts", "one on the command line and one in --prompt-file", "give one of them")
+    if prompt is not None:
+        text = prompt
+    elif file is not None:
+        text = _text_of(file, f"`{file}`")
+    elif stat.S_ISCHR(os.fstat(0).st_mode):  # a terminal, or /dev/null
+        raise usage(
+            "there is no prompt",
+            "none was given, and standard input is no pipe or file to read one from",
+            'write agent run "what to do", or add --prompt-file FILE',
+        )
+    else:
+        text = _text_of(Path("/dev/stdin"), "standard input")
+    if not text.strip():
+        raise usage("the prompt is empty", "there is nothing to work on", 'write agent run "what to do"')
+    return text
+
+
+def _text_of(path: Path, shown: str) -> str:
+    try:
+        with open(path if shown != "standard input" else 0, "rb", closefd=shown != "standard input") as file:
+            data = file.read(_LONGEST_PROMPT + 1)
+    except OSError as error:
+        raise usage(f"the prompt {shown} cannot be read", (error.strerror or "").lower(), "check the path") from None
+    if len(data) > _LONGEST_PROMPT:
+        raise usage(f"the prompt in {shown} is longer than 1 MB", "no model takes that", "let the model read a file")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise usage(f"the prompt in {shown} is not text", "it is not UTF-8", "save it as UTF-8 text") from None

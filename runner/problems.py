@@ -1,0 +1,128 @@
+"""How the command line ends: Problems on stderr, exit codes, and the seam where the unexpected becomes a Problem."""
+
+import os
+import sys
+import time
+from enum import IntEnum
+from typing import TextIO
+
+from policy.verdict import Problem
+
+ISSUES = "the project's issue tracker"
+
+
+class Exit(IntEnum):
+    """What the shell learns. `agent exec` passes the command's own status through when the command ran to its end."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    DENIED = 3
+    SANDBOX = 4
+    LIMIT = 5
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+
+
+class Stopped(Exception):
+    """The command cannot go on: print the Problem, exit with the code."""
+
+    def __init__(self, problem: Problem, code: Exit) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.code = code
+
+
+def usage(what: str, why: str, fix: str) -> Stopped:
+    """A mistake on the command line or in the configuration."""
+    return Stopped(Problem(what, why, fix), Exit.USAGE)
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that wants colour (NO_COLOR and TERM=dumb say no)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def print_problem(problem: Problem, *, label: str = "agent") -> None:
+    """What, why and how to fix, on stderr; nothing in it can drive the terminal."""
+    from runner.visible import visible
+
+    bold, dim, end = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if coloured(sys.stderr) else ("", "", "")
+    lines = [f"{bold}{label}: {visible(problem.what)}{end}"]
+    for name, text in (("why", problem.why), ("fix", problem.fix)):
+        if text:
+            shown = visible(text).replace("\n", "\n       ")
+            lines.append(f"  {dim}{name}:{end} {shown}")
+    say("\n".join(lines))
+
+
+def say(text: str) -> None:
+    """One message on stderr, whole, whatever encoding the terminal speaks."""
+    data = f"{text}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
+    sys.stderr.flush()
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        return  # nobody reads stderr any more; there is no better place to say so
+
+
+def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
+    """The Problem that a deliberate exception carries, with its exit code; None for what nobody planned."""
+    if isinstance(error, Stopped):
+        return error.problem, error.code
+    problem = getattr(error, "problem", None)
+    if not isinstance(problem, Problem):
+        return None
+    # By name, so that printing an error loads none of the modules that could have raised it.
+    codes = {"SandboxUnavailable": Exit.SANDBOX, "AuditError": Exit.FAILED, "ProviderError": Exit.FAILED}
+    return problem, codes.get(type(error).__name__, Exit.USAGE)
+
+
+def unwritten(error: OSError) -> Problem:
+    """Stdout takes nothing more: a full disk, a device that went away."""
+    why = (error.strerror or "the system refused it").lower()
+    return Problem("the output could not be written", why, "check where standard output goes")
+
+
+def unexpected(error: BaseException) -> Problem:
+    """Keep the details of a defect of ours in a private file, and answer the Problem to print.
+
+    THREAT: a traceback can carry secrets. The file holds frames (file, line, function) and the exception's type, never
+    locals, and its message only with every token-like run masked.
+    """
+    what = "ringfence hit a defect of its own and stopped; nothing more was run"
+    try:
+        path = _write_crash(error)
+    except (
+        Exception
+    ) as second:  # the seam below the seam: a full disk or a bad state folder must not hide the first error
+        return Problem(
+            what,
+            f"{type(error).__name__.lower()}, and the details could not be kept ({type(second).__name__.lower()})",
+            f"run `agent doctor`, and report this on {ISSUES}",
+        )
+    return Problem(what, "this should not happen, whatever the input was", f"report it on {ISSUES} with `{path}`")
+
+
+def _write_crash(error: BaseException) -> str:
+    import platform
+    import re
+    import traceback
+
+    from runner.places import state_dir
+    from runner.version import VERSION
+
+    walked = traceback.walk_tb(error.__traceback__)
+    frames = "".join(f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}\n" for frame, line in walked)
+    message = re.sub(r"(?=[A-Za-z_.+=-]*\d)[A-Za-z0-9_.+=-]{20,}", "[masked]", str(error))[:500]
+    text = (
+        f"ringfence {VERSION}, python {platform.python_version()}, {platform.system()} {platform.release()}\n"
+        f"command: {sys.argv[1] if len(sys.argv) > 1 else ''}\n{frames}{type(error).__name__}: {message}\n"
+    )
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    path = state_dir(os.environ) / f"crash-{stamp}-{os.getpid()}.txt"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return str(path)

@@ -1,0 +1,66 @@
+"""One answer of the model, streamed; asked for again when the provider says that waiting may help."""
+
+import asyncio
+
+from policy.verdict import Problem
+from runner.events import Notice, Said, Thought
+from runner.messages import (
+    AssistantMessage,
+    Message,
+    ProviderError,
+    Reply,
+    Request,
+    TextBlock,
+    TextDelta,
+    ThinkingDelta,
+    ToolSpec,
+)
+from runner.prompt import system_prompt
+from runner.world import World
+from tools.tool import specs
+
+
+async def reply_to(messages: list[Message], world: World) -> Reply:
+    """Stream one reply. Raises ProviderError. When cancelled, what the model had said so far joins `messages`."""
+    request = Request(
+        model=world.model,
+        system=system_prompt(world.cwd, world.mode, unattended=world.unattended),
+        messages=tuple(messages),
+        tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)),
+    )
+    pauses = iter(world.bounds.pauses)
+    while True:
+        said: list[str] = []
+        try:
+            return await _stream(request, world, said)
+        except ProviderError as error:
+            pause = next(pauses, None)
+            if pause is None or said or not error.retryable:  # what was shown cannot be taken back, so no second try
+                raise
+            world.emit(Notice(f"{error.problem.what}; asking again in {pause:g} s"))
+            await asyncio.sleep(pause)
+        except asyncio.CancelledError:
+            text = "".join(said)
+            if text.strip():
+                messages.append(AssistantMessage((TextBlock(f"{text}\n[stopped by the user]"),)))
+            raise
+
+
+async def _stream(request: Request, world: World, said: list[str]) -> Reply:
+    reply: Reply | None = None
+    async for event in world.provider.stream(request):
+        match event:
+            case TextDelta(text):
+                said.append(text)
+                world.emit(Said(text))
+            case ThinkingDelta(text):
+                world.emit(Thought(text))
+            case Reply():
+                reply = event
+    if reply is None:
+        why = "the stream ended before the answer did"
+        problem = Problem(
+            f"`{world.provider.name}` broke off its answer", why, "run it again; nothing half-done was kept"
+        )
+        raise ProviderError(problem, retryable=True)
+    return reply

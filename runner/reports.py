@@ -1,0 +1,77 @@
+"""The end of one call, told to the model and to whoever watches."""
+
+import codecs
+from dataclasses import dataclass
+
+from policy.verdict import Deny, Problem
+from runner.calls import Call, Planned
+from runner.events import Chunk, Denied, Emit, Finished
+from runner.messages import ImageBlock, TextBlock, ToolResult
+from runner.wording import action_words
+from runner.world import World
+from sandbox.backend import Listener, Outcome
+from tools.answer import problem_of
+from tools.tool import TextPart
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the model is told of one call, and the denial if there was one."""
+
+    result: ToolResult
+    denied: Denied | None = None
+
+
+def refused(call: Call, problem: Problem) -> ToolResult:
+    """A refusal in words, with the way out: the model can act on it."""
+    text = f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}"
+    return ToolResult(call.of.id, (TextBlock(text),), is_error=True)
+
+
+def denied(planned: Planned, verdict: Deny, world: World) -> Report:
+    """Policy or a person said no."""
+    action = action_words(planned.action, world.cwd)
+    event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem)
+    world.emit(event)
+    return Report(refused(planned.call, verdict.problem), event)
+
+
+def finished(planned: Planned, outcome: Outcome, world: World) -> Report:
+    """The action ended, well or not. A long output is kept whole on the shelf; the model sees what the tool shows."""
+    kept: list[str] = []
+
+    def keep(stdout: bytes, stderr: bytes) -> str:
+        kept.append(world.shelf.keep(stdout, stderr))
+        return kept[-1]
+
+    parts = planned.tool.render(planned.action, outcome, world.seen, keep=keep)
+    content = tuple(
+        TextBlock(part.text) if isinstance(part, TextPart) else ImageBlock(part.media_type, part.data) for part in parts
+    )
+    problem = problem_of(outcome)
+    world.emit(
+        Finished(
+            call=planned.call.key,
+            status=outcome.status,
+            seconds=outcome.seconds,
+            ended_by=outcome.ended_by,
+            violations=outcome.violations,
+            problem=problem,
+            text="\n".join(block.text for block in content if isinstance(block, TextBlock)),
+            kept=kept[-1] if kept else None,
+        )
+    )
+    failed = problem is not None or outcome.ended_by is not None  # a command's own exit status is its answer
+    return Report(ToolResult(planned.call.of.id, content, is_error=failed))
+
+
+def listener(call: Call, emit: Emit) -> Listener:
+    """Turns output bytes into events as they come; a character split over two chunks stays one character."""
+    decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in (1, 2)}
+
+    def listen(stream: int, chunk: bytes) -> None:
+        text = decoders[stream].decode(chunk)
+        if text:
+            emit(Chunk(call.key, stream, text))
+
+    return listen

@@ -1,0 +1,99 @@
+"""From settings to a World: the one place where a model session's parts are opened, in an order that fails early."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from policy.tier import Mode
+from runner.amounts import apply_limits
+from runner.approval import Approver
+from runner.audit import AuditLog
+from runner.audit_records import SessionInfo
+from runner.commit import head_commit
+from runner.config import Settings
+from runner.events import Emit
+from runner.facts import child_environment, gather
+from runner.messages import Provider
+from runner.places import cache_dir, state_dir
+from runner.shelf import Shelf
+from runner.world import Bounds, World
+from sandbox.backend import Level
+from sandbox.choose import open_backend
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """What a person chose. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record."""
+
+    cwd: Path
+    unattended: bool
+    mode: Mode | None = None
+    limits: tuple[str, ...] = ()
+    backend: str | None = None
+    accept_partial: bool = False
+    bounds: Bounds = field(default_factory=Bounds)
+    argv: tuple[str, ...] = ()
+
+
+@contextlib.asynccontextmanager
+async def open_session(
+    options: SessionOptions,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    provider: Provider,
+    model: str,
+    approver: Approver,
+    emit: Emit,
+) -> AsyncIterator[World]:
+    """A World whose boundary stands and whose session is recorded. Leaving ends every child and closes the log.
+
+    Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
+    """
+    from tools import TOOLS
+    from tools.seen import Seen
+
+    cwd = str(options.cwd)
+    profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
+    facts = gather(cwd, environ, profile)
+    minimum = Level.PARTIAL if options.accept_partial else settings.sandbox_minimum
+    mode = options.mode or settings.mode or Mode.DEFAULT
+    state = state_dir(environ)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(provider.close)
+        audit = stack.enter_context(AuditLog.open(state / "audit.db"))
+        sandbox, enforcement = await open_backend(options.backend, minimum, cache=cache_dir(environ))
+        stack.push_async_callback(sandbox.close)
+        info = SessionInfo(
+            mode=mode.value,
+            workspace=facts.workspace,
+            unattended=options.unattended,
+            enforcement=enforcement,
+            argv=options.argv,
+            model=f"{provider.name}:{model}",
+            commit=head_commit(facts.workspace),
+            sources=settings.sources,
+        )
+        session = audit.session(info)
+        yield World(
+            session=session,
+            cwd=cwd,
+            mode=mode,
+            unattended=options.unattended,
+            tools=TOOLS,
+            seen=Seen(),
+            look=lambda: gather(cwd, environ, profile),
+            rules=settings.rules,
+            profile=profile,
+            environment=child_environment(facts, environ, profile),
+            approver=approver,
+            audit=audit,
+            sandbox=sandbox,
+            enforcement=enforcement,
+            provider=provider,
+            model=model,
+            shelf=Shelf(state / "outputs" / session),
+            emit=emit,
+            bounds=options.bounds,
+        )

@@ -1,0 +1,312 @@
+"""What a person sees of a session: events drawn on a terminal, or as plain lines where there is none.
+
+THREAT: the model, files and commands choose most of this text. All of it passes `visible` and becomes rich Text, never
+markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
+"""
+
+from typing import assert_never
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from policy.action import Action, EditFile, WriteFile
+from policy.matrix import Ruling
+from policy.tier import Tier
+from policy.verdict import Problem
+from runner.events import (
+    Answered,
+    Asked,
+    Chunk,
+    Denied,
+    Event,
+    Failed,
+    Finished,
+    Judged,
+    Malformed,
+    Notice,
+    Prompted,
+    Proposed,
+    RunEnded,
+    Said,
+    SessionStarted,
+    Thought,
+)
+from runner.visible import visible
+from runner.wording import action_words
+
+WIDEST = 120  # long lines are hard to read on a wide screen
+COMMAND_LINES, COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
+FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
+
+# fmt: off
+_BADGE = {
+    Tier.READ:          "black on green",
+    Tier.WRITE:         "black on cyan",
+    Tier.EXECUTE:       "white on blue",
+    Tier.AGENT_SPAWN:   "white on blue",
+    Tier.READ_OUTSIDE:  "black on yellow",
+    Tier.NETWORK:       "black on yellow",
+    Tier.WRITE_OUTSIDE: "black on yellow",
+    Tier.MCP_EXTERNAL:  "black on yellow",
+    Tier.DANGEROUS:     "white on red",
+    Tier.UNKNOWN:       "white on magenta",
+    Tier.SECRET:        "white on red",
+    Tier.DENIED:        "white on red",
+}
+# fmt: on
+_WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Ruling.DENY: ("denied", "bold red")}
+
+
+class Transcript:
+    """Draws each event as it comes. Calls that only read run side by side, so theirs are drawn when they end."""
+
+    def __init__(self, console: Console, *, thinking: bool = False) -> None:
+        self._console = console
+        self._thinking = thinking
+        self._width = min(console.width, WIDEST)
+        self._cwd = ""
+        self._actions: dict[str, tuple[str, Action | None]] = {}
+        self._verdicts: dict[str, Judged] = {}
+        self._drawn: set[str] = set()
+        self._open: set[str] = set()  # drawn, and not yet ended
+        self._flow = _Flow(console, self._width)
+        self._encoding = console.encoding or "utf-8"
+        fancy = self._encoding.lower().replace("-", "").startswith("utf")
+        self._bar, self._end, self._cut = ("│", "└", "…") if fancy else ("|", "`", "...")
+
+    def __call__(self, event: Event) -> None:
+        """Draw `event`. Fits `Emit`."""
+        match event:
+            case Said(text):
+                self._flow.write(text, "")
+                return
+            case Thought(text):
+                if self._thinking:
+                    self._flow.write(text, "dim italic")
+                return
+            case Chunk():
+                return  # the end of the call shows the output, folded
+            case _:
+                self._flow.end()
+        match event:
+            case SessionStarted():
+                self._started(event)
+            case Prompted(text):
+                self._print(Text("\n").append_text(self._styled(f"> {text.rstrip()}", "bold")))
+            case Proposed(call, tool, action):
+                self._actions[call] = (tool, action)
+                self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
+            case Judged():
+                self._verdicts[event.call] = event
+                if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
+                    self._header(event.call)
+            case Asked():
+                return  # whoever asks shows the question
+            case Answered(call, yes, feedback):
+                self._header(call)
+                said = "you said yes" if yes else "you said no" + (f": {feedback}" if feedback else "")
+                self._row(self._styled(said, "green" if yes else "red"))
+            case Finished():
+                self._header(event.call)
+                self._finished(event)
+                self._open.discard(event.call)
+            case Denied(call, _, _, rule, problem):
+                self._header(call)
+                self._open.discard(call)
+                # The header shows what was refused; here is why, by which rule, and what to do instead.
+                self._problem(Problem(f"{problem.why} ({rule})", "", problem.fix), "denied   ")
+            case Malformed(_, tool, problem):
+                self._title(" call ", "black on yellow", tool)
+                self._problem(problem, "refused  ")
+            case Notice(text):
+                self._print(self._styled(f"note: {text}", "dim"))
+            case Failed(problem):
+                self._title(" failed ", "white on red", problem.what)
+                self._problem(Problem(problem.why, "", problem.fix), "why      ")
+            case RunEnded():
+                for _ in self._open:
+                    self._row(self._styled("stopped", "yellow"), last=True)
+                self._open.clear()
+                self._ended(event)
+            case never:
+                assert_never(never)
+
+    def _started(self, event: SessionStarted) -> None:
+        self._cwd = event.cwd
+        found = event.enforcement
+        held = sum(ok for _, ok in found.checks)
+        alone = ", unattended" if event.unattended else ""
+        for label, words in (
+            ("workspace", event.workspace),
+            *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
+            ("mode", f"{event.mode.value}{alone}"),
+            ("model", event.model),
+            ("sandbox", f"{found.backend} {found.level.value}, {held} of {len(found.checks)} checks held"),
+            *(("not held", words) for words in found.missing),
+        ):
+            self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
+
+    def _header(self, call: str) -> None:
+        """Badge and command, then verdict and why; once per call."""
+        if call in self._drawn or call not in self._verdicts:
+            return
+        self._drawn.add(call)
+        self._open.add(call)
+        verdict = self._verdicts[call]
+        _, action = self._actions[call]
+        words = visible(action_words(action, self._cwd)) if action is not None else ""
+        if len(words) > COMMAND_CHARACTERS:
+            words = f"{words[:COMMAND_CHARACTERS]}{self._cut} {len(words) - COMMAND_CHARACTERS} more characters"
+        lines = words.rstrip("\n").split("\n")
+        if len(lines) > COMMAND_LINES:
+            lines[COMMAND_LINES:] = [f"{self._cut} {len(lines) - COMMAND_LINES} more lines"]
+        tier = verdict.cell.tier
+        self._title(f" {tier.label} ", _BADGE[tier], "\n".join(lines))
+        word, style = _WORD[verdict.ruling]
+        if verdict.ruling is not Ruling.DENY:  # a denial says it with its Problem
+            why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
+            self._row(why)
+
+    def _title(self, badge: str, style: str, words: str) -> None:
+        """The badge, and what it is about; further rows of a long command stand below it, set in."""
+        lead = Text("\n").append(badge, style).append("  ")
+        first, *rest = words.split("\n")
+        rows = list(self._styled(first, "bold").wrap(self._console, max(self._width - cell_len(badge) - 2, 20)))
+        for line in rest:
+            rows += self._styled(line, "bold").wrap(self._console, max(self._width - 4, 20))
+        for number, row in enumerate(rows or [Text()]):
+            row.rstrip()
+            self._print(lead.append_text(row) if number == 0 else Text("    ").append_text(row))
+
+    def _finished(self, event: Finished) -> None:
+        action = self._actions[event.call][1]
+        diff = isinstance(action, EditFile | WriteFile)
+        lines = visible(event.text).rstrip("\n").split("\n") if event.text.strip() else []
+        if lines and lines[-1].startswith("[exit status "):
+            lines.pop()  # the end of the block says it
+        if event.violations:  # said below, in full
+            lines = [line for line in lines if not (line.startswith("[") and "stopped by the sandbox: " in line[:40])]
+        good = event.status == 0 and event.problem is None
+        first, last = FOLD if good else FAILED_FOLD
+        hidden = len(lines) - first - last
+        if hidden > 1 and not diff:
+            lines[first : first + hidden] = [f"{self._cut} {hidden} more lines"]
+        for line in lines:
+            style = _diff_style(line) if diff else ""
+            shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
+            self._row(self._styled(shown, style))
+        for violation in event.violations:
+            where = f" ({violation.path})" if violation.path not in violation.what else ""
+            self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(violation.what + where)))
+        if event.kept:
+            self._row(self._styled(f"all of it: {event.kept}", "dim"))
+        how = "ok" if good else f"exit {event.status}" if event.status else "failed"
+        if event.ended_by:
+            how += f", ended by {event.ended_by}"
+        self._row(self._styled(f"{how}, {_seconds(event.seconds)}", "green" if good else "yellow"), last=True)
+
+    def _problem(self, problem: Problem, lead: str) -> None:
+        why = f": {problem.why}" if problem.why else ""
+        self._row(Text().append(lead, "bold red").append_text(self._styled(f"{problem.what}{why}")))
+        self._row(Text().append("instead  ", "dim").append_text(self._styled(problem.fix)), last=True)
+
+    def _ended(self, event: RunEnded) -> None:
+        count = len(event.denied)
+        denied = f", {count} denied" if count else ""
+        usage = event.usage
+        used = f"; {usage.input} tokens in, {usage.output} out" if usage.input or usage.output else ""
+        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
+        self._print(Text("\n").append_text(self._styled(f"{event.reason} ({turns}{denied}{used})", "dim")))
+
+    def _row(self, text: Text, *, last: bool = False) -> None:
+        """One row of a call's block: wrapped by us, so that every line keeps the bar."""
+        rows = list(text.wrap(self._console, max(self._width - 3, 20))) or [Text()]
+        for number, row in enumerate(rows):
+            mark = self._end if last and number == len(rows) - 1 else self._bar
+            line = Text().append(f" {mark} ", "dim").append_text(row)
+            line.rstrip()
+            self._print(line)
+
+    def _fit(self, line: str) -> str:
+        """`line` cut to the width of a row."""
+        room = max(self._width - 3, 20)
+        if cell_len(line) <= room:
+            return line
+        return set_cell_size(line, room - len(self._cut)).rstrip() + self._cut
+
+    def _styled(self, text: str, style: str = "") -> Text:
+        """Untrusted text as safe Text in one style."""
+        shown = visible(text)
+        return Text().append(shown.encode(self._encoding, "backslashreplace").decode(self._encoding), style)
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=False, width=self._width)
+
+
+class _Flow:
+    """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file."""
+
+    def __init__(self, console: Console, width: int) -> None:
+        self._console = console
+        self._width = width
+        self._column = 0
+        self._word = ""
+        self._open = False
+        self._style = ""
+
+    def write(self, text: str, style: str) -> None:
+        if not self._open or style != self._style:
+            self.end()
+            self._out("\n", "")
+            self._open, self._style = True, style
+        for char in visible(text):
+            if char not in " \n":
+                self._word += char
+                continue
+            self._flush()
+            if char == "\n":
+                self._out("\n", "")
+                self._column = 0
+            elif self._column:
+                self._word = char
+        self._console.file.flush()
+
+    def end(self) -> None:
+        """Finish the paragraph, if one is open."""
+        if self._open:
+            self._flush()
+            self._out("\n", "")
+        self._open, self._column, self._word = False, 0, ""
+
+    def _flush(self) -> None:
+        """Put the pending word (with the space before it) on this line or the next."""
+        size = cell_len(self._word)
+        if self._column and self._column + size > self._width and self._word.strip():
+            self._out("\n", "")
+            self._column, self._word = 0, self._word.lstrip(" ")
+            size = cell_len(self._word)
+        self._out(self._word, self._style)
+        self._column += size
+        self._word = ""
+
+    def _out(self, text: str, style: str) -> None:
+        encoding = self._console.encoding or "utf-8"
+        shown = Text(text.encode(encoding, "backslashreplace").decode(encoding), style)
+        self._console.print(shown, end="", markup=False, highlight=False, soft_wrap=True)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _diff_style(line: str) -> str:
+    match line[:1]:
+        case "+":
+            return "green"
+        case "-":
+            return "red"
+        case "@":
+            return "cyan"
+        case _:
+            return ""

@@ -1,0 +1,46 @@
+"""Untrusted text, made safe to show: nothing in it can move the cursor, change a colour, hide, or run backwards."""
+
+import unicodedata
+
+# Blank or invisible although Unicode calls them letters, marks or symbols: they hide text or carry smuggled bytes.
+_HIDING = {
+    0x034F,
+    0x115F,
+    0x1160,
+    0x17B4,
+    0x17B5,
+    0x2800,
+    0x3164,
+    0xFFA0,
+    *range(0x180B, 0x1810),
+    *range(0xE0100, 0xE01F0),
+}
+_HIDING_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    """`text` with every control, bidirectional, zero-width and look-alike blank character spelled out.
+
+    With `lines`, newlines stay (CR LF becomes LF) and tabs become spaces; without, both are spelled out too, so that
+    the answer is one line. Printable text comes back unchanged.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if lines:
+        text = text.replace("\r\n", "\n").expandtabs(4)
+    return "".join(char if (lines and char == "\n") else _spell(char) for char in text)
+
+
+def one_line(text: str, limit: int) -> str:
+    """The whole of `text` on one safe line of at most `limit` characters; an ellipsis marks a cut."""
+    shown = visible(text.strip(), lines=False)
+    return shown if len(shown) <= limit else shown[: max(limit - 1, 0)] + "…"
+
+
+def _spell(char: str) -> str:
+    code = ord(char)
+    if char == " " or (code not in _HIDING and unicodedata.category(char) not in _HIDING_CATEGORIES):
+        return char
+    if code < 0x20:
+        return chr(0x2400 + code)  # the control pictures: ESC becomes ␛
+    return "␡" if code == 0x7F else f"<U+{code:04X}>"

@@ -1,0 +1,69 @@
+"""Everything a run needs, as one value: handed in, never reached for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from policy.facts import Facts
+    from policy.profile import Profile
+    from policy.rules import RuleBook
+    from policy.tier import Mode
+    from runner.approval import Approver
+    from runner.audit import AuditLog
+    from runner.events import Emit, SessionStarted
+    from runner.messages import Provider
+    from runner.shelf import Shelf
+    from sandbox.backend import Backend, Enforcement
+    from tools.tool import Seen, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """When a run ends by itself. `seconds` is wall time; `row` and `total` count denials of an unattended run."""
+
+    turns: int = 50
+    seconds: float | None = None
+    row: int = 3
+    total: int = 20
+    parallel: int = 10  # calls of one turn that only read, at the same time
+    pauses: tuple[float, ...] = (1.0, 4.0, 15.0)  # before asking a provider again that said waiting may help
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the loop may use. `look` sees the disk as it is now: one call, one decision."""
+
+    session: str
+    cwd: str
+    mode: "Mode"
+    unattended: bool
+    tools: "Sequence[Tool]"
+    seen: "Seen"
+    look: "Callable[[], Facts]"
+    rules: "RuleBook"
+    profile: "Profile"
+    environment: tuple[tuple[str, str], ...]
+    approver: "Approver"
+    audit: "AuditLog"
+    sandbox: "Backend"
+    enforcement: "Enforcement"
+    provider: "Provider"
+    model: str
+    shelf: "Shelf"
+    emit: "Emit"
+    bounds: Bounds = field(default_factory=Bounds)
+
+    def opening(self) -> "SessionStarted":
+        """The event that says what this world is."""
+        from runner.events import SessionStarted
+
+        return SessionStarted(
+            session=self.session,
+            workspace=self.look().workspace,
+            cwd=self.cwd,
+            mode=self.mode,
+            model=f"{self.provider.name}:{self.model}",
+            unattended=self.unattended,
+            enforcement=self.enforcement,
+        )

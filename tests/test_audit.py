@@ -1,0 +1,422 @@
+"""The audit log: durable, chained, append-only; every kind of tampering is named, every failure stops the action."""
+
+import json
+import os
+import resource
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.action import Action, RunArgv, RunScript
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import _MINT as MINT
+from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
+from runner.audit import AuditError, AuditLog, Broken, Sealed
+from runner.audit_records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
+from runner.audit_view import json_lines, lines, whole
+from sandbox.backend import Enforcement, Level, Outcome, Violation
+
+TERMS = Terms(Rights.LOOK, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
+
+
+def info() -> SessionInfo:
+    return SessionInfo(
+        "default", "/w", True, Enforcement(Level.FULL, "T1", (("sealed", True),)), ("agent", "exec", "ls")
+    )
+
+
+def assessment(action: Action, tier: Tier = Tier.READ) -> Assessment:
+    reason = Reason(tier, "reads a file", RuleRef("policy/commands/cat.toml", 3), Span(0, 3))
+    return Assessment(action, (Effect(EffectKind.READS, "/w/a", Scope.WORKSPACE),), (reason,), tree="cat a")
+
+
+def allowed(action: Action) -> Decision:
+    seen = assessment(action)
+    cell = Cell(Tier.READ, Mode.DEFAULT, Ruling.ALLOW)
+    return Decision("exec", seen, Allow(Permit(action, TERMS, MINT), cell, seen.reasons[0]), "T1")
+
+
+def denied(action: Action) -> Decision:
+    seen = assessment(action, Tier.SECRET)
+    cell = Cell(Tier.SECRET, Mode.DEFAULT, Ruling.DENY)
+    problem = Problem("it reads a secret", "keys stay with you", "run it yourself")
+    return Decision(
+        "bash", seen, Deny(problem, cell, seen.reasons[0]), "none", Answer("really?", False, "terminal", "no!")
+    )
+
+
+def fill(path: Path, count: int = 5) -> None:
+    with AuditLog.open(path) as log:
+        session = log.session(info())
+        for number in range(count):
+            decided = log.decided(session, allowed(RunScript(f"echo {number}", "/w")))
+            log.finished(decided, Outcome(0, b"out", b"", 0.25))
+
+
+def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    with AuditLog.open(path) as log:
+        session = log.session(info())
+        number = log.decided(session, denied(RunScript("cat ~/.ssh/id_rsa", "/w")))
+        (record,) = log.rows(kind="decided")
+    assert record.id == number == 2
+    body = record.body
+    assert body["action"] == {"type": "RunScript", "script": "cat ~/.ssh/id_rsa", "cwd": "/w", "timeout": None}
+    assert body["cell"] == {"tier": "secret", "mode": "default", "ruling": "deny"}
+    assert body["because"] == {
+        "tier": "secret",
+        "text": "reads a file",
+        "rule": "policy/commands/cat.toml:3",
+        "span": [0, 3],
+    }
+    assert body["answer"] == {"question": "really?", "yes": False, "by": "terminal", "feedback": "no!"}
+    assert body["session"] == session
+
+
+def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
+    """Another process sees it at once, and it outlives a kill -9 right after."""
+    path = tmp_path / "audit.db"
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        from runner.audit import AuditLog
+        from runner.audit_records import Refusal
+        from policy.verdict import Problem
+        log = AuditLog.open(Path(sys.argv[1]))
+        for number in range(1_000_000):
+            log.refused("s", Refusal("bash", str(number), Problem("a", "b", "c")))
+            os.write(1, b"%d\\n" % number)
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script), str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    acknowledged = [process.stdout.readline() for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    acknowledged += process.stdout.readlines()
+    process.wait()
+    process.stdout.close()
+    with AuditLog.open(path) as log:
+        result = log.verify()
+        assert isinstance(result, Sealed)
+        assert result.count >= len(acknowledged) > 19
+        log.refused("s", Refusal("bash", "after", Problem("a", "b", "c")))
+        assert isinstance(log.verify(), Sealed)
+
+
+def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    script = """
+        import sys
+        from pathlib import Path
+        from runner.audit import AuditLog
+        from runner.audit_records import Refusal
+        from policy.verdict import Problem
+        with AuditLog.open(Path(sys.argv[1])) as log:
+            for number in range(40):
+                log.refused(sys.argv[2], Refusal("bash", str(number), Problem("a", "b", "c")))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
+    writers = [subprocess.Popen([*command, name]) for name in "abcd"]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0, 0]
+    with AuditLog.open_to_read(path) as log:
+        assert log.verify() == Sealed(160, next(log.rows()).hash)
+        for name in "abcd":
+            kept = [record.body["arguments"] for record in log.rows(session=name)]
+            assert kept == [str(number) for number in reversed(range(40))], "each writer's own order is kept"
+
+
+TAMPERING = [
+    ("UPDATE records SET body = replace(body, 'echo 2', 'echo 9') WHERE id = 6", 6, "a changed field"),
+    ("UPDATE records SET body = body || ' ' WHERE id = 3", 3, "a byte that changes no field"),
+    ("UPDATE records SET hash = replace(hash, substr(hash, 1, 1), 'x') WHERE id = 4", 4, "a changed hash"),
+    ("DELETE FROM records WHERE id = 5", 5, "a row taken out"),
+    ("DELETE FROM records WHERE id = 1", 1, "the first row taken out"),
+    ("DELETE FROM records WHERE id >= 9", 9, "the end cut off"),
+    ("DELETE FROM records", 1, "everything cut off"),
+    ("UPDATE records SET id = 99 WHERE id = 11", 11, "the last row moved"),
+    (
+        "UPDATE records SET id = -1 WHERE id = 4; UPDATE records SET id = 4 WHERE id = 6;"
+        "UPDATE records SET id = 6 WHERE id = -1",
+        4,
+        "two rows swapped",
+    ),
+    ("INSERT INTO records (id, body, hash) SELECT 12, body, hash FROM records WHERE id = 11", 12, "a row put in"),
+    ("UPDATE records SET body = CAST(body AS BLOB) WHERE id = 2", 2, "the type of a field"),
+    ("UPDATE head SET hash = '00'", 11, "the head alone"),
+    ("DELETE FROM head", 11, "no head"),
+]
+
+
+@pytest.mark.parametrize(("statement", "first", "why"), TAMPERING, ids=[row[2] for row in TAMPERING])
+def test_tampering_is_named(tmp_path: Path, statement: str, first: int, why: str) -> None:
+    path = tmp_path / "audit.db"
+    fill(path)
+    with AuditLog.open_to_read(path) as log:
+        assert isinstance(log.verify(), Sealed)
+    raw = sqlite3.connect(path)
+    raw.executescript(f"DROP TRIGGER no_update; DROP TRIGGER no_delete; {_without_index()} {statement};")
+    raw.close()
+    with AuditLog.open_to_read(path) as log:
+        result = log.verify()
+    assert isinstance(result, Broken), why
+    assert result.id == first, result.why
+
+
+def _without_index() -> str:
+    """An index over a JSON field would itself refuse text that is not JSON; an attacker simply drops it."""
+    return "DROP INDEX outcome_of; DROP INDEX by_verdict;"
+
+
+def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> None:
+    path, other = tmp_path / "audit.db", tmp_path / "other.db"
+    fill(path, 3)
+    fill(other, 4)
+    with AuditLog.open(path) as log:
+        noted = log.verify()
+        assert isinstance(noted, Sealed)
+        log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
+        assert isinstance(log.verify(expect=noted.head), Sealed), "a longer log still holds the noted head"
+        assert log.verify(expect=f"99:{noted.hash}") == Broken(9, "the log ends before the noted record 99")
+    with AuditLog.open_to_read(other) as log:
+        assert isinstance(log.verify(), Sealed)
+        result = log.verify(expect=noted.head)
+        assert isinstance(result, Broken)
+        assert result.id == noted.count
+
+
+def test_records_added_after_a_cut_leave_the_gap_visible(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    fill(path)
+    raw = sqlite3.connect(path)
+    raw.executescript("DROP TRIGGER no_delete; DELETE FROM records WHERE id > 8;")
+    raw.close()
+    with AuditLog.open(path) as log:
+        log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
+        assert log.verify() == Broken(9, "record 9 is missing; the next one is 12")
+
+
+@pytest.mark.parametrize("statement", ["UPDATE records SET body = '{}'", "DELETE FROM records WHERE id = 1"])
+def test_the_fence_refuses_accidents(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "audit.db"
+    fill(path, 1)
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        raw.execute(statement)
+    raw.close()
+
+
+def test_the_file_is_private_and_a_stranger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    fill(path, 1)
+    for found in tmp_path.iterdir():
+        assert stat.S_IMODE(found.stat().st_mode) == 0o600, found
+    path.chmod(0o644)
+    AuditLog.open(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600, "an open door is closed again"
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    with pytest.raises(AuditError, match="cannot be opened"):
+        AuditLog.open(link)
+    os.mkfifo(tmp_path / "fifo.db")
+    with pytest.raises(AuditError, match="not a plain file"):
+        AuditLog.open(tmp_path / "fifo.db")
+
+
+def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE makes every write beyond a size fail, as a full disk does."""
+    script = """
+        import resource, sys
+        from pathlib import Path
+        from runner.audit import AuditError, AuditLog
+        from runner.audit_records import Refusal
+        from policy.verdict import Problem
+        log = AuditLog.open(Path(sys.argv[1]))
+        log.refused("s", Refusal("bash", "before", Problem("a", "b", "c")))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        try:
+            for number in range(1000):
+                log.refused("s", Refusal("bash", "x" * 10_000, Problem("a", "b", "c")))
+        except AuditError as error:
+            print(error.problem.what, "|", error.problem.fix)
+            sys.exit(0 if number else 9)
+        sys.exit(8)
+    """
+    path = tmp_path / "audit.db"
+    command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "could not be recorded" in done.stdout
+    with AuditLog.open(path) as log:
+        assert isinstance(log.verify(), Sealed)
+        assert log.refused("s", Refusal("bash", "later", Problem("a", "b", "c"))) > 1
+        assert isinstance(log.verify(), Sealed)
+
+
+def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
+    """A real full file system: a 1 MB tmpfs in a mount namespace of its own (without root, in a user namespace)."""
+    script = """
+        import sys
+        from pathlib import Path
+        from runner.audit import AuditError, AuditLog
+        from runner.audit_records import Refusal
+        from policy.verdict import Problem
+        log = AuditLog.open(Path(sys.argv[1]) / "audit.db")
+        try:
+            for number in range(1000):
+                log.refused("s", Refusal("bash", "x" * 10_000, Problem("a", "b", "c")))
+        except AuditError as error:
+            print(error.problem)
+            sys.exit(0 if number else 9)
+        sys.exit(8)
+    """
+    inner = f'mount -t tmpfs -o size=1m none "{tmp_path}" && exec "$@"'
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *user, "--mount", "sh", "-c", inner, "sh", sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "full" in done.stdout
+    assert "free some disk space" in done.stdout
+
+
+def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    fill(path, 1)
+    os.chmod(path, 0o400)
+    with AuditLog.open_to_read(path) as log, pytest.raises(AuditError, match="could not be recorded"):
+        log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
+    garbage = tmp_path / "garbage.db"
+    garbage.write_bytes(b"this is not a database at all, not even a little" * 100)
+    with pytest.raises(AuditError, match="not a database"):
+        AuditLog.open(garbage)
+    with pytest.raises(AuditError, match="no such file"):
+        AuditLog.open_to_read(tmp_path / "missing.db")
+
+
+def test_a_damaged_page_is_broken_not_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    fill(path, 200)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    with AuditLog.open_to_read(path) as log:
+        assert isinstance(log.verify(), Broken)
+
+
+HARD_TEXTS = ["\ud800 lone", "nul \0 inside", "\x1b[2J\u202e", "é漢🎉", '"}{', "x" * 1_000_000]
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS, ids=["surrogate", "nul", "escapes", "wide", "json", "huge"])
+def test_any_text_can_be_recorded_and_shown(tmp_path: Path, text: str) -> None:
+    with AuditLog.open(tmp_path / "audit.db") as log:
+        session = log.session(info())
+        log.decided(session, allowed(RunScript(text, "/w")))
+        log.decided(session, denied(RunArgv((text, text), "/w")))
+        log.refused(session, Refusal(text, text, Problem(text, text, text)))
+        assert isinstance(log.verify(), Sealed)
+        for line in [*lines(log), *json_lines(log)]:
+            line.encode("utf-8")
+            assert "\x1b" not in line
+            assert "\u202e" not in line
+            assert len(line) < 12 * TEXT_KEPT + 10_000
+
+
+def test_a_long_text_is_cut_with_the_hash_of_the_whole(tmp_path: Path) -> None:
+    import hashlib
+
+    script = "echo " + "y" * 100_000
+    with AuditLog.open(tmp_path / "audit.db") as log:
+        log.decided(log.session(info()), allowed(RunScript(script, "/w")))
+        (record,) = log.rows(kind="decided")
+    kept = record.body["action"]
+    assert isinstance(kept, dict)
+    digest = hashlib.sha256(script.encode()).hexdigest()
+    assert kept["script"] == {"cut": script[:TEXT_KEPT], "length": len(script), "sha256": digest}
+
+
+def test_environment_values_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    with AuditLog.open(path) as log:
+        log.decided(log.session(info()), allowed(RunScript("env", "/w")))
+        (record,) = log.rows(kind="decided")
+        assert record.body["digest"] == TERMS.digest
+    assert all(b"hunter2" not in found.read_bytes() for found in tmp_path.iterdir())
+    assert "TOKEN" in json.dumps(record.body)
+
+
+def test_the_redactor_sees_every_text(tmp_path: Path) -> None:
+    with AuditLog.open(tmp_path / "audit.db", redact=lambda text: text.replace("sk-live", "[secret]")) as log:
+        session = log.session(info())
+        decided = log.decided(session, allowed(RunArgv(("echo", "sk-live"), "/w")))
+        found = Violation("read sk-live", "/sk-live", "sk-live", True)
+        log.finished(decided, Outcome(1, violations=(found,), problem=Problem("sk-live", "", "")))
+        log.refused(session, Refusal("bash", '{"a": "sk-live"}', Problem("a", "b", "c")))
+        assert all("sk-live" not in json.dumps(record.body) for record in log.rows())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters()), min_size=1, max_size=4), st.booleans())
+def test_whatever_is_recorded_verifies(tmp_path_factory: pytest.TempPathFactory, words: list[str], yes: bool) -> None:
+    path = tmp_path_factory.mktemp("law") / "audit.db"
+    with AuditLog.open(path) as log:
+        make = allowed if yes else denied
+        log.decided(log.session(info()), make(RunArgv(tuple(words), "/w")))
+        assert isinstance(log.verify(), Sealed)
+        (record,) = log.rows(kind="decided")
+        action = record.body["action"]
+        assert isinstance(action, dict)
+        assert action["argv"] == words
+
+
+def test_the_listing(tmp_path: Path) -> None:
+    with AuditLog.open(tmp_path / "audit.db") as log:
+        assert list(lines(log)) == ["nothing was decided yet"]
+        assert list(lines(log, denied=True)) == ["nothing was denied"]
+        session = log.session(info())
+        one = log.decided(session, allowed(RunScript("cat a\nrm b", "/w")))
+        stopped = Violation("write was stopped", "/etc/x", "do not", True)
+        log.finished(one, Outcome(1, seconds=0.5, violations=(stopped,)))
+        log.decided(session, denied(RunArgv(("cat", "/home/u/.ssh/id_rsa"), "/w")))
+        problem = Problem("`command` is not text", "it is a number", "quote it")
+        log.refused(session, Refusal("bash", '{"command": 3}', problem))
+        shown = [line if line.startswith("  " * 3) else line[:7] + line[28:] for line in lines(log)]
+        assert shown == [
+            '    5  deny   malformed      bash  {"command": 3}',
+            "       `command` is not text",
+            "    4  deny   secret         bash  $ cat /home/u/.ssh/id_rsa",
+            "       reads a file (policy/commands/cat.toml:3; secret x default = deny)",
+            "       answered: no, by terminal",
+            "    2  allow  read           exec  $ cat a␊rm b",
+            "       reads a file (policy/commands/cat.toml:3; read x default = allow)",
+            "       exit 1 after 0.50 s",
+            "       stopped: write was stopped",
+        ]
+        assert [json.loads(line)["id"] for line in json_lines(log, denied=True)] == [5, 4]
+        assert [json.loads(line)["id"] for line in json_lines(log, limit=1)] == [5]
+        newest_first = [json.loads(line)["outcome"] for line in json_lines(log)]
+        assert newest_first[:2] == [None, None]
+        assert newest_first[2]["status"] == 1
+        found = whole(log, 2)
+        assert found is not None
+        assert json.loads(found)["session_record"]["enforcement"]["level"] == "FULL"
+        assert whole(log, 77) is None
+
+
+def test_the_limit_of_open_files_is_a_problem_too(tmp_path: Path) -> None:
+    """Any failure of the kernel to give us the log is a Problem, never a traceback and never a run without a record."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used, hard))
+    try:
+        with pytest.raises(AuditError, match="cannot be opened"):
+            AuditLog.open(tmp_path / "audit.db")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
