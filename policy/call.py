@@ -1,0 +1,308 @@
+"""One simple command against its rule: flags letter by letter, operands by position."""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from policy.assessment import EffectKind, RuleRef, Span
+from policy.effects import Findings
+from policy.facts import Facts
+from policy.getopt import Shape, parse
+from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, host_of
+from policy.little.awk import read_awk
+from policy.little.jq import read_jq
+from policy.little.program import Reading
+from policy.little.sed import read_sed
+from policy.profile import Profile
+from policy.rule import CommandRule, Flag, Operands, Role
+from policy.sense import Sense, exactly
+from policy.state import State
+from policy.tier import Tier
+
+LANGUAGES = {Role.SED: read_sed, Role.AWK: read_awk, Role.JQ: read_jq}
+
+_VERBS = {
+    Tier.WRITE: "changes files",
+    Tier.EXECUTE: "runs another program",
+    Tier.NETWORK: "talks to a network",
+    Tier.WRITE_OUTSIDE: "changes files outside the workspace",
+    Tier.READ_OUTSIDE: "reads files outside the workspace",
+    Tier.DANGEROUS: "cannot be undone or goes around protections",
+    Tier.UNKNOWN: "is not a use that can be judged",
+}
+
+_OTHERWISE = {
+    Tier.WRITE: "changes files",
+    Tier.EXECUTE: "may run another program",
+    Tier.NETWORK: "may talk to a network",
+    Tier.DANGEROUS: "changes settings or the system",
+}
+
+
+class Walker(Protocol):
+    """What a command may ask of the walk it is part of."""
+
+    findings: Findings
+    facts: Facts
+    profile: Profile
+
+    def simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool) -> tuple[State, State]: ...
+
+    def text(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class Call:
+    """A command about to be judged: its words after the name, and the folder and variables at that point.
+
+    `label` is how the user would name it (`git log`). `fed`: what it reads came from a network. `quiet`: judged as
+    printing a text about itself, whatever its rule says.
+    """
+
+    walk: Walker
+    rule: CommandRule
+    label: str
+    words: list[Sense]
+    state: State
+    span: Span | None
+    fed: bool = False
+    hosts: int = 0
+    quiet: bool = False
+    after: tuple[State, State] | None = None
+    flags: dict[str, Sense | None] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> Findings:
+        return self.walk.findings
+
+    def because(self, tier: Tier, text: str, word: Sense | None = None) -> None:
+        self.findings.because(tier, text, self.rule.ref, (word.span if word else None) or self.span)
+
+    def unknown(self, text: str, word: Sense | None = None) -> None:
+        self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span)
+
+    def touch(self, role: Role, word: Sense) -> None:
+        self.findings.touch(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
+
+    def inner(self, words: list[Sense], state: State | None = None) -> None:
+        """Judge the command that this one runs, in its place."""
+        self.walk.simple(words, state or self.state, self.span, fed=self.fed)
+
+
+def judge(call: Call) -> None:
+    """Judge a command by its table alone."""
+    rule = call.rule
+    if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
+        call.because(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.quiet = True
+        return
+    shape = parse(rule, call.label, call.words)
+    if shape.operands and rule.subs and not shape.trouble:
+        shape.trouble, shape.where = f"`{call.label}` with a subcommand that is not known", shape.operands[0]
+    if shape.trouble:
+        _not_described(call, shape)
+        return
+    operands = shape.operands
+    given = {flag.name for flag, _ in shape.flags}
+    call.flags = {flag.name: value for flag, value in shape.flags}
+    if rule.listing and operands and not given & rule.listing:
+        shape.trouble = f"`{call.label}` with operands"
+        _not_described(call, shape)
+        return
+    roles = _roles(rule, given, len(operands))
+    if roles is None:
+        shape.trouble = f"`{call.label}` takes fewer operands than that"
+        shape.where = operands[-1]
+        _not_described(call, shape)
+        return
+    shifts = any(word.many and not word.wild for word in operands) and len(set(roles)) > 1
+    if shifts and not (rule.anywhere and rule.tier is Tier.READ):
+        # Which position a word takes is only certain while the words before it are single words.
+        shape.trouble = f"a word known only when it runs may shift the operands of `{call.label}`"
+        _not_described(call, shape)
+        return
+    for flag, value in shape.flags:
+        if flag.role is Role.FOLDER and value is not None:
+            call.state = enter(call, value)
+    _say(call, given)
+    edits = any(flag.edits for flag, _ in shape.flags)
+    for flag, value in shape.flags:
+        _apply_flag(call, flag, value)
+    for index, (role, word) in enumerate(zip(roles, operands, strict=True)):
+        if role is Role.RUN:
+            call.inner(operands[index:])
+            break
+        apply(call, role, word)
+        if edits and role is Role.READ:
+            call.touch(Role.WRITE, word)
+    if not operands and (rule.here_always or given & rule.here):
+        role = rule.operands.rest or Role.READ
+        call.touch(role, exactly("."))
+
+
+def descend(call: Call) -> Call:
+    """Follow subcommand words: `docker image ls`. Flags before the subcommand are the program's own."""
+    rule = call.rule
+    if not rule.subs:
+        return call
+    shape = parse(rule, call.label, call.words)
+    if shape.trouble or not shape.operands or shape.operands[0].text not in rule.subs:
+        return call
+    for flag, value in shape.flags:
+        if flag.role is Role.FOLDER and value is not None:
+            call.state = enter(call, value)
+        else:
+            _apply_flag(call, flag, value)
+    name = shape.operands[0].text or ""
+    label = f"{call.label} {name}"
+    sub = Call(call.walk, rule.subs[name], label, shape.operands[1:], call.state, call.span, call.fed, call.hosts)
+    return descend(sub)
+
+
+def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] | None:
+    operands = rule.operands
+    head, tail = operands.head, operands.tail
+    if head and given & rule.instead:
+        head = head[1:]
+    if tail and given & rule.target:
+        tail = tail[:-1]
+    if operands.runs:
+        return operands.inner(count)
+    return Operands(head, operands.rest, tail).roles(count)
+
+
+def _say(call: Call, given: set[str]) -> None:
+    rule = call.rule
+    text = f"`{call.label}` {rule.why}"
+    call.because(rule.tier, text)
+    if rule.tier is Tier.EXECUTE:
+        call.findings.effect(EffectKind.RUNS, call.label)
+    elif rule.tier is Tier.DANGEROUS:
+        call.findings.effect(EffectKind.PRIVILEGE, call.label)
+    elif rule.tier is Tier.UNKNOWN:
+        call.findings.effect(EffectKind.UNKNOWN, text)
+
+
+def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
+    name = flag.name if flag.name != "-#" else "-N"
+    if flag.tier is not None:
+        if flag.tier is Tier.EXECUTE:
+            call.findings.effect(EffectKind.RUNS, f"{call.label} {name}")
+        call.because(flag.tier, f"`{call.label} {name}` {_VERBS.get(flag.tier, 'is not a plain read')}", value)
+    if flag.edits:
+        call.because(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
+    if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
+        apply(call, flag.role, value)
+
+
+def apply(call: Call, role: Role, word: Sense) -> None:
+    """What a program does with one word, by the word's role."""
+    if role in LANGUAGES:
+        _program(call, role, word)
+    elif role is Role.HOST:
+        connect(call, word)
+    elif role is Role.CODE:
+        call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
+        if word.text is not None and ("/" in word.text and " " not in word.text):
+            call.touch(Role.READ, word)
+    elif role is Role.REMOTE:
+        if word.text is None or ADDRESS.match(word.text):
+            connect(call, word)
+    elif role is Role.UPLOAD:
+        found = SENT_FILE.match(word.text if word.text is not None else word.head)
+        if found and found[1] != "-":
+            call.touch(
+                Role.READ, exactly(found[1], word.span) if word.text is not None else replace(word, head=found[1])
+            )
+    elif role is Role.SCRIPT:
+        if word.text is None:
+            call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
+        else:
+            call.walk.text(word.text, call.state, word.span or call.span, call.rule.ref, fed=call.fed)
+    elif role is Role.REVISION:
+        _revision(call, word)
+    elif role is Role.FOLDER:
+        call.state = enter(call, word)
+    elif role is not Role.DATA:
+        call.touch(role, word)
+
+
+def _program(call: Call, role: Role, word: Sense) -> None:
+    if word.text is None:
+        call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
+        return
+    reading: Reading = LANGUAGES[role](word.text)
+    if reading.tier is not Tier.READ:
+        if reading.tier is Tier.EXECUTE:
+            call.findings.effect(EffectKind.RUNS, call.label)
+        elif reading.tier is Tier.UNKNOWN:
+            call.findings.effect(EffectKind.UNKNOWN, reading.why)
+        call.because(reading.tier, f"`{call.label}`: {reading.why}", word)
+    for path in reading.writes:
+        call.touch(Role.WRITE, exactly(path, word.span))
+    for path in reading.reads:
+        call.touch(Role.READ, exactly(path, word.span))
+
+
+def connect(call: Call, word: Sense) -> None:
+    """A word that names a host: a URL, `user@host:path`, or the bare name."""
+    text = word.text
+    if text is None and WHOLE_HOST.match(word.head):
+        text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
+    call.hosts += 1
+    host = host_of(text) if text is not None else ""
+    if host is None:
+        call.touch(Role.READ, word)  # a local path where a host could stand
+    else:
+        call.findings.connects(host, call.rule.ref, word.span or call.span)
+
+
+def _revision(call: Call, word: Sense) -> None:
+    """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
+    for text in word.texts:
+        path = text.rpartition(":")[2] if ":" in text else text
+        if text.startswith(("/", "~", "..")) or "/../" in text:
+            call.touch(Role.READ, exactly(text, word.span))
+        elif any(call.findings.atlas.secret_name(part) for part in path.split("/") if part):
+            call.because(Tier.SECRET, f"reads {path}, a private key or credential store", word)
+
+
+def enter(call: Call, word: Sense) -> State:
+    """The state of a program that changes to the folder `word` first. The folder must then be there."""
+    call.touch(Role.NAMES, word)
+    state = call.state
+    if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
+        return state.moved(None)
+    atlas = call.findings.atlas
+    folders = tuple(dict.fromkeys(atlas.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)))
+    return state.moved(folders)
+
+
+def _not_described(call: Call, shape: Shape) -> None:
+    """Words that the rule does not describe: the rule's own tier for that, or `unknown`."""
+    rule = call.rule
+    tier = rule.tier if rule.open else rule.otherwise
+    if tier is None:
+        call.unknown(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)
+        return
+    if rule.open:
+        _say(call, set())
+    else:
+        call.because(tier, f"`{call.label}` {_OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        if tier is Tier.EXECUTE:
+            call.findings.effect(EffectKind.RUNS, call.label)
+    scan(call, call.words, tier)
+
+
+def scan(call: Call, words: list[Sense], tier: Tier) -> None:
+    """Judge every word that looks like a path or a URL, where flags are not told from operands."""
+    for word in words:
+        for text in word.texts:
+            value = text.partition("=")[2] if text.startswith("-") else text
+            if "://" in value or LOGIN.match(value):
+                connect(call, exactly(value, word.span))
+            elif value.startswith(("/", "..")) or "/../" in value:
+                call.touch(
+                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, exactly(value, word.span)
+                )
+            elif any(call.findings.atlas.secret_name(part) for part in value.split("/") if part):
+                call.touch(Role.READ, exactly(value, word.span))

@@ -1,0 +1,93 @@
+"""From an action to an Assessment: what it would do, in tiers, each with the words and the rule behind it."""
+
+from policy.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
+from policy.facts import Facts
+from policy.profile import Profile
+from policy.rule import Role
+from policy.rules import RuleBook
+from policy.script.reader import read
+from policy.script.show import show
+from policy.script.tree import Opaque
+from policy.sense import Sense, exactly
+from policy.state import State
+from policy.tier import Tier
+from policy.walk import Walk
+from policy.witness import disagreement
+
+HERE = RuleRef("policy/classify.py", 0)
+
+
+def classify(action: Action, facts: Facts, rules: RuleBook, profile: Profile) -> Assessment:
+    """Judge one action. Total: whatever it cannot tell is tier unknown, with the reason."""
+    try:
+        return _classify(action, Walk(facts, rules, profile))
+    except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
+        why = f"this gate failed on it ({type(error).__name__})"
+        return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (Reason(Tier.UNKNOWN, why, HERE),))
+
+
+def _classify(action: Action, walk: Walk) -> Assessment:
+    tree = ""
+    match action:
+        case RunScript():
+            tree = _script(action, walk)
+        case RunArgv():
+            _argv(action, walk)
+        case ReadFile(path=path):
+            _file(walk, Role.READ, path, "reads a file")
+        case WriteFile(path=path) | EditFile(path=path):
+            if isinstance(action, EditFile):
+                _file(walk, Role.READ, path, "reads a file")
+            _file(walk, Role.WRITE, path, "writes a file")
+        case ListFolder(path=path):
+            _file(walk, Role.NAMES, path, "lists a folder")
+        case GlobFiles(root=root):
+            _file(walk, Role.TREE, root, "finds files by name")
+        case GrepFiles(root=root):
+            _file(walk, Role.READ, root, "searches in files")
+    findings = walk.findings
+    plain = findings.worst is Tier.WRITE and not findings.unplain
+    return Assessment(action, findings.effects, findings.reasons, plain, tree)
+
+
+def _script(action: RunScript, walk: Walk) -> str:
+    """Read, let the witness object, and walk."""
+    tree = read(action.script)
+    if not isinstance(tree, Opaque):
+        shown = show(tree)
+        tree = disagreement(action.script, tree) or tree
+    if isinstance(tree, Opaque):
+        walk.opaque(action.script, tree.reason, State((action.cwd,)), HERE, tree.span)
+        return ""
+    walk.script(tree, State((action.cwd,)))
+    if not tree.items:
+        walk.findings.because(Tier.READ, "there is nothing to run", HERE, None)
+    return shown
+
+
+def _argv(action: RunArgv, walk: Walk) -> None:
+    if not action.argv:
+        walk.findings.unknown("there is no program to run", HERE, None)
+        return
+    words: list[Sense] = [exactly(word) for word in action.argv]
+    walk.shell = False
+    walk.simple(words, State((action.cwd,)), None, fed=False)
+
+
+def _file(walk: Walk, role: Role, path: str, text: str) -> None:
+    if not path.startswith("/"):
+        walk.findings.unknown("the path does not start at the root folder", HERE, None)
+        return
+    walk.findings.because(Tier.READ, text, HERE, None)
+    walk.findings.touch(role, exactly(path), ("/",), HERE, None)

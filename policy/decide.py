@@ -1,0 +1,110 @@
+"""The decision: an assessment meets the matrix. Allow, Ask and Deny are made here; Permits here and in `grants`."""
+
+from policy.assessment import Assessment, Reason, RuleRef
+from policy.facts import Facts
+from policy.matrix import MATRIX, Ruling
+from policy.phrases import doing, named, question, secrets_read
+from policy.profile import Profile
+from policy.terms import Floor, terms_for
+from policy.tier import Mode, Tier
+from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
+
+_FLOORS = (Tier.SECRET, Tier.DENIED)
+_YOURSELF = "run it yourself in your own shell if you mean it; the agent cannot be given it"
+
+
+def decide(
+    assessment: Assessment,
+    facts: Facts,
+    profile: Profile,
+    mode: Mode,
+    *,
+    unattended: bool,
+    environment: tuple[tuple[str, str], ...],
+    limits: Limits | None = None,
+) -> Verdict:
+    """The strictest cell over all tiers. What Allow grants, and what an Ask offers, are the same exact Terms.
+
+    Never Ask when `unattended`. A secret or denied tier, and terms that would show or change a secret place, are Deny
+    in every mode. `limits` replaces the profile's; the cell of a verdict says what the matrix ruled, so an unattended
+    Deny may carry an `ask` cell.
+    """
+    cell = deciding_cell(assessment, mode)
+    reason = _reason(assessment, cell.tier)
+    if cell.tier in _FLOORS:
+        return Deny(_floor_problem(assessment, facts, cell.tier, reason), cell, reason)
+    terms = terms_for(assessment, facts, profile, environment, limits or profile.limits)
+    if isinstance(terms, Floor):
+        return _below(terms, assessment, facts, mode)
+    match cell.ruling:
+        case Ruling.ALLOW:
+            return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
+        case Ruling.ASK if not unattended:
+            return Ask(assessment, terms, cell, reason, question(assessment, terms, facts))
+        case _:
+            return Deny(_problem(assessment, facts, cell, reason), cell, reason)
+
+
+def deciding_cell(assessment: Assessment, mode: Mode) -> Cell:
+    """The cell that decides in `mode`: the strictest, and of equally strict ones the worst tier."""
+    ruling, tier = max((_ruling(assessment, tier, mode), tier) for tier in assessment.tiers)
+    return Cell(tier, mode, ruling)
+
+
+def asked(assessment: Assessment, terms: Terms, facts: Facts) -> str:
+    """What a person would be asked about this action if someone were asked: one line, in plain words."""
+    return question(assessment, terms, facts)
+
+
+def _ruling(assessment: Assessment, tier: Tier, mode: Mode) -> Ruling:
+    # accept-edits trusts the file tools and plain file commands; any other write is a question.
+    if tier is Tier.WRITE and mode is Mode.ACCEPT_EDITS and not assessment.plain_edit:
+        return Ruling.ASK
+    return MATRIX[tier][mode]
+
+
+def _reason(assessment: Assessment, tier: Tier) -> Reason:
+    for reason in assessment.reasons:
+        if reason.tier is tier:
+            return reason
+    return Reason(tier, "nothing is known about this action", RuleRef("policy/decide.py", 0))
+
+
+def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> Deny:
+    cell = Cell(floor.tier, mode, MATRIX[floor.tier][mode])
+    problem = Problem(f"{named(assessment.action, facts)} was refused", floor.why, floor.fix)
+    return Deny(problem, cell, Reason(floor.tier, floor.why, RuleRef("policy/terms.py", 0)))
+
+
+def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason) -> Problem:
+    what = f"{named(assessment.action, facts)} was refused"
+    if tier is Tier.DENIED:
+        fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
+        return Problem(what, f"{reason.text}; no mode allows that", fix)
+    said = secrets_read(assessment, facts)
+    why = f"{said}, a private key or credential store" if said else reason.text
+    return Problem(what, f"{why}; no mode allows that", _YOURSELF)
+
+
+def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -> Problem:
+    """A refusal that another mode, or somebody at the terminal, would lift."""
+    asks = cell.ruling is Ruling.ASK
+    because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
+    why = f"{reason.text or doing(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
+    return Problem(f"{named(assessment.action, facts)} was refused", why, _way_out(assessment, cell))
+
+
+def _way_out(assessment: Assessment, cell: Cell) -> str:
+    rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode}
+    allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
+    asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]
+    ways = []
+    if allowed:
+        ways.append(f"start with `--mode {allowed[0].value}`, which allows it")
+    if cell.ruling is Ruling.ASK:
+        ways.append("run it at a terminal, where you are asked first")
+    elif asking:
+        ways.append(f"start with `--mode {asking[0].value}` at a terminal, where you are asked first")
+    if not allowed:
+        ways.append("run it yourself outside the agent")
+    return ", or ".join(ways)

@@ -1,0 +1,217 @@
+"""Gathers what an action would do, and says in plain words why that matters."""
+
+from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.facts import Kind
+from policy.paths import Atlas, Device, Place, socket_host
+from policy.rule import Role
+from policy.sense import Sense
+from policy.tier import Tier
+
+BUILT_IN = RuleRef("policy/effects.py", 0)
+
+
+class Findings:
+    """The effects and reasons found so far. Grows during one walk, and is thrown away after it."""
+
+    __slots__ = ("_effects", "_reasons", "_worst", "atlas", "connected", "deleted", "unplain")
+
+    def __init__(self, atlas: Atlas) -> None:
+        self.atlas = atlas
+        self._effects: dict[Effect, None] = {}
+        self._reasons: dict[Reason, None] = {}
+        self._worst = Tier.READ
+        self.connected = 0  # how many times something talked to a network
+        self.deleted = False  # whether a folder may be gone by now
+        self.unplain = False  # whether something other than a plain file command changes files
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(self._effects)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Worst first; in the order of the script among equals."""
+        return tuple(sorted(self._reasons, key=lambda reason: -reason.tier))
+
+    def __len__(self) -> int:
+        return len(self._reasons)
+
+    def changed_since(self, count: int, rules: tuple[RuleRef, ...]) -> bool:
+        """Whether one of `rules` gave a reason worse than reading after the first `count` reasons."""
+        if len(self._reasons) == count:
+            return False
+        return any(reason.tier > Tier.READ and reason.rule in rules for reason in list(self._reasons)[count:])
+
+    @property
+    def worst(self) -> Tier:
+        return self._worst
+
+    def because(self, tier: Tier, text: str, rule: RuleRef, span: Span | None) -> None:
+        self._reasons[Reason(tier, text, rule, span)] = None
+        self._worst = max(self._worst, tier)
+        if tier is Tier.NETWORK:
+            self.connected += 1
+
+    def effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> None:
+        self._effects[Effect(kind, target, scope, exact)] = None
+
+    def unknown(self, text: str, rule: RuleRef, span: Span | None) -> None:
+        """Something that cannot be told."""
+        self.effect(EffectKind.UNKNOWN, text)
+        self.because(Tier.UNKNOWN, text, rule, span)
+
+    def runs(self, what: str, text: str, rule: RuleRef, span: Span | None) -> None:
+        """Code that nobody reads beforehand."""
+        self.effect(EffectKind.RUNS, what)
+        self.because(Tier.EXECUTE, text, rule, span)
+
+    def connects(self, host: str, rule: RuleRef, span: Span | None) -> None:
+        """It talks to `host`; an empty one is not known before it runs."""
+        self.effect(EffectKind.CONNECTS, host)
+        self.because(Tier.NETWORK, f"talks to {host or 'a host known only when it runs'}", rule, span)
+
+    # Paths
+
+    def touch(self, role: Role, word: Sense, cwds: tuple[str, ...] | None, rule: RuleRef, span: Span | None) -> None:
+        """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
+        paths: list[Place] = []
+        if word.texts:
+            for text in word.texts:
+                if not text:
+                    continue
+                if text.startswith("/"):
+                    paths.append(self.atlas.place(text, "/"))
+                elif cwds is None:
+                    self._somewhere(role, f"`{text}` below a folder known only when it runs", rule, span)
+                    return
+                else:
+                    paths += [self.atlas.place(text, cwd) for cwd in cwds]
+        elif word.wild and (word.head.startswith("/") or cwds is not None):
+            folder, _, start = word.head.rpartition("/")
+            folder = folder or ("/" if word.head.startswith("/") else ".")
+            if start in (".", "..") and role not in (Role.READ, Role.NAMES, Role.TREE):
+                folder += "/.."  # older bash lets `.*` match the parent folder too
+            paths += [self.atlas.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
+        else:
+            self._somewhere(role, "a path known only when it runs", rule, span)
+            return
+        whole = word.wild and not word.some and not word.tail and word.head[-1:] in ("", "/")
+        for place in paths:
+            self._path(role, place, rule, span, whole=whole)
+
+    def _somewhere(self, role: Role, what: str, rule: RuleRef, span: Span | None) -> None:
+        if role in (Role.READ, Role.NAMES, Role.TREE, Role.REVISION):
+            # Harmless to allow: a permit that only reads shows the workspace and system files, and nothing else.
+            self.effect(EffectKind.READS, what, Scope.NONE)
+            return
+        verb = "deletes" if role in (Role.DELETE, Role.MOVE) else "writes"
+        self.effect(EffectKind.DELETES if verb == "deletes" else EffectKind.WRITES, what, Scope.NONE)
+        self.because(Tier.UNKNOWN, f"{verb} {what}", rule, span)
+
+    def _path(self, role: Role, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
+        if role is Role.MOVE:
+            self._path(Role.READ, place, rule, span, whole=whole)
+            self._path(Role.DELETE, place, rule, span, whole=whole)
+        elif role in (Role.NAMES, Role.TREE):
+            self._look(role, place, rule, span)
+        elif role in (Role.READ, Role.REVISION):
+            self._read(place, rule, span)
+        elif role is Role.DELETE:
+            self._delete(place, rule, span, whole=whole)
+        else:
+            self._write(place, rule, span)
+
+    def _socket(self, place: Place, rule: RuleRef, span: Span | None) -> bool:
+        if place.device is Device.SOCKET:
+            self.connects(socket_host(place.path) or "", rule, span)
+        return place.device is Device.SOCKET
+
+    def _secret(self, verb: str, place: Place, rule: RuleRef, span: Span | None) -> None:
+        text = f"{verb} {place.shown}, a private key or credential store"
+        self.because(Tier.SECRET, text, rule, span)
+
+    def _read(self, place: Place, rule: RuleRef, span: Span | None) -> None:
+        if place.device is Device.HARMLESS or self._socket(place, rule, span):
+            return
+        if place.scope is Scope.SECRET and place.bound and self.atlas.named_secret(place.path):
+            return  # a folder whose name looks secret: the sandbox masks what is in it
+        if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
+            # Nothing would be granted for it, so there is nothing to ask: the command sees that it is not there.
+            self.effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
+            return
+        self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+        what = f"files {_below(place)}" if place.bound else place.shown
+        if place.scope is Scope.SECRET:
+            self._secret("reads", place, rule, span)
+        elif place.scope is Scope.OUTSIDE:
+            self.because(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span)
+
+    def _look(self, role: Role, place: Place, rule: RuleRef, span: Span | None) -> None:
+        """Names and dates only. What the sandbox does not show is not there to be listed."""
+        if place.device is not Device.NONE and place.device is not Device.SOCKET:
+            return
+        if self._socket(place, rule, span):
+            return
+        if place.scope is Scope.SECRET:
+            if self.atlas.named_secret(place.path):
+                return
+            self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self._secret("lists", place, rule, span)
+        elif place.scope is Scope.OUTSIDE:
+            if role is Role.TREE or place.above or place.kind is Kind.MISSING:
+                text = f"names below {place.shown}, as far as the sandbox shows them"
+                self.effect(EffectKind.READS, text, Scope.NONE)
+                return
+            self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self.because(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span)
+        else:
+            self.effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
+
+    def _change(self, verb: str, kind: EffectKind, place: Place, rule: RuleRef, span: Span | None) -> bool:
+        """What writing and deleting share. False when there is nothing more to say."""
+        if place.device is Device.HARMLESS or self._socket(place, rule, span):
+            return False
+        self.effect(kind, place.path, place.scope, not place.bound)
+        if place.device is Device.OTHER:
+            self.because(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span)
+        elif place.scope is Scope.SECRET:
+            self._secret(verb, place, rule, span)
+        elif place.path.startswith(("/proc/", "/sys/")):
+            self.because(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span)
+        elif place.locked:
+            text = f"{verb} {place.shown}, which other programs run or obey by themselves"
+            self.because(Tier.DANGEROUS, text, rule, span)
+        else:
+            return True
+        return False
+
+    def _write(self, place: Place, rule: RuleRef, span: Span | None) -> None:
+        if not self._change("writes", EffectKind.WRITES, place, rule, span):
+            return
+        what = f"files {_below(place)}" if place.bound else place.shown
+        if place.scope is Scope.WORKSPACE:
+            self.because(Tier.WRITE, f"writes {what}", rule, span)
+        elif place.path == "/":
+            self.because(Tier.DANGEROUS, "changes the root folder of the system", rule, span)
+        else:
+            self.because(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span)
+
+    def _delete(self, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
+        self.deleted = True
+        if not self._change("deletes", EffectKind.DELETES, place, rule, span):
+            return
+        what = f"files {_below(place)}" if place.bound else place.shown
+        if place.scope is Scope.WORKSPACE and place.shown != "the workspace":
+            self.because(Tier.WRITE, f"deletes {what} in the workspace", rule, span)
+        elif place.scope is Scope.WORKSPACE and place.bound and not whole:
+            self.because(Tier.WRITE, f"deletes files in {place.shown}", rule, span)
+        elif place.scope is Scope.WORKSPACE:
+            self.because(Tier.DANGEROUS, "deletes everything in the workspace", rule, span)
+        elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
+            self.because(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span)
+        else:
+            self.because(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span)
+
+
+def _below(place: Place) -> str:
+    return "in the workspace" if place.shown == "the workspace" else f"below {place.shown}"

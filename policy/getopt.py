@@ -1,0 +1,99 @@
+"""Tells flags from operands, as getopt does, against the flags that a rule lists."""
+
+from dataclasses import dataclass, field, replace
+
+from policy.rule import CommandRule, Flag
+from policy.sense import Sense, exactly
+
+
+@dataclass(slots=True)
+class Shape:
+    """The words of one command, told apart. `trouble` is why they could not be."""
+
+    flags: list[tuple[Flag, Sense | None]] = field(default_factory=list)
+    operands: list[Sense] = field(default_factory=list)
+    trouble: str = ""
+    where: Sense | None = None
+
+
+def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
+    """Tell flags from operands as getopt does. Stops at the first operand where the rest is another command."""
+    shape = Shape()
+    stops = rule.operands.runs or bool(rule.subs)
+    position = 0
+    while position < len(words) and not shape.trouble:
+        word = words[position]
+        position += 1
+        text = word.text
+        if text == "--":
+            shape.operands += words[position:]
+            break
+        if text is None or text[:1] != "-" or (text == "-" and "-" not in rule.flags):
+            if not (word.plain or rule.anywhere):
+                shape.trouble = f"a word known only when it runs may become a flag of `{label}`"
+                shape.where = word
+            elif text is not None and text[:1] == "+" and "+" in rule.flags:
+                shape.flags.append((rule.flags["+"], None))
+            elif stops:
+                shape.operands += words[position - 1 :]
+                break
+            else:
+                shape.operands.append(word)
+            continue
+        after = words[position : position + 2]
+        if text in rule.flags or text.startswith("--"):
+            position += _long(rule, label, text, after, shape, word)
+        else:
+            position += _cluster(rule, label, text, after, shape, word)
+    return shape
+
+
+def _long(rule: CommandRule, label: str, text: str, after: list[Sense], shape: Shape, word: Sense) -> int:
+    """One long flag, by its exact name. Returns how many further words it took."""
+    name, equals, value = text.partition("=") if text.startswith("--") else (text, "", "")
+    flag = rule.flags.get(name)
+    if flag is None:
+        shape.trouble, shape.where = f"`{name}` is not a known flag of `{label}`", word
+    elif equals and flag.role is None:
+        shape.trouble, shape.where = f"`{name}` takes no value", word
+    elif equals:
+        shape.flags.append((flag, exactly(value, word.span)))
+    elif flag.role is None or flag.optional:
+        shape.flags.append((flag, None))
+    else:
+        return _value(rule, label, flag, after, shape)
+    return 0
+
+
+def _cluster(rule: CommandRule, label: str, text: str, after: list[Sense], shape: Shape, word: Sense) -> int:
+    """A cluster of one-letter flags, letter by letter; a letter that takes a value ends it."""
+    if "-#" in rule.flags and text[1:].isdigit():
+        shape.flags.append((rule.flags["-#"], None))
+        return 0
+    for index in range(1, len(text)):
+        flag = rule.flags.get(f"-{text[index]}")
+        if flag is None:
+            shape.trouble, shape.where = f"`-{text[index]}` is not a known flag of `{label}`", word
+            return 0
+        attached = text[index + 1 :]
+        if flag.role is None:
+            shape.flags.append((flag, None))
+        elif attached or flag.optional:
+            shape.flags.append((flag, exactly(attached, word.span) if attached else None))
+            return 0
+        else:
+            return _value(rule, label, flag, after, shape)
+    return 0
+
+
+def _value(rule: CommandRule, label: str, flag: Flag, after: list[Sense], shape: Shape) -> int:
+    """The next word (or two) as a flag's value. One that may become several words could bring flags with it."""
+    roles = [flag.role] if flag.second is None else [flag.role, flag.second]
+    taken = after[: len(roles)]
+    for role, value in zip(roles, taken, strict=False):
+        if value.many and not (value.plain or rule.anywhere):
+            shape.trouble, shape.where = f"the value of `{flag.name}` may become further flags of `{label}`", value
+        shape.flags.append((replace(flag, role=role), value))
+    if not taken:
+        shape.flags.append((flag, None))
+    return len(taken)

@@ -1,0 +1,1 @@
+"""Commands with an argument language of their own: small allowlist grammars."""

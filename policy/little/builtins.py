@@ -1,0 +1,214 @@
+"""Words of the shell that change folder or variables, or that read shell text."""
+
+import re
+from dataclasses import replace
+
+from policy.call import Call, enter, judge
+from policy.getopt import parse
+from policy.little.shell import shell_of
+from policy.rule import Role
+from policy.sense import ANYTHING, Sense, exactly
+from policy.state import State
+from policy.tier import Tier
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
+_SET_LETTERS = re.compile(r"[-+][euxfvC]+|[-+][eux]*o")
+_SET_NAMES = frozenset(["pipefail", "errexit", "nounset", "noglob", "noclobber", "xtrace", "verbose"])
+
+
+def cd(call: Call) -> None:
+    """`cd`: where the shell is afterwards, when it worked and when it did not."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble or len(shape.operands) > 1:
+        call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
+        call.after = (call.state.moved(None),) * 2
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    physical = any(flag.name == "-P" for flag, _ in shape.flags)
+    call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
+
+
+def _go(call: Call, word: Sense | None, *, physical: bool = False) -> tuple[State, State]:
+    state, walk = call.state, shell_of(call)
+    if word is None:
+        word = exactly(walk.facts.home)
+    if word.text == "-":
+        return state.moved(state.previous), state
+    call.touch(Role.NAMES, word)
+    if physical:
+        return enter(call, word), state
+    if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
+        return state.moved(None), state
+    atlas = call.findings.atlas
+    logical = [atlas.logical(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)]
+    moved = state.moved(tuple(dict.fromkeys(logical)))
+    # A folder of the workspace that is there, in a script that has deleted nothing: `cd` into it works.
+    sure = not call.findings.deleted and len(logical) == 1 and atlas.surely_folder(logical[0])
+    return moved, moved if sure else state
+
+
+def push(call: Call) -> None:
+    """`pushd FOLDER`."""
+    words = [word for word in call.words if word.text != "--"]
+    if len(words) != 1 or words[0].text is None or words[0].text[:1] in ("-", "+"):
+        call.unknown(f"`{call.label}` other than with one folder")
+        call.after = (replace(call.state.moved(None), stack=None),) * 2
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    ok, fail = _go(call, words[0])
+    stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
+    call.after = replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack)
+
+
+def popd(call: Call) -> None:
+    """`popd` without arguments."""
+    if call.words:
+        call.unknown(f"`{call.label}` with arguments")
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    stack = call.state.stack
+    if stack is None:
+        call.after = (call.state.moved(None), call.state)
+    elif stack:
+        call.after = (replace(call.state.moved(stack[-1]), stack=stack[:-1]), call.state)
+
+
+def assign(call: Call) -> None:
+    """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
+    walk, state = shell_of(call), call.state
+    exports = call.label == "export"
+    for word in call.words:
+        text = word.text
+        head = text if text is not None else word.head
+        if text is not None and text[:1] in ("-", "+"):
+            if text in ("-x", "-gx", "-rx"):
+                exports = True
+            elif text not in ("-r", "-g", "-p", "--", "-rg", "-gr"):
+                # -i, -a, -A, -n, -c .. evaluate what is assigned, or make names for other names.
+                call.unknown(f"`{call.label} {text}` changes how values are read", word)
+            continue
+        found = _ASSIGNMENT.fullmatch(head)
+        if found:
+            value = exactly(found[3]) if text is not None and not found[2] else ANYTHING
+            value = replace(value, many=False)
+            name = found[1]
+            state = (
+                walk.export(state, name, value, word.span or call.span)
+                if exports
+                else walk.assign(state, name, value, word.span or call.span)
+            )
+        elif text is not None and _NAME.fullmatch(text):
+            if exports:
+                state = walk.export(state, text, None, word.span or call.span)
+        else:
+            call.unknown(f"`{call.label}` with a name known only when it runs", word)
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.after = (state, state)
+
+
+def unset(call: Call) -> None:
+    """`unset NAME`: a name, never a subscript, which bash would evaluate."""
+    state, walk = call.state, shell_of(call)
+    for word in call.words:
+        text = word.text
+        if text in ("-v", "-f", "--"):
+            continue
+        if text is None or not _NAME.fullmatch(text):
+            call.unknown("`unset` with a name known only when it runs", word)
+            continue
+        state = walk.assign(state, text, ANYTHING, word.span or call.span)
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.after = (state, state)
+
+
+def read(call: Call) -> None:
+    """`read` puts input into variables."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    state, walk = call.state, shell_of(call)
+    for word in shape.operands or [exactly("REPLY")]:
+        if word.text is None or not _NAME.fullmatch(word.text):
+            call.unknown(f"`{call.label}` into a name known only when it runs", word)
+        else:
+            state = walk.assign(state, word.text, Sense(many=True), word.span or call.span)
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.after = (state, state)
+
+
+def printf(call: Call) -> None:
+    """`printf FORMAT ..`; `-v NAME` is an assignment."""
+    words = list(call.words)
+    first = words[0].text if words else ""
+    if first is not None and first[:2] == "-v":
+        name = exactly(first[2:]) if first[2:] else (words[1] if len(words) > 1 else ANYTHING)
+        if name.text is None or not _NAME.fullmatch(name.text):
+            call.unknown("`printf -v` into a name known only when it runs", words[0])
+            return
+        state = shell_of(call).assign(call.state, name.text, Sense(many=True), call.span)
+        call.after = (state, state)
+    elif first is None and not words[0].plain:
+        call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+
+
+def set_options(call: Call) -> None:
+    """`set`: only switches that make a script stricter or chattier."""
+    words = list(call.words)
+    while words:
+        word = words.pop(0)
+        if word.text in ("--", "-") or (word.text is not None and word.text[:1] not in ("-", "+")):
+            break  # the rest are positional parameters, which are never taken as known
+        if word.text is None or not _SET_LETTERS.fullmatch(word.text):
+            call.unknown("`set` changes how the shell works", word)
+            return
+        if word.text.endswith("o"):
+            name = words.pop(0) if words else None
+            if name is not None and name.text not in _SET_NAMES:
+                call.unknown("`set -o` changes how the shell works", name)
+                return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+
+
+def evaluate(call: Call) -> None:
+    """`eval`: its words are a script, read in this very shell."""
+    texts = [word.text for word in call.words]
+    if texts[:1] == ["--"]:
+        del texts[0]
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if shell_of(call).poured:
+        call.because(Tier.DANGEROUS, "`eval` runs what was just downloaded")
+    if None in texts:
+        call.unknown("the script that `eval` runs is known only when it runs")
+        call.after = (State(None, exports=call.state.exports, stack=None),) * 2
+        return
+    script = " ".join(text for text in texts if text is not None)
+    call.after = shell_of(call).inner_script(script, call.state, call.span, call.rule.ref, fed=call.fed)
+
+
+def source(call: Call) -> None:
+    """`source FILE`: the file's commands run in this shell."""
+    if not call.words:
+        call.unknown(f"`{call.label}` without a file")
+        return
+    call.findings.runs(call.label, f"`{call.label}` {call.rule.why}", call.rule.ref, call.span)
+    if call.words[0].text != "/dev/fd/0":
+        call.touch(Role.READ, call.words[0])
+    if shell_of(call).poured:
+        call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+    call.after = (State(None, exports=call.state.exports, stack=None),) * 2
+
+
+def alias(call: Call) -> None:
+    """`alias` and `hash` only list when they get no arguments."""
+    if call.words:
+        call.unknown(f"`{call.label}` with arguments changes what a command name means", call.words[0])
+        return
+    judge(call)
+
+
+def echo(call: Call) -> None:
+    """`echo`, `true`, `:`: whatever the words are, nothing else happens."""
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")

@@ -1,0 +1,142 @@
+"""find's expression language: an allowlist of tests and actions, every action judged."""
+
+from dataclasses import replace
+
+from policy.call import Call
+from policy.little.wrappers import with_data
+from policy.rule import Role
+from policy.sense import Sense, below, exactly
+from policy.tier import Tier
+
+# fmt: off
+_TESTS_0 = frozenset((
+    "-empty", "-nouser", "-nogroup", "-readable", "-writable", "-executable", "-true", "-false",
+))
+_TESTS_1 = frozenset((
+    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
+    "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-perm", "-user",
+    "-group", "-uid", "-gid", "-links", "-inum", "-fstype", "-used", "-context", "-Btime", "-Bmin",
+))
+_FILE_TESTS = frozenset(["-newer", "-anewer", "-cnewer", "-samefile"])
+_OPTIONS_0 = frozenset((
+    "-depth", "-d", "-mount", "-xdev", "-x", "-noleaf", "-daystart", "-follow", "-f", "-s", "-E", "-X",
+    "-ignore_readdir_race", "-noignore_readdir_race", "-warn", "-nowarn", "-H", "-L", "-P", "-O1", "-O2", "-O3",
+    "-help", "--help", "-version", "--version",
+))
+_OPTIONS_1 = frozenset(["-maxdepth", "-mindepth", "-regextype"])
+_ACTIONS_0 = frozenset(["-print", "-print0", "-ls", "-prune", "-quit"])
+_OPERATORS = frozenset(["(", ")", "!", "-not", "-a", "-and", "-o", "-or", ","])
+_EXEC = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
+_WRITE_FILE = frozenset(["-fprint", "-fprint0", "-fls"])
+_DELETES = frozenset(["-delete"])
+_EVERY = _TESTS_0 | _TESTS_1 | _FILE_TESTS | _OPTIONS_0 | _OPTIONS_1 | _ACTIONS_0 | _OPERATORS | _EXEC
+_EVERY |= _WRITE_FILE | _DELETES | frozenset(["-fprintf", "-printf", "-files0-from", "-D"])
+# fmt: on
+_NEWER = frozenset("aBcmt")
+
+
+def find(call: Call) -> None:
+    """Judge `find [PATHS] [EXPRESSION]`."""
+    words = call.words
+    starts: list[Sense] = []
+    at = 0
+    expression = False
+    todo: list[tuple[str, list[Sense]]] = []
+    narrowed = False
+    while at < len(words):
+        word, text = words[at], words[at].text
+        at += 1
+        if text is None:
+            if word.plain or _no_predicate(word):
+                starts.append(word)
+                continue
+            call.unknown("a word known only when it runs may become a test or action of `find`", word)
+            return
+        if text not in ("!", "(", ")", ",") and text[:1] != "-":
+            starts.append(word)
+            continue
+        expression = True
+        if text in _OPERATORS or text in _OPTIONS_0 or text in _ACTIONS_0:
+            continue
+        if text in _TESTS_0:
+            narrowed = True
+            continue
+        taken = _arguments(text)
+        if text in _EXEC:
+            taken = _until_end(words, at)
+        elif taken is None:
+            call.unknown(f"`{text}` is not a known test or action of `find`", word)
+            return
+        values = words[at : at + taken]
+        at += taken
+        if text not in _EXEC and any(value.many and not (value.plain or _no_predicate(value)) for value in values):
+            call.unknown(f"the value of `{text}` may become further tests or actions of `find`", values[0])
+            return
+        narrowed = narrowed or text in _TESTS_1 or text in _FILE_TESTS or text.startswith("-newer")
+        todo.append((text, values))
+    del expression
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    starts = starts or [exactly(".")]
+    for start in starts:
+        call.touch(Role.TREE, start)
+    found = [_found(start, narrowed) for start in starts]
+    for text, values in todo:
+        _act(call, text, values, found)
+
+
+def _arguments(text: str) -> int | None:
+    if text in _DELETES:
+        return 0
+    if text in _TESTS_1 or text in _FILE_TESTS or text in _OPTIONS_1 or text in _WRITE_FILE or text == "-printf":
+        return 1
+    if text == "-fprintf":
+        return 2
+    if len(text) == 8 and text.startswith("-newer") and text[6] in _NEWER and text[7] in _NEWER:
+        return 1
+    return None
+
+
+def _until_end(words: list[Sense], at: int) -> int:
+    """How many words an `-exec` takes, its `;` or `{} +` included."""
+    for index in range(at, len(words)):
+        text = words[index].text
+        if text == ";" or (text == "+" and index > at and words[index - 1].text == "{}"):
+            return index + 1 - at
+    return len(words) - at
+
+
+def _no_predicate(word: Sense) -> bool:
+    """A glob whose certain end is the end of no test or action: its matches can only be names."""
+    return word.wild and bool(word.tail) and not any(name.endswith(word.tail) for name in _EVERY)
+
+
+def _found(start: Sense, narrowed: bool) -> Sense:
+    """What `{}` may be: the start or something below it, which begins as the start does."""
+    if start.text:
+        return replace(below(start.text), some=narrowed)
+    if start.wild and start.head:
+        return replace(start, many=False, some=True)
+    return Sense(head=start.head, dashless=start.plain)
+
+
+def _act(call: Call, text: str, values: list[Sense], found: list[Sense]) -> None:
+    if text in _FILE_TESTS and values:
+        call.touch(Role.TREE, values[0])
+    elif text in _WRITE_FILE or text == "-fprintf":
+        if values:
+            call.touch(Role.WRITE, values[0])
+    elif text in _DELETES:
+        for each in found:
+            call.touch(Role.DELETE, each)
+    elif text in _EXEC:
+        while values and values[-1].text in (";", "+"):
+            del values[-1]
+        if not values:
+            call.unknown(f"`find {text}` without a command")
+            return
+        if text.endswith("dir"):
+            state = replace(call.state, cwds=None)
+            call.inner(with_data(values, "{}", Sense(head="./", dashless=True)), state)
+            return
+        for each in found:
+            call.inner(with_data(values, "{}", each))

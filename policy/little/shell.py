@@ -1,0 +1,29 @@
+"""What the shell's own words may ask of the walk beyond what other commands may."""
+
+from typing import Protocol, cast
+
+from policy.assessment import RuleRef, Span
+from policy.call import Call, Walker
+from policy.sense import Sense
+from policy.state import State
+
+
+class Shell(Walker, Protocol):
+    """The walk, as `cd`, `export` and `eval` see it. `poured`: words of the command came from a network."""
+
+    poured: bool
+
+    def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State: ...
+
+    def export(self, state: State, name: str, value: Sense | None, span: Span | None) -> State: ...
+
+    def inner_script(
+        self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool
+    ) -> tuple[State, State]: ...
+
+    def foreign_repository(self, cwd: str) -> str | None: ...
+
+
+def shell_of(call: Call) -> Shell:
+    """The walk of `call`. There is one class of walk; the two protocols say who may ask it for what."""
+    return cast(Shell, call.walk)

@@ -1,0 +1,117 @@
+"""tar: three modes, each with its own short list of flags."""
+
+from policy.call import Call, enter
+from policy.rule import Role
+from policy.sense import Sense
+from policy.tier import Tier
+
+_SWITCHES = frozenset(
+    (
+        '"',
+        "_LONG_SWITCHES",
+        "=",
+        "frozenset(",
+        '"',
+        "--gzip",
+        "--gunzip",
+        "--bzip2",
+        "--xz",
+        "--zstd",
+        "--lzma",
+        "--auto-compress",
+        "--full-time",
+        "--utc",
+        "--keep-old-files",
+        "--touch",
+        "--no-same-owner",
+        "--no-same-permissions",
+        "--preserve-permissions",
+        "--wildcards",
+        "--to-stdout",
+        "--numeric-owner",
+        "--no-recursion",
+        "--show-transformed-names",
+        "--dereference",
+        '"',
+    )
+)
+_LONG_DATA = frozenset(["--exclude", "--strip-components", "--transform", "--mtime", "--owner", "--group", "--sort"])
+_MODES = {"--list": "t", "--extract": "x", "--get": "x", "--create": "c"}
+
+
+def tar(call: Call) -> None:
+    """Judge `tar` as list, extract or create."""
+    words = list(call.words)
+    if [word.text for word in words] in (["--version"], ["--help"]):
+        call.because(Tier.READ, "`tar` prints a text about itself")
+        return
+    mode, archive, operands, state = "", None, list[Sense](), call.state
+    first = True
+    stdout = False
+    while words:
+        word = words.pop(0)
+        text = word.text
+        if text is None:
+            if not word.plain:
+                call.unknown("a word known only when it runs may become a flag of `tar`", word)
+                return
+            operands.append(word)
+        elif text == "--":
+            operands += words
+            break
+        elif text.startswith("--"):
+            name, equals, value = text.partition("=")
+            if name in _MODES and not equals:
+                mode += _MODES[name]
+            elif name in _LONG_SWITCHES and not equals:
+                stdout = stdout or name == "--to-stdout"
+            elif name in ("--file", "--directory") or name in _LONG_DATA:
+                if not equals and not words:
+                    break
+                given = Sense(texts=(value,), span=word.span) if equals else words.pop(0)
+                if name == "--file":
+                    archive = given
+                elif name == "--directory":
+                    call.state = enter(call, given)
+                elif name == "--transform" and (
+                    given.text is None or given.text.rstrip("rRsShHgix0123456789")[-1:] == "e"
+                ):
+                    call.unknown("`tar --transform` with a program that is not understood", word)
+                    return
+            else:
+                call.unknown(f"`{name}` is not a known flag of `tar`", word)
+                return
+        elif (text.startswith("-") and len(text) > 1) or first:
+            for letter in text.lstrip("-"):
+                if letter in "txc":
+                    mode += letter
+                elif letter in ("f", "C") and words:
+                    given = words.pop(0)
+                    if letter == "f":
+                        archive = given
+                    else:
+                        call.state = enter(call, given)
+                elif letter in _SWITCHES:
+                    stdout = stdout or letter == "O"
+                else:
+                    call.unknown(f"`-{letter}` is not a known flag of `tar`", word)
+                    return
+        else:
+            operands.append(word)
+        first = False
+    inside, call.state = call.state, state
+    if len(mode) != 1:
+        call.unknown("`tar` without one clear mode")
+        return
+    if archive is not None and (archive.text is None or ":" in archive.text):
+        call.unknown("`tar` with an archive known only when it runs, or on another machine", archive)
+        return
+    call.because(Tier.READ, f"`tar` {call.rule.why}")
+    if archive is not None and archive.text != "-":
+        call.touch(Role.WRITE if mode == "c" else Role.READ, archive)
+    call.state = inside
+    if mode == "c":
+        for operand in operands:
+            call.touch(Role.READ, operand)
+    elif mode == "x" and not stdout:
+        call.touch(Role.WRITE, Sense(head="./", wild=True, some=True))

@@ -1,0 +1,160 @@
+"""Programs whose arguments are another command: `env`, `xargs`, `command`, `exec`, `bash -c`."""
+
+import re
+from dataclasses import replace
+
+from policy.call import Call, apply, enter
+from policy.getopt import parse
+from policy.little.shell import shell_of
+from policy.rule import Role
+from policy.sense import ANYTHING, Sense, exactly
+from policy.tier import Tier
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+
+
+def env(call: Call) -> None:
+    """`env [NAME=VALUE].. [COMMAND ..]`."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    for flag, value in shape.flags:
+        if flag.role is Role.FOLDER and value is not None:
+            call.state = enter(call, value)
+    state, walk = call.state, shell_of(call)
+    operands = list(shape.operands)
+    while operands:
+        text = operands[0].text if operands[0].text is not None else operands[0].head
+        found = _ASSIGNMENT.fullmatch(text)
+        if not found:
+            break
+        value = exactly(found[2]) if operands[0].text is not None else ANYTHING
+        state = walk.export(state, found[1], value, operands[0].span or call.span)
+        del operands[0]
+    if operands:
+        call.walk.simple(operands, replace(state, variables=call.state.variables), call.span, fed=call.fed)
+
+
+def command(call: Call) -> None:
+    """`command`, `builtin`: the named command itself, or with -v only where it is."""
+    words = list(call.words)
+    if call.label == "command" and words and words[0].text in ("-v", "-V"):
+        call.because(Tier.READ, "`command -v` says where a program is")
+        return
+    if call.label == "command" and words and words[0].text == "-p":
+        del words[0]
+    if words and words[0].text == "--":
+        del words[0]
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if not words:
+        return
+    if words[0].text is not None and words[0].text.startswith("-"):
+        call.unknown(f"`{words[0].text}` is not a known flag of `{call.label}`", words[0])
+        return
+    call.after = call.walk.simple(words, call.state, call.span, fed=call.fed)
+
+
+def execute(call: Call) -> None:
+    """`exec COMMAND`, or `exec` with redirections alone (which are judged where they stand)."""
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if not call.words:
+        return
+    if call.words[0].text is not None and call.words[0].text.startswith("-"):
+        call.unknown(f"`exec {call.words[0].text}` changes how the program is started", call.words[0])
+        return
+    call.inner(call.words)
+
+
+def xargs(call: Call) -> None:
+    """`xargs COMMAND`: the command, with words that come from data."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    marker: str | None = None
+    for flag, value in shape.flags:
+        if flag.role is Role.READ and value is not None:
+            apply(call, Role.READ, value)
+        if flag.name in ("-I", "-i", "--replace"):
+            marker = value.text if value is not None else "{}"
+    words = list(shape.operands) or [exactly("echo")]
+    call.inner(with_data(words, marker))
+
+
+def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING) -> list[Sense]:
+    """`words` with `data` put in for `marker`, or after them when there is none.
+
+    INVARIANT: data alone is never the program.
+    """
+    if marker is None:
+        return [*words, data]
+    filled = []
+    for word in words:
+        holds = any(marker in text for text in word.texts) or (not word.texts and marker in word.head + word.tail)
+        if not holds:
+            filled.append(word)
+        elif word.text == marker:
+            filled.append(replace(data, many=False, span=word.span))
+        else:
+            head = word.text.partition(marker)[0] if word.text is not None else ""
+            wild = data.wild and not head and word.text is not None and ".." not in word.text
+            dashless = data.plain and head[:1] != "-"
+            filled.append(Sense(head=head or data.head, wild=wild, dashless=dashless, span=word.span))
+    return filled
+
+
+_LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
+
+
+def shell(call: Call) -> None:
+    """`sh`, `bash`: a script given as text is read; one in a file, or on standard input, is not."""
+    words, text_next = list(call.words), False
+    while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
+        flag = words[0].text
+        if flag in ("--version", "--help"):
+            call.because(Tier.READ, f"`{call.label} {flag}` prints a text")
+            return
+        if flag in ("--norc", "--noprofile", "--posix", "--"):
+            del words[0]
+            if flag == "--":
+                break
+            continue
+        if flag in ("-o", "+o") and len(words) > 1 and words[1].text in ("pipefail", "errexit", "nounset"):
+            del words[:2]
+            continue
+        if not _LETTERS.fullmatch(flag) or "i" in flag:
+            call.unknown(f"`{call.label} {flag}` is not a known flag", words[0])
+            return
+        if "l" in flag:
+            call.findings.runs(call.label, f"`{call.label} -l` reads start-up files", call.rule.ref, call.span)
+        text_next = text_next or "c" in flag
+        del words[0]
+    if text_next:
+        _text(call, words)
+    elif words and words[0].text != "-":
+        call.findings.runs(call.label, f"`{call.label}` runs a script that is not read first", call.rule.ref, call.span)
+        if words[0].text != "/dev/fd/0":
+            call.touch(Role.READ, words[0])
+        if shell_of(call).poured:
+            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+    else:
+        call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
+        if call.fed:
+            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+
+
+def _text(call: Call, words: list[Sense]) -> None:
+    if not words:
+        call.unknown(f"`{call.label} -c` without a script")
+        return
+    if words[0].text is None:
+        call.unknown(f"the script that `{call.label}` runs is known only when it runs", words[0])
+        if shell_of(call).poured:
+            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+        return
+    call.because(Tier.READ, f"`{call.label} -c` {call.rule.why}")
+    inside = replace(call.state, variables={}, stack=())
+    call.walk.text(words[0].text, inside, words[0].span or call.span, call.rule.ref, fed=call.fed)

@@ -1,0 +1,203 @@
+"""Where a path really leads, and whether that is workspace, system, outside or secret."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from policy.assessment import Scope
+from policy.facts import Facts, Kind
+from policy.profile import Profile
+from policy.secrecy import Secrets
+
+HARMLESS = frozenset(
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"]
+    + [f"/dev/fd/{number}" for number in range(3)]
+    + [f"/proc/self/fd/{number}" for number in range(3)]
+)
+_SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]*)")
+
+
+class Device(StrEnum):
+    """What a path is when it is not a file: writing `HARMLESS` changes nothing, `SOCKET` is bash's /dev/tcp."""
+
+    NONE = "none"
+    HARMLESS = "harmless"
+    SOCKET = "socket"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One resolved path. `bound`: not this path itself but something below it. `shown` is how people read it.
+
+    `above`: the workspace, the home or a system folder lies below it, so a look at it sees what the sandbox shows.
+    """
+
+    path: str
+    scope: Scope
+    kind: Kind
+    shown: str
+    bound: bool = False
+    device: Device = Device.NONE
+    above: bool = False
+    locked: bool = False
+
+
+class Atlas:
+    """Resolves paths against one set of facts, for one decision."""
+
+    __slots__ = ("_facts", "_places", "_profile", "_secrets")
+
+    def __init__(self, facts: Facts, profile: Profile) -> None:
+        self._facts, self._profile = facts, profile
+        self._secrets = Secrets(profile, facts.home, facts.private)
+        self._places: dict[tuple[str, bool], Place] = {}
+
+    def absolute(self, text: str, cwd: str) -> str:
+        """`text` as the kernel walks it from `cwd`: `..` leads to the real parent of a link's target."""
+        if text.startswith("/"):
+            current, rest = "/", text
+        else:
+            current, rest = self._facts.look(cwd).real, text
+        for part in rest.split("/"):
+            if part in ("", "."):
+                continue
+            if part == "..":
+                real = self._facts.look(current).real
+                current = real.rsplit("/", 1)[0] or "/"
+            else:
+                current = f"{current}/{part}" if current != "/" else f"/{part}"
+        return current
+
+    def logical(self, text: str, cwd: str) -> str:
+        """`text` as bash's own `cd` walks it: `..` removes the last name, whatever it links to."""
+        parts: list[str] = []
+        for part in (text if text.startswith("/") else f"{cwd}/{text}").split("/"):
+            if part == "..":
+                del parts[-1:]
+            elif part not in ("", "."):
+                parts.append(part)
+        return "/" + "/".join(parts)
+
+    def place(self, text: str, cwd: str, *, bound: bool = False) -> Place:
+        """Judge `text`. With `bound`, it is a folder and the path meant lies somewhere below it."""
+        if "\0" in text:
+            return Place(text, Scope.OUTSIDE, Kind.OTHER, repr(text), bound)
+        path = self.absolute(text, cwd)
+        known = self._places.get((path, bound))
+        if known is None:
+            known = self._places[path, bound] = self._judge(path, bound)
+        return known
+
+    def _judge(self, path: str, bound: bool) -> Place:
+        fact = self._facts.look(path)
+        real = fact.real
+        device = _device(path)
+        if device is Device.NONE and real != path:
+            device = _device(real)
+        secret = self.secret(path) or (real != path and self.secret(real))
+        if secret:
+            scope = Scope.SECRET
+        elif device is not Device.NONE:
+            scope = Scope.NONE if device is Device.HARMLESS else Scope.OUTSIDE
+        else:
+            scope = self._scope(real)
+        locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
+        return Place(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
+
+    def _scope(self, real: str) -> Scope:
+        if _inside(real, self._facts.workspace):
+            return Scope.WORKSPACE
+        if any(_inside(real, root) for root in self._facts.system):
+            return Scope.SYSTEM
+        if _SAFE_PROC.match(real):
+            return Scope.SYSTEM
+        return Scope.OUTSIDE
+
+    def _above(self, real: str) -> bool:
+        roots = (self._facts.workspace, *self._facts.system)
+        return real == "/" or any(root.startswith(f"{real}/") for root in roots)
+
+    def secret(self, path: str) -> bool:
+        """Whether `path` lies in a credential store, or a name on it is that of a key or password file."""
+        if self._secrets.holds_folder(path):
+            return True
+        workspace = self._facts.workspace
+        if not _inside(path, workspace) and any(_inside(path, root) for root in self._facts.system):
+            return False  # certificates and templates of the system are nobody's secret
+        below = path[len(workspace) :] if _inside(path, workspace) else path
+        return any(self._secrets.named(part) for part in below.split("/") if part)
+
+    def named_secret(self, path: str) -> bool:
+        """Secret only by its name, inside the workspace: the name may be seen, the content not."""
+        return _inside(path, self._facts.workspace) and not self._secrets.holds_folder(path)
+
+    def secret_name(self, name: str) -> bool:
+        """Whether a bare file name is that of a key or password file."""
+        return self._secrets.named(name)
+
+    def locked(self, path: str) -> bool:
+        """Whether other programs run what lies there by themselves (hooks, editor tasks, our own folder), or below."""
+        workspace = self._facts.workspace
+        if self._secrets.locked_in(path, workspace):
+            return True
+        return path.startswith(f"{workspace}/") and bool(
+            _above_locked(self._profile.locked).search(path[len(workspace) :])
+        )
+
+    def shown(self, path: str) -> str:
+        """`path` as people read it: relative to the workspace, or with `~`."""
+        workspace, home = self._facts.workspace, self._facts.home
+        if path == workspace:
+            return "the workspace"
+        if path.startswith(f"{workspace}/"):
+            return path[len(workspace) + 1 :]
+        if path == home or path.startswith(f"{home}/"):
+            return "~" + path[len(home) :]
+        return path
+
+    def surely_folder(self, path: str) -> bool:
+        """Whether `path` is a folder of the workspace or the system that is there now, inside the sandbox too."""
+        place = self.place(path, "/")
+        return place.kind is Kind.FOLDER and place.scope in (Scope.WORKSPACE, Scope.SYSTEM)
+
+    def within(self, path: str, root: str) -> bool:
+        return _inside(path, root)
+
+
+def _inside(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root}/") or root == "/"
+
+
+def socket_host(text: str) -> str | None:
+    """The host of bash's `/dev/tcp/HOST/PORT`, or None."""
+    found = _SOCKET.match(text)
+    return found[2] if found else None
+
+
+def _device(path: str) -> Device:
+    if path in HARMLESS:
+        return Device.HARMLESS
+    if _SOCKET.match(path):
+        return Device.SOCKET
+    shared = path.startswith("/dev/disk/") or path == "/dev/shm" or path.startswith("/dev/shm/")  # noqa: S108  # named, not used
+    return Device.OTHER if path.startswith("/dev/") and not shared else Device.NONE
+
+
+# Facts about the machine that hold no one's data; a process's own memory, environment and files are not among them.
+_SAFE_PROC = re.compile(
+    r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"
+    r"|modules|devices|interrupts|net(/.*)?|sys(/.*)?|self/(status|stat|limits|cgroup|mounts|mountinfo|comm)))?\Z"
+    r"|/sys(/.*)?\Z|/dev(/disk(/.*)?)?\Z"
+)
+
+
+@lru_cache(maxsize=8)
+def _above_locked(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Match a path (from the workspace, leading slash) that holds something locked: removing it removes that too."""
+    tops = []
+    for pattern in patterns:
+        parts = pattern.strip("/").split("/")
+        tops += ["/".join(re.escape(part) for part in parts[:count]) for count in range(1, len(parts))]
+    return re.compile(f"/(?:{'|'.join(tops) or '(?!)'})\\Z", re.DOTALL)

@@ -1,0 +1,123 @@
+"""A profile as TOML text: read once, strictly, into a Profile."""
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from policy.keyed import Keyed, KeyedError, Path, Shape, Value, read
+from policy.profile import Profile
+from policy.verdict import Limits, Problem
+
+LIMITS: Mapping[str, Shape] = {
+    "wall": Shape.SECONDS,
+    "cpu": Shape.WHOLE,
+    "pids": Shape.WHOLE,
+    "memory": Shape.SIZE,
+    "file": Shape.SIZE,
+    "open-files": Shape.WHOLE,
+    "output": Shape.SIZE,
+}
+
+# fmt: off
+_LISTS: Mapping[Path, str] = {  # where it stands in the file -> the field of Profile
+    ("secret", "home"):       "secret_home",
+    ("secret", "paths"):      "secret_paths",
+    ("secret", "names"):      "secret_names",
+    ("secret", "public"):     "public_names",
+    ("locked", "paths"):      "locked",
+    ("system", "folders"):    "system",
+    ("system", "etc"):        "etc",
+    ("environment", "names"): "environment",
+}
+# fmt: on
+_ABSOLUTE = {("secret", "paths"), ("system", "folders")}
+_NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
+_CREDENTIAL = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH", "COOKIE", "SESSION")
+
+
+class ProfileError(Exception):
+    """The profile cannot be used, so nothing may run. `problem` names file, line and key."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+def parse_profile(text: str, source: str) -> Profile:
+    """A whole profile: every list must be there. `source` is the file as the user knows it."""
+    shapes = dict.fromkeys(_LISTS, Shape.TEXTS)
+    shapes[("deny", "commands")] = Shape.PATTERNS
+    shapes |= {("limits", name): shape for name, shape in LIMITS.items()}
+    try:
+        keyed = read(text, source, shapes)
+        lists = {field: check_list(keyed, path) for path, field in _LISTS.items()}
+        return Profile(**lists, denied=denied(keyed), limits=limits(keyed, Limits()))
+    except KeyedError as error:
+        raise ProfileError(error.problem) from None
+
+
+def check_list(keyed: Keyed, path: Path) -> tuple[str, ...]:
+    """The list at `path`, each entry checked for what it stands for. Raises KeyedError."""
+    if path not in keyed.values:
+        raise KeyedError(
+            Problem(
+                f"{keyed.source}: `{'.'.join(path)}` is missing",
+                "without this list something would be silently unprotected",
+                f"add `{path[-1]} = []` under `[{path[0]}]` if it is meant to be empty",
+            )
+        )
+    entries = texts(keyed.values[path])
+    for entry in entries:
+        if why := _fault(entry, path):
+            raise keyed.complain(path, f"`{entry}` {why}", "correct or remove that entry")
+    return tuple(dict.fromkeys(entries))
+
+
+def denied(keyed: Keyed) -> tuple[tuple[str, ...], ...]:
+    """The patterns of `[deny] commands`. Raises KeyedError for one that can never match or that matches everything."""
+    path = ("deny", "commands")
+    patterns = keyed.values.get(path, ())
+    found = tuple(item for item in patterns if isinstance(item, tuple)) if isinstance(patterns, tuple) else ()
+    for pattern in found:
+        if not pattern[0].strip("*?"):
+            why = f"the first word of {list(pattern)} would stand for every program"
+            raise keyed.complain(path, why, "start the pattern with a program's name")
+    return found
+
+
+def limits(keyed: Keyed, base: Limits) -> Limits:
+    """`base` with what `[limits]` says put over it."""
+    given = {field.name: keyed.values.get(("limits", field.name.replace("_", "-"))) for field in fields(Limits)}
+    whole = {name: int(value) for name, value in given.items() if isinstance(value, int | float) and name != "wall"}
+    wall = given["wall"]
+    return replace(base, **whole, wall=float(wall) if isinstance(wall, int | float) else base.wall)
+
+
+def texts(value: Value) -> tuple[str, ...]:
+    """A list of texts as such; `read` has made sure that it is one."""
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, tuple) else ()
+
+
+def _fault(entry: str, path: Path) -> str | None:
+    words = [word for word in entry.split("/") if word]
+    if any(char in entry for char in "[]\0\n") or not words:
+        return "may hold only a name, `/`, `*` and `?`"
+    if path in _NAMES and len(words) != 1:
+        return "is a path, but this list takes names"
+    if path == ("environment", "names"):
+        return _name_fault(entry)
+    if path not in _NAMES and (path in _ABSOLUTE) != entry.startswith("/"):
+        return "must start with `/`" if path in _ABSOLUTE else "must not start with `/`"
+    if any(word in (".", "..", "~") for word in words):
+        return "may not contain `.`, `..` or `~` as a part"
+    if path not in (("secret", "public"),) and not "".join(words).strip("*?"):
+        return "would stand for everything"
+    return None
+
+
+def _name_fault(entry: str) -> str | None:
+    stem = entry[:-1] if entry.endswith("*") else entry
+    if not stem.replace("_", "").isalnum() or not stem.isascii() or (stem != entry and len(stem) < 3):
+        return "is not a variable name (a `*` may end one of three letters or more)"
+    if any(word in entry.upper() for word in _CREDENTIAL):
+        return "looks like a credential, and those never enter the sandbox"
+    return None

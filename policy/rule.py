@@ -1,0 +1,116 @@
+"""What is known about one command: roles of words, flags, operands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from policy.assessment import RuleRef
+from policy.tier import Tier
+
+
+class Role(StrEnum):
+    """What a program does with one of its words."""
+
+    DATA = "data"  # plain data: nothing
+    READ = "read"  # a path whose content it reads
+    NAMES = "names"  # a path of which it reads names, sizes and dates, not content
+    TREE = "tree"  # the same for everything below it
+    WRITE = "write"  # a path it creates or overwrites
+    DELETE = "delete"
+    MOVE = "move"  # a path that is read and then gone
+    HOST = "host"  # a host or URL it talks to
+    REMOTE = "remote"  # the name of a remote, or its address
+    UPLOAD = "upload"  # data to send; `@path` sends a file
+    RUN = "run"  # the first word of a command it runs (the rest belongs to it)
+    CODE = "code"  # a program text or file we do not read
+    SCRIPT = "script"  # bash text that it runs
+    FOLDER = "folder"  # the folder it changes to first
+    REVISION = "rev"  # a Git revision, or a path
+    SED = "sed"
+    AWK = "awk"
+    JQ = "jq"
+
+
+GRAMMARS = (
+    "alias", "assign", "cd", "command", "dd", "echo", "env", "eval", "exec", "find", "git", "network-code",
+    "popd", "printf", "push", "read", "set", "source", "sh", "tar", "test", "unset", "xargs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag. `role` is None when it takes no value; `optional` when only an attached value counts; `second` when it
+    takes two.
+
+    `tier` raises the command; `edits` makes it write the files it would only read.
+    """
+
+    name: str
+    role: Role | None = None
+    optional: bool = False
+    tier: Tier | None = None
+    edits: bool = False
+    second: Role | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Roles by position: `head`, then any number of `rest`, then `tail`."""
+
+    head: tuple[Role, ...] = ()
+    rest: Role | None = None
+    tail: tuple[Role, ...] = ()
+
+    def roles(self, count: int) -> tuple[Role, ...] | None:
+        """The role of each of `count` operands, or None when the program takes fewer than that."""
+        tail = self.tail[-count:] if count else ()
+        left = count - len(tail)
+        head = self.head[:left]
+        more = left - len(head)
+        if more and self.rest is None:
+            return None
+        return head + ((self.rest,) * more if self.rest is not None else ()) + tail
+
+    def inner(self, count: int) -> tuple[Role, ...]:
+        """The same where an operand begins another command, to which all the later ones belong."""
+        return (self.head + (Role.RUN,) * count)[:count]
+
+    @property
+    def runs(self) -> bool:
+        return Role.RUN in self.head or self.rest is Role.RUN
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRule:
+    """What is known about one program or subcommand. Closed world: a flag or operand not named here is not known.
+
+    `anywhere`: no flag of it can write, run or connect, so words known only at run time may stand anywhere.
+    `open`: nothing is promised about flags; the tier stands for all of them (never `read`).
+    `otherwise`: the tier of any use that the flags and operands here do not describe.
+    `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
+    `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
+    `alone`: words that, as the only one, make any tier a read (`--version`). `interpreter`: runs what its input says.
+    `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
+    """
+
+    name: str
+    ref: RuleRef
+    why: str
+    tier: Tier = Tier.READ
+    flags: Mapping[str, Flag] = field(default_factory=dict)
+    operands: Operands = field(default_factory=Operands)
+    anywhere: bool = False
+    open: bool = False
+    otherwise: Tier | None = None
+    listing: frozenset[str] = frozenset()
+    instead: frozenset[str] = frozenset()
+    target: frozenset[str] = frozenset()
+    here: frozenset[str] = frozenset()
+    here_always: bool = False
+    alone: frozenset[str] = frozenset()
+    interpreter: bool = False
+    plain: bool = False
+    builtin: bool = False
+    tame: bool = False
+    grammar: str = ""
+    subs: Mapping[str, "CommandRule"] = field(default_factory=dict)

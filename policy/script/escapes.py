@@ -1,0 +1,35 @@
+r"""What `$'..'` stands for: one table of escapes, and the few that depend on locale or bash version refused."""
+
+import re
+
+# fmt: off
+_SINGLE = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+    "\\": "\\", "'": "'", '"': '"', "?": "?",
+}
+# fmt: on
+
+ESCAPE = re.compile(
+    r"\\(?:(?P<single>[abeEfnrtv\\'\"?])"
+    r"|(?P<octal>[0-7]{1,3})"
+    r"|x(?P<hex>[0-9A-Fa-f]{1,2})"
+    r"|u(?P<short>[0-9A-Fa-f]{1,4})"
+    r"|U(?P<long>[0-9A-Fa-f]{1,8})"
+    r"|c(?P<control>[A-Za-z]))"
+)
+
+
+def decode(found: re.Match[str]) -> str | None:
+    """The character that an ESCAPE stands for, or None when that depends on where or by which bash it is read."""
+    kind, digits = found.lastgroup, found[found.lastgroup or 0]
+    match kind:
+        case "single":
+            return _SINGLE[digits]
+        case "octal":
+            code = int(digits, 8)
+        case "control":
+            code = ord(digits.upper()) & 0x1F
+        case _:
+            code = int(digits, 16)
+    # NUL cuts the word short, 1 and 127 are bash's own marks inside words, and beyond ASCII the locale decides.
+    return chr(code) if 1 < code < 127 else None

@@ -1,0 +1,156 @@
+"""The tree for people: one indented line for each command, redirection and substitution. Safe to print anywhere."""
+
+import re
+from collections.abc import Iterator
+from typing import assert_never
+
+from policy.script.tree import (
+    Command,
+    For,
+    Glob,
+    Group,
+    If,
+    Node,
+    Parameter,
+    Part,
+    Pipeline,
+    Redirect,
+    RedirectOp,
+    Script,
+    Subshell,
+    Substitution,
+    Text,
+    Tilde,
+    While,
+    Word,
+)
+
+_INDENT = "  "
+_BARE = re.compile(r"[A-Za-z0-9_./:,=@%+^{}\[\]!#*?~-]+")
+_LIVE = re.compile(r"[\[\]{}*?~#!^]")
+_OPENING = {"command": "$(", "process-in": "<(", "process-out": ">("}
+
+
+def show(tree: Script) -> str:
+    """The tree as text, one line a thing, without a newline at the end; control characters are escaped."""
+    return "\n".join(_script(tree, ""))
+
+
+def _script(script: Script, indent: str) -> Iterator[str]:
+    if not script.items:
+        yield f"{indent}nothing"
+    joint = ""
+    for item in script.items:
+        lines = _node(item.node, indent)
+        first = next(lines)
+        yield f"{indent}{joint}{first[len(indent) :]}{' &' if item.then == '&' else ''}"
+        yield from lines
+        joint = f"{item.then} " if item.then in ("&&", "||") else ""
+
+
+def _node(node: Node, indent: str) -> Iterator[str]:
+    deeper = indent + _INDENT
+    match node:
+        case Command():
+            given = [f"{a.name}{'+' if a.append else ''}={_word(a.value)}" for a in node.assignments]
+            yield f"{indent}command {' '.join((*given, *map(_word, node.words)))}".rstrip()
+            for word in (*(assignment.value for assignment in node.assignments), *node.words):
+                yield from _inside(word, deeper)
+        case Pipeline():
+            yield f"{indent}{_pipeline(node)}"
+            for command in node.commands:
+                yield from _node(command, deeper)
+            return
+        case Group() | Subshell():
+            yield f"{indent}{'group' if isinstance(node, Group) else 'subshell'}"
+            yield from _script(node.body, deeper)
+        case For():
+            words = None if node.words is None else " ".join(("", *map(_word, node.words)))
+            yield f"{indent}for {node.name}{' in' + words if words is not None else ''}"
+            for word in node.words or ():
+                yield from _inside(word, deeper)
+            yield f"{indent}do"
+            yield from _script(node.body, deeper)
+        case While():
+            yield f"{indent}{'until' if node.until else 'while'}"
+            yield from _script(node.condition, deeper)
+            yield f"{indent}do"
+            yield from _script(node.body, deeper)
+        case If():
+            for number, (condition, body) in enumerate(node.branches):
+                yield f"{indent}{'elif' if number else 'if'}"
+                yield from _script(condition, deeper)
+                yield f"{indent}then"
+                yield from _script(body, deeper)
+            if node.otherwise is not None:
+                yield f"{indent}else"
+                yield from _script(node.otherwise, deeper)
+        case never:
+            assert_never(never)
+    for redirect in node.redirects:
+        yield from _redirect(redirect, deeper)
+
+
+def _pipeline(node: Pipeline) -> str:
+    if len(node.commands) == 1:
+        return "not"
+    return "not pipeline" if node.negated else "pipeline"
+
+
+def _redirect(redirect: Redirect, indent: str) -> Iterator[str]:
+    fd = "" if redirect.fd is None else str(redirect.fd)
+    if redirect.op is RedirectOp.HERE_DOC:
+        text = redirect.target.literal
+        lines = 0 if text is None else text.count("\n")
+        said = "text that depends on the moment" if text is None else f"{lines} line{'' if lines == 1 else 's'}"
+        yield f"{indent}{fd}<< {said}"
+    else:
+        glue = "" if redirect.op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT) else " "
+        yield f"{indent}{fd}{redirect.op}{glue}{_word(redirect.target)}"
+    yield from _inside(redirect.target, indent + _INDENT)
+
+
+def _inside(word: Word, indent: str) -> Iterator[str]:
+    for part in word.parts:
+        if isinstance(part, Substitution):
+            yield f"{indent}inside {_OPENING[part.kind]}..)"
+            yield from _script(part.body, indent + _INDENT)
+
+
+def _word(word: Word) -> str:
+    return "".join(map(_part, word.parts))
+
+
+def _part(part: Part) -> str:
+    match part:
+        case Text():
+            return _text(part)
+        case Parameter():
+            spelled = f"${{#{part.name}}}" if part.length else f"${{{part.name}}}"
+            return f'"{spelled}"' if part.quoted else spelled
+        case Substitution():
+            spelled = f"{_OPENING[part.kind]}..)"
+            return f'"{spelled}"' if part.quoted else spelled
+        case Glob():
+            return part.text
+        case Tilde():
+            return f"~{part.user}"
+        case never:
+            assert_never(never)
+
+
+def _text(part: Text) -> str:
+    text = part.text
+    if _BARE.fullmatch(text) and not (part.quoted and _LIVE.search(text)):
+        return text
+    if text.isprintable():
+        return "'" + text.replace("'", "'\\''") + "'" if text or part.quoted else ""
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return "\\" + character
+    if character.isprintable():
+        return character
+    return {"\n": "\\n", "\t": "\\t"}.get(character, f"\\x{ord(character):02x}")

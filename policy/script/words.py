@@ -1,0 +1,362 @@
+"""One word: every quoting of bash decoded, everything a word may run found. All word positions come through here."""
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from enum import Enum, auto
+
+from policy.assessment import Span
+from policy.script.braces import BRACED, expand
+from policy.script.cursor import Cursor
+from policy.script.escapes import ESCAPE, decode
+from policy.script.lexical import splits_somewhere
+from policy.script.tree import Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
+
+
+class Where(Enum):
+    """What bash does to a word depends on where it stands."""
+
+    ARGUMENT = auto()  # also `for` lists and redirection targets: globs are live
+    ASSIGNED = auto()  # after `name=`: no globs, no splitting
+    STRING = auto()  # after `<<<`: likewise
+
+
+_END = r"(?=[ \t\n;|&)]|\Z)"
+_PLAIN = re.compile(rf"[A-Za-z0-9_./:,=@%+-]+{_END}")
+_RUN = re.compile(r"[A-Za-z0-9_./:,=@%+^\]}!#-]+")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
+_DOUBLE_RUN = re.compile(r'[^"\\$`]+')
+_BODY_RUN = re.compile(r"[^\\$`]+")
+_NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
+_BRACED = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2}|[@*#?$!-])\}")
+_STARS = re.compile(r"[*?]+")
+_BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
+_OPEN_BRACKET = re.compile(rf"\[[A-Za-z0-9_./:,=@%+}}#-]*{_END}")
+_TILDE = {
+    where: re.compile(rf"~((?:[A-Za-z_][A-Za-z0-9_.-]*)?)(?=[/ \t\n;|&)<>{':' if where is Where.ASSIGNED else ''}]|\Z)")
+    for where in Where
+}
+_BEFORE_PLAIN_TILDE = re.compile(r"[A-Za-z0-9/._^@+-]")
+
+# A `$` before one of these is just a dollar sign. Inside double quotes the closing quote is one of them.
+_AFTER_PLAIN_DOLLAR = frozenset(" \t\n/.,:;%^+=]}|&)<>")
+_ENDS_WORD = frozenset(" \t\n;|&)")
+
+
+class Words(Cursor, ABC):
+    """Reads words; the grammar that extends it reads the commands inside substitutions."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def commands(self, close: str) -> Script:
+        """The list of commands up to `close`, or to the end if that is empty."""
+
+    def arguments(self) -> tuple[Word, ...]:
+        """What the word that starts here becomes where a command or `for` takes words: one word, or several."""
+        found = BRACED.match(self.text, self.pos, self.end) if not _PLAIN.match(self.text, self.pos, self.end) else None
+        expanded = expand(found[0]) if found else None
+        if not found or not expanded:
+            return (self.word(Where.ARGUMENT),)
+        self.counted(len(expanded))
+        span = Span(self.pos, found.end())
+        self.pos = span.end
+        return tuple(Word((Text(text, span, False),), span) for text in expanded)
+
+    def word(self, where: Where) -> Word:
+        """The word that starts here, never empty in the text except after `name=`."""
+        self.counted()
+        found = _PLAIN.match(self.text, self.pos, self.end)
+        if found:
+            span = Span(self.pos, found.end())
+            self.pos = span.end
+            return Word((Text(found[0], span, False),), span)
+        return self._slow(where)
+
+    # -- unquoted ------------------------------------------------------------------------------------------------
+
+    def _slow(self, where: Where) -> Word:
+        text, start = self.text, self.pos
+        parts: list[Part] = []
+        brace: int | None = None
+        while self.pos < self.end:
+            at, char = self.pos, text[self.pos]
+            if char in _ENDS_WORD:
+                break
+            if found := _RUN.match(text, at, self.end):
+                self.pos = found.end()
+                self._put(parts, found[0], at, False)
+            elif char == "'":
+                close = text.find("'", at + 1, self.end)
+                if close < 0:
+                    raise self.refusal("a single quote that is never closed")
+                self.pos = close + 1
+                self._put(parts, text[at + 1 : close], at, True)
+            elif char == '"':
+                self.pos += 1
+                self._double(parts, at)
+            elif char == "\\":
+                self._escape(parts)
+            elif char == "$":
+                self._unquoted_dollar(parts)
+            elif char == "`":
+                parts.append(self._backquotes(at, False))
+            elif char in "<>":
+                if not text.startswith("(", at + 1, self.end):
+                    break
+                return self._process_substitution(at, bool(parts))
+            elif char == "(":
+                raise self.refusal("`(` right after a word (function, array, or extended glob)", start, at + 1)
+            elif char in "*?[":
+                self._glob(parts, where)
+            elif char == "~":
+                self._tilde(parts, where, start)
+            elif char == "{":
+                brace = at if brace is None else brace
+                self.pos += 1
+                self._put(parts, "{", at, False)
+            else:
+                self._beyond_ascii(parts)
+        if brace is not None:
+            self._no_brace_expansion(start, brace)
+        if self.char() in ("<", ">") and text[start : self.pos].isdigit():
+            raise self.refusal("a number before a redirection, where a word is expected", start, self.pos)
+        if not parts:
+            if where is not Where.ASSIGNED:
+                raise self.refusal("a word is missing")
+            parts.append(Text("", Span(start, start), False))
+        return Word(tuple(parts), Span(start, self.pos))
+
+    def _put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
+        last = parts[-1] if parts else None
+        if isinstance(last, Text) and last.quoted is quoted:
+            parts[-1] = Text(last.text + decoded, Span(last.span.start, self.pos), quoted)
+        else:
+            parts.append(Text(decoded, Span(start, self.pos), quoted))
+
+    def _double(self, parts: list[Part], start: int) -> None:
+        first, *rest = self._quoted(start, '"')
+        last = parts[-1] if parts else None
+        if isinstance(first, Text) and isinstance(last, Text) and last.quoted:
+            parts[-1] = Text(last.text + first.text, Span(last.span.start, first.span.end), True)
+        else:
+            parts.append(first)
+        parts += rest
+
+    def _escape(self, parts: list[Part]) -> None:
+        at = self.pos
+        if at + 1 >= self.end:
+            raise self.refusal("a backslash at the end of the text")
+        if self.text[at + 1] == "\n":
+            raise self.refusal("a line continuation inside a word", at, at + 2)
+        self.pos += 2
+        self._put(parts, self.text[at + 1], at, True)
+
+    def _glob(self, parts: list[Part], where: Where) -> None:
+        at = self.pos
+        if where is not Where.ARGUMENT:
+            self.pos += 1
+            self._put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
+        elif found := _STARS.match(self.text, at, self.end) or _BRACKET.match(self.text, at, self.end):
+            self.pos = found.end()
+            parts.append(Glob(found[0], Span(at, self.pos)))
+        elif _OPEN_BRACKET.match(self.text, at, self.end):
+            self.pos += 1
+            self._put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
+        else:
+            raise self.refusal("a `[..]` that is not plain", at)
+
+    def _tilde(self, parts: list[Part], where: Where, start: int) -> None:
+        at = self.pos
+        if at == start:
+            found = _TILDE[where].match(self.text, at, self.end)
+            if not found:
+                raise self.refusal("`~` that is not a home folder by itself or before `/`")
+            self.pos = found.end()
+            parts.append(Tilde(found[1], Span(at, self.pos)))
+            return
+        # bash expands `~` after `=` and `:` in words that look like assignments; only surely plain ones pass.
+        before = self.text[at - 1]
+        if not _BEFORE_PLAIN_TILDE.match(before) and not (before == ":" and "=" not in self.text[start:at]):
+            raise self.refusal("`~` inside a word, where bash may expand it")
+        if before == ":" and where is not Where.ARGUMENT:
+            raise self.refusal("`~` after `:` in an assignment")
+        self.pos += 1
+        self._put(parts, "~", at, False)
+
+    def _no_brace_expansion(self, start: int, brace: int) -> None:
+        spelled = self.text[brace : self.pos]
+        if "," in spelled or ".." in spelled:
+            raise self.refusal("brace expansion", start, self.pos)
+        if self.char() in ("<", ">") and brace == start:
+            raise self.refusal("a file descriptor put into a variable (`{name}>`)", start, self.pos + 1)
+
+    def _beyond_ascii(self, parts: list[Part]) -> None:
+        at = self.pos
+        found = _BEYOND_ASCII.match(self.text, at, self.end)
+        if not found:
+            raise self.refusal(f"unexpected `{self.text[at]}`")
+        if splits_somewhere(found[0]):
+            raise self.refusal("an unquoted character that may end the word on another system", at, found.end())
+        self.pos = found.end()
+        self._put(parts, found[0], at, False)
+
+    # -- quoted --------------------------------------------------------------------------------------------------
+
+    def _quoted(self, start: int, close: str) -> list[Part]:
+        """The inside of double quotes, or of a here-document when `close` is empty; the parts tile `start:pos`."""
+        text = self.text
+        runs, escapable = (_DOUBLE_RUN, '$`"\\') if close else (_BODY_RUN, "$`\\")
+        parts: list[Part] = []
+        pieces: list[str] = []
+        mark = start
+        while True:
+            at, char = self.pos, self.char()
+            if char == close:
+                break
+            if not char:
+                raise self.refusal("a double quote that is never closed", start)
+            if found := runs.match(text, at, self.end):
+                self.pos = found.end()
+                pieces.append(found[0])
+            elif char == "\\":
+                following = text[at + 1 : min(at + 2, self.end)]
+                if following in ("", "\n"):
+                    raise self.refusal("a line continuation inside a word", at, at + 2)
+                self.pos += 2
+                pieces.append(following if following in escapable else "\\" + following)
+            elif char == "$" and self._is_plain_dollar(close):
+                self.pos += 1
+                pieces.append("$")
+            else:
+                if pieces:
+                    parts.append(Text("".join(pieces), Span(mark, at), True))
+                    pieces, mark = [], at
+                parts.append(self._backquotes(mark, True) if char == "`" else self._dollar(mark, True))
+                mark = self.pos
+        self.pos += len(close)
+        if pieces or not parts:
+            parts.append(Text("".join(pieces), Span(mark, self.pos), True))
+        elif close:
+            last = parts[-1]
+            parts[-1] = replace(last, span=Span(last.span.start, self.pos))
+        return parts
+
+    def _ansi(self, parts: list[Part]) -> None:
+        text, start = self.text, self.pos
+        self.pos += 2
+        pieces: list[str] = []
+        while (char := self.char()) != "'":
+            at = self.pos
+            if not char:
+                raise self.refusal("a single quote that is never closed", start)
+            if char != "\\":
+                pieces.append(char)
+                self.pos += 1
+                continue
+            found = ESCAPE.match(text, at, self.end)
+            decoded = decode(found) if found else None
+            if found is None or decoded is None or text.startswith("{", found.end(), self.end):
+                raise self.refusal("an escape in `$'..'` that is not the same everywhere", at, at + 2)
+            pieces.append(decoded)
+            self.pos = found.end()
+        self.pos += 1
+        self._put(parts, "".join(pieces), start, True)
+
+    # -- what is expanded ----------------------------------------------------------------------------------------
+
+    def _unquoted_dollar(self, parts: list[Part]) -> None:
+        at = self.pos
+        if self.ahead("$'"):
+            self._ansi(parts)
+        elif self.ahead('$"'):
+            self.pos += 2
+            self._double(parts, at)
+        elif self._is_plain_dollar(""):
+            self.pos += 1
+            self._put(parts, "$", at, False)
+        else:
+            parts.append(self._dollar(at, False))
+
+    def _is_plain_dollar(self, close: str) -> bool:
+        following = self.text[self.pos + 1 : min(self.pos + 2, self.end)]
+        return not following or following in _AFTER_PLAIN_DOLLAR or following == close
+
+    def _dollar(self, start: int, quoted: bool) -> Part:
+        text, at = self.text, self.pos
+        if found := _NAMED.match(text, at, self.end):
+            self.pos = found.end()
+            if not self.char().isascii():
+                raise self.refusal("a letter beyond ASCII right after a variable name", at, self.pos + 1)
+            return Parameter(found[1], Span(start, self.pos), quoted)
+        if found := _BRACED.match(text, at, self.end):
+            length = bool(found[1])
+            if length and found[2] in "#?$!-":
+                raise self.refusal("a `${#..}` form that versions of bash read differently", at, found.end())
+            self.pos = found.end()
+            return Parameter(found[2], Span(start, self.pos), quoted, length)
+        if self.ahead("$(("):
+            raise self.refusal("arithmetic `$((..))`", at, at + 3)
+        if self.ahead("$("):
+            self.pos += 2
+            return Substitution(self._until_parenthesis(at), "command", Span(start, self.pos), quoted)
+        if self.ahead("${"):
+            close = text.find("}", at, self.end)
+            raise self.refusal("a `${..}` form beyond `${name}` and `${#name}`", at, close + 1 if close > 0 else at + 2)
+        if self.ahead("$["):
+            raise self.refusal("arithmetic `$[..]`", at, at + 2)
+        raise self.refusal("a `$` that is not followed by a plain name", at, at + 2)
+
+    def _until_parenthesis(self, start: int) -> Script:
+        self.enter(start)
+        self.level += 1
+        body = self.commands(")")
+        if self.skipped is not None and self.skipped.level == self.level:
+            raise self.refusal("a here-document whose body starts outside its substitution", start)
+        self.level -= 1
+        self.leave()
+        self.pos += 1
+        return body
+
+    def _process_substitution(self, at: int, glued: bool) -> Word:
+        if glued:
+            raise self.refusal("a process substitution glued to other text", at, at + 2)
+        self.pos += 2
+        if self.char() == "(":
+            raise self.refusal("a parenthesis right after `<(` or `>(`, which bash may take for arithmetic", at, at + 3)
+        body = self._until_parenthesis(at)
+        if self.char() and self.char() not in _ENDS_WORD:
+            raise self.refusal("a process substitution glued to other text", at, self.pos + 1)
+        span = Span(at, self.pos)
+        kind = self.text[at]
+        return Word((Substitution(body, "process-in" if kind == "<" else "process-out", span, False),), span)
+
+    def _backquotes(self, start: int, quoted: bool) -> Substitution:
+        at = self.pos
+        close = self.text.find("`", at + 1, self.end)
+        if close < 0:
+            raise self.refusal("a backquote that is never closed")
+        inside = self.text[at + 1 : close]
+        # A backslash is taken off before the inside is read, and quotes within quotes differ between shells.
+        if "\\" in inside or (quoted and '"' in inside):
+            raise self.refusal("quotes or a backslash inside backquotes", at, close + 1)
+        self.enter(at)
+        self.level += 1
+        self.pos = at + 1
+        end, self.end = self.end, close
+        body = self.commands("")
+        self.end = end
+        self.level -= 1
+        self.leave()
+        self.pos = close + 1
+        return Substitution(body, "command", Span(start, self.pos), quoted)
+
+    # -- here-documents ------------------------------------------------------------------------------------------
+
+    def here_body(self, start: int, end: int) -> tuple[Part, ...]:
+        """The parts of an unquoted here-document body at `start:end`, which the cursor does not move over."""
+        place, bound, skipped = self.pos, self.end, self.skipped
+        self.pos, self.end, self.skipped = start, end, None
+        parts = tuple(self._quoted(start, ""))
+        self.pos, self.end, self.skipped = place, bound, skipped
+        return parts

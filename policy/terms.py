@@ -1,0 +1,201 @@
+"""The exact rights that an assessed action needs: effects in, Terms out, or the floor that forbids them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import isfinite
+
+from policy.action import RunArgv, RunScript
+from policy.assessment import Assessment, Effect, EffectKind, Scope
+from policy.facts import Facts, Kind
+from policy.phrases import near, plain
+from policy.profile import Profile
+from policy.secrecy import Secrets, inside
+from policy.tier import Tier
+from policy.verdict import Limits, Rights, Terms
+
+LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
+_USUAL_WALL = Limits().wall
+
+# The sandbox brings its own; those of the machine are never handed in.
+_OWN = ("/proc", "/dev")
+_KERNEL = ("/proc", "/dev", "/sys")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "stdout", "stderr")
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_LOOKING = (EffectKind.READS, EffectKind.CONNECTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """No terms can grant this, whatever mode or yes there is. `why` and `fix` are in the user's words."""
+
+    tier: Tier
+    why: str
+    fix: str
+
+
+def terms_for(
+    assessment: Assessment,
+    facts: Facts,
+    profile: Profile,
+    environment: tuple[tuple[str, str], ...],
+    limits: Limits,
+) -> Terms | Floor:
+    """The smallest rights that cover the effects. They are what a yes grants, so a question can be asked about them.
+
+    INVARIANT: an assessment of tier read alone gets no writable path, no host and no path outside; one below
+    read-outside gets no path outside and no host, whatever its effects claim.
+    """
+    worst = assessment.tiers[0]
+    secrets = Secrets(profile, facts.home, facts.private)
+    if floor := _workspace_floor(facts, secrets):
+        return floor
+    read: set[str] = set()
+    write: set[str] = set()
+    if worst >= Tier.READ_OUTSIDE:
+        for effect in assessment.effects:
+            found = _outside(effect, facts, secrets)
+            if isinstance(found, Floor):
+                return found
+            (write if effect.kind in _CHANGES else read).update(found)
+    return Terms(
+        rights=_rights(assessment, worst),
+        workspace=facts.workspace,
+        home=facts.home,
+        system=_readable(facts.system, secrets),
+        read=tuple(sorted(path for path in read if not any(inside(path, root) for root in write))),
+        write=tuple(sorted(write)),
+        hidden=profile.secret_names,
+        shown=profile.public_names,
+        locked=profile.locked,
+        hosts=_hosts(assessment.effects) if worst >= Tier.READ_OUTSIDE else (),
+        env=environment,
+        limits=_limits(assessment, limits),
+    )
+
+
+@lru_cache(maxsize=8)
+def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
+    """The second wall: whoever gathered the roots has left these out already."""
+    return tuple(root for root in system if not secrets.exposed_by(root) and not secrets.holds_folder(root))
+
+
+def _rights(assessment: Assessment, worst: Tier) -> Rights:
+    if worst is Tier.READ:
+        return Rights.LOOK
+    # Without effects that explain the tier there is nothing to narrow by.
+    looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_looks, assessment.effects))
+    return Rights.LOOK if looks else Rights.WORK
+
+
+def _looks(effect: Effect) -> bool:
+    """Needs no writable workspace: reading, talking, or changing a path elsewhere (which the Terms name)."""
+    return effect.kind in _LOOKING or (effect.kind in _CHANGES and effect.scope in (Scope.OUTSIDE, Scope.SYSTEM))
+
+
+def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] | Floor:
+    """The paths beyond workspace and system that `effect` needs, or why nobody gets them."""
+    changes = effect.kind in _CHANGES
+    if not changes and (effect.kind is not EffectKind.READS or effect.scope in (Scope.WORKSPACE, Scope.SYSTEM)):
+        return ()
+    if effect.scope is Scope.NONE or not effect.target.startswith("/"):
+        return ()
+    if effect.scope is Scope.WORKSPACE:
+        # Reached only with a tier that somebody accepted knowingly: what is locked is opened by its exact name.
+        # One that does not exist yet needs no opening: what holds it is writable.
+        opened = _existing(effect, facts) if effect.exact else ()
+        return tuple(path for path in opened if secrets.locked_in(path, facts.workspace))
+    if any(inside(effect.target, root) for root in (_KERNEL if changes else _OWN)):
+        return _kernel_floor(effect, facts) if changes and not _brought(effect.target) else ()
+    path = effect.target
+    if secrets.holds(path):
+        return _secret_floor(near(path, facts))
+    if not changes and facts.look(path).kind is Kind.MISSING:
+        return ()  # nothing to show: the command sees what is true, that it does not exist
+    for needed in _existing(effect, facts) if changes else (path,):
+        if secrets.exposed_by(needed):
+            return _exposing_floor(_folder(needed, facts), near(path, facts), needed != path, changes)
+    return _existing(effect, facts) if changes else (path,)
+
+
+def _brought(path: str) -> bool:
+    """A device or scratch folder that every sandbox has of its own."""
+    name = path.removeprefix("/dev/")
+    return name in _DEVICES or inside(name, "shm")
+
+
+def _existing(effect: Effect, facts: Facts) -> tuple[str, ...]:
+    """A change as the kernel sees it: making or removing a name is a write to the folder that holds it."""
+    path = effect.target
+    if effect.kind is EffectKind.DELETES and effect.exact:
+        path = _parent(path)
+    while path != "/" and facts.look(path).kind is Kind.MISSING:
+        path = _parent(path)
+    return (path,)
+
+
+def _parent(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0] or "/"
+
+
+def _hosts(effects: Iterable[Effect]) -> tuple[str, ...]:
+    return tuple(sorted({effect.target for effect in effects if effect.kind is EffectKind.CONNECTS and effect.target}))
+
+
+def _limits(assessment: Assessment, limits: Limits) -> Limits:
+    """The action's own timeout counts, up to ten minutes, and never past a wall that somebody lowered."""
+    action = assessment.action
+    asked = action.timeout if isinstance(action, RunScript | RunArgv) else None
+    if asked is None or not isfinite(asked) or asked <= 0:
+        return limits
+    most = min(LONGEST_TIMEOUT, limits.wall) if limits.wall < _USUAL_WALL else LONGEST_TIMEOUT
+    return replace(limits, wall=min(float(asked), most))
+
+
+def _workspace_floor(facts: Facts, secrets: Secrets) -> Floor | None:
+    kernel = any(inside(facts.workspace, root) for root in _KERNEL)
+    if not kernel and not secrets.exposed_by(facts.workspace) and not secrets.holds_folder(facts.workspace):
+        return None
+    why = "belongs to the kernel" if kernel else "is or contains a home folder, keys, or this program's own state"
+    return Floor(
+        Tier.DENIED if kernel else Tier.SECRET,
+        f"the working folder `{plain(facts.workspace)}` {why}, and all of it would be inside the sandbox",
+        "go to a project folder first, or name one with `--cwd FOLDER`",
+    )
+
+
+def _folder(path: str, facts: Facts) -> str:
+    return "your home folder" if path == facts.home else near(path, facts)
+
+
+def _kernel_floor(effect: Effect, facts: Facts) -> Floor:
+    return Floor(
+        Tier.DENIED,
+        f"{effect.kind.value} {near(effect.target, facts)}, which belongs to the kernel of this machine; "
+        "no mode allows that",
+        "run it yourself in your own shell if you mean it; the agent cannot be given that path",
+    )
+
+
+def _secret_floor(path: str) -> Floor:
+    return Floor(
+        Tier.SECRET,
+        f"{path} is a private key, a credential store or this program's own state; no mode allows that",
+        "run it yourself in your own shell if you mean it; the agent cannot be given that path",
+    )
+
+
+def _exposing_floor(folder: str, path: str, inside_it: bool, changes: bool) -> Floor:
+    if changes and inside_it:
+        return Floor(
+            Tier.SECRET,
+            f"making or removing {path} needs write access to all of {folder}, which holds keys, credentials or this "
+            "program's own state; no mode allows that",
+            f"change {path} yourself in your own shell, or let the agent use a path inside the project",
+        )
+    doing = "changing" if changes else "reading"
+    return Floor(
+        Tier.SECRET,
+        f"{doing} all of {folder} would include keys, credentials or this program's own state; no mode allows that",
+        f"name the one file or folder inside {folder} that is needed",
+    )

@@ -1,0 +1,60 @@
+"""Which variables a script may set without changing what the shell or a program does."""
+
+import re
+from enum import Enum
+from fnmatch import fnmatchcase
+
+
+class Standing(Enum):
+    """OWN: nobody but the script looks at it. PASSED: later programs may obey it. SHELL: bash itself, or all do."""
+
+    OWN = "own"
+    PASSED = "passed"
+    SHELL = "shell"
+
+
+# Exported, these change how output looks and nothing else.
+_LOOKS = re.compile(
+    r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI"
+    r"|SOURCE_DATE_EPOCH|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND"
+)
+_VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
+_TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
+_PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
+
+# bash obeys these even when they are not exported.
+_SHELL = re.compile(
+    r"BASH.*|CDPATH|CHILD_MAX|COMP.*|DIRSTACK|EMACS|ENV|EPOCH.*|EUID|EXECIGNORE|FCEDIT|FIGNORE|FUNC.*|GLOBIGNORE|GROUPS"
+    r"|HIST.*|HOME|HOST.*|IFS|IGNOREEOF|INPUTRC|INSIDE_EMACS|LINENO|MAIL.*|MAPFILE|OLDPWD|OPT.*|PATH|PIPESTATUS"
+    r"|POSIXLY_CORRECT|PPID|PROMPT_.*|PS[0-9]|PWD|RANDOM|READLINE_.*|SECONDS|SHELL.*|SHLVL|SRANDOM|TIMEFORMAT|TMOUT|UID"
+    r"|auto_resume|histchars|_"
+)
+# Programs obey these, and the environment that the sandbox makes already holds some of them.
+_TOOLS = re.compile(
+    r"(LD|DYLD|GLIBC|GCONV|MALLOC|GIT|SSH|GPG|PYTHON|PIP|NODE|NPM|RUBY|GEM|BUNDLE|PERL|LUA|PHP|JAVA|JDK|MAVEN|GRADLE|GO|CARGO"
+    r"|RUST|MAKE|CMAKE|CC|CXX|TAR|GREP|RIPGREP|LESS|MAN|PAGER|EDITOR|VISUAL|BROWSER|XDG|TMP|TEMP|DOCKER|KUBE|AWS|CURL|WGET"
+    r"|SYSTEMD|DBUS|TERMINFO|NLSPATH|LOCPATH|LOCALDOMAIN|HOSTALIASES|RES_OPTIONS|USER|LOGNAME|TZDIR|DISPLAY|RINGFENCE)"
+    r"([A-Z0-9]*(_.*)?)|.*_PROXY|.*(PATH|OPTIONS|OPTS|FLAGS|COMMAND|EDITOR|PAGER|PRELOAD|ASKPASS)",
+    re.IGNORECASE,  # some obey lower-case names too: npm_config_.., http_proxy
+)
+
+
+def standing(name: str, value: str | None, inherited: tuple[str, ...], *, exported: bool) -> Standing:
+    """How far setting `name` reaches. `value` is None when it is known only at run time.
+
+    `inherited`: name patterns that a command's environment holds from the start, so that setting one is exporting it.
+    """
+    if _LOOKS.fullmatch(name):
+        calm = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)
+        return Standing.OWN if calm else Standing.PASSED
+    if name in _PAGERS:
+        return Standing.OWN if value in ("cat", "") else Standing.SHELL
+    if _SHELL.fullmatch(name):
+        return Standing.SHELL
+    if _TOOLS.fullmatch(name):
+        # Never exported by the script itself, yet it may be in the environment already.
+        return Standing.SHELL if exported or name != name.lower() else Standing.OWN
+    if exported and name != name.lower():
+        return Standing.PASSED
+    known = any(fnmatchcase(name, pattern) for pattern in inherited)
+    return Standing.PASSED if known else Standing.OWN

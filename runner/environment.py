@@ -1,0 +1,156 @@
+"""The whole environment of a command, built from nothing: what it needs, what the profile names, nothing else."""
+
+import os
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from policy.facts import Facts
+from policy.profile import Profile
+from policy.secrecy import inside
+
+# A repository's own settings can name programs that Git starts. These outrank them. Named filters and diff drivers
+# cannot be outranked (without its clean filter, Git would commit in the clear what that encrypts); what they start runs
+# inside the sandbox.
+# fmt: off
+_GIT = (
+    ("core.fsmonitor",            "false"),
+    ("core.hooksPath",            "/dev/null"),
+    ("core.attributesFile",       "/dev/null"),
+    ("core.pager",                "cat"),
+    ("core.alternateRefsCommand", "true"),
+    ("credential.helper",         ""),       # an empty one clears the list
+    ("protocol.ext.allow",        "never"),
+    ("interactive.diffFilter",    "cat"),
+    ("log.showSignature",         "false"),
+    ("commit.gpgSign",            "false"),  # no key is in here
+    ("tag.gpgSign",               "false"),
+    ("gpg.program",               "gpg"),
+    ("gpg.openpgp.program",       "gpg"),
+    ("gpg.x509.program",          "gpgsm"),
+    ("gpg.ssh.program",           "ssh-keygen"),
+    ("gpg.ssh.defaultKeyCommand", ""),
+    ("gc.auto",                   "0"),      # it would go on in the background, and end with the command
+)
+_FIXED = {
+    "TMPDIR":                 "/tmp",  # noqa: S108  # the sandbox's own
+    "PAGER":                  "cat",
+    "MANPAGER":               "cat",
+    "SYSTEMD_PAGER":          "cat",
+    "LESSSECURE":             "1",
+    "GIT_PAGER":              "cat",
+    "GIT_EDITOR":             "true",
+    "GIT_SEQUENCE_EDITOR":    "true",
+    "GIT_ASKPASS":            "false",
+    "GIT_PROXY_COMMAND":      "",  # of several proxies in the settings the first would count, not ours
+    "SSH_ASKPASS":            "false",
+    "GIT_SSH_COMMAND":        "ssh -F /dev/null -o BatchMode=yes",
+    "GIT_OPTIONAL_LOCKS":     "0",
+    "GIT_TERMINAL_PROMPT":    "0",
+    "GIT_CONFIG_NOSYSTEM":    "1",
+    "GIT_ATTR_NOSYSTEM":      "1",
+}
+# fmt: on
+
+# Where toolchains are told their own folder. Kept only when that folder may be read anyway.
+_FOLDERS = (
+    "ANDROID_HOME", "ASDF_DATA_DIR", "ASDF_DIR", "BUN_INSTALL", "CARGO_HOME", "CONDA_PREFIX", "DENO_INSTALL",
+    "DOTNET_ROOT", "GHCUP_INSTALL_BASE_PREFIX", "GOPATH", "GOROOT", "GRADLE_HOME", "HOMEBREW_CELLAR", "HOMEBREW_PREFIX",
+    "HOMEBREW_REPOSITORY", "JAVA_HOME", "M2_HOME", "MAVEN_HOME", "MISE_DATA_DIR", "NODENV_ROOT", "NVM_BIN", "NVM_DIR",
+    "PNPM_HOME", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "SDKMAN_DIR", "VIRTUAL_ENV", "VOLTA_HOME",
+)  # fmt: skip
+_LONGEST_CONFIG = 1 << 20
+_LONGEST_NAME = 200
+
+
+def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile) -> tuple[tuple[str, str], ...]:
+    """Sorted by name, so that equal environments are equal. Nothing of `environ` enters that the profile does not name.
+
+    Git is told not to start what a repository's settings name, to trust the workspace whoever owns its files, and who
+    the author of a commit is.
+    """
+    found = {
+        name: value
+        for name, value in environ.items()
+        if any(fnmatchcase(name, pattern) for pattern in profile.environment) and _sendable(name, value)
+    }
+    found |= _folders(facts, environ)
+    found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
+    settings = (*_GIT, ("safe.directory", facts.workspace))
+    found["GIT_CONFIG_COUNT"] = str(len(settings))
+    for number, (key, value) in enumerate(settings):
+        found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    for field, value in _author(facts).items():
+        found[f"GIT_AUTHOR_{field.upper()}"] = found[f"GIT_COMMITTER_{field.upper()}"] = value
+    return tuple(sorted((name, value) for name, value in found.items() if _sendable(name, value)))
+
+
+def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    for name in _FOLDERS:
+        value = environ.get(name, "")
+        if not value.startswith("/") or "\0" in value:
+            continue
+        try:
+            real = os.path.realpath(value)
+        except (OSError, ValueError):
+            continue
+        # CARGO_HOME is the folder above what may be read, since it also holds the login.
+        parts = name == "CARGO_HOME" and f"{real}/bin" in facts.system
+        if parts or any(inside(real, root) for root in (*facts.system, facts.workspace)):
+            found[name] = real
+    return found
+
+
+def _author(facts: Facts) -> dict[str, str]:
+    """`name` and `email` as Git would find them: the repository's own, else the user's."""
+    # Git would rank a variable above the repository's settings, so those are looked at too.
+    places = (f"{facts.home}/.config/git/config", f"{facts.home}/.gitconfig", f"{facts.workspace}/.git/config")
+    found: dict[str, str] = {}
+    for path in places:
+        found |= _user_section(path)
+    return found
+
+
+def _user_section(path: str) -> dict[str, str]:
+    """The `[user]` section of a Git configuration file: plain lines only, includes are not followed."""
+    found: dict[str, str] = {}
+    section = ""
+    for raw in _text(path).splitlines():
+        line = raw.strip()
+        if line.startswith("["):
+            section, _, line = line[1:].partition("]")
+            section, line = section.strip().lower(), line.strip()
+        key, equals, value = line.partition("=")
+        key, value = key.strip().lower(), value.strip()
+        if section != "user" or not equals or key not in ("name", "email"):
+            continue
+        if value.startswith('"'):
+            value = value[1:].partition('"')[0]
+        else:
+            value = value.partition(" #")[0].partition(" ;")[0].strip()
+        if value and "\\" not in value and len(value) <= _LONGEST_NAME and value.isprintable():
+            found[key] = value
+    return found
+
+
+def _text(path: str) -> str:
+    """The content of a regular file that is not too long; empty otherwise."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(handle, _LONGEST_CONFIG).decode("utf-8", "replace")
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return ""
+
+
+def _sendable(name: str, value: str) -> bool:
+    """What `execve` takes: no NUL, no `=` in the name, and text that can be encoded."""
+    if not name or "=" in name or "\0" in name or "\0" in value:
+        return False
+    try:
+        os.fsencode(name), os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+    return True

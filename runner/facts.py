@@ -1,0 +1,181 @@
+"""What the machine looks like, gathered once for each decision and handed to the policy."""
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from fnmatch import translate
+
+from policy.facts import Facts, Kind, PathFact
+from policy.profile import Profile
+from policy.secrecy import Secrets, inside
+from runner import places, toolchains
+from runner.environment import child_environment as child_environment
+from runner.toolchains import within
+from runner.workspace import linked_repository, workspace_of
+
+_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LONGEST = 4096  # no path that the kernel takes is longer
+
+
+def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
+    """Look at the machine from `cwd`. `look` and `which` remember their answers, so gather again for each decision.
+
+    Raises places.PlaceError when a variable of ours names an impossible folder; nothing else, whatever the names are.
+    """
+    home = _real(places.home(environ))
+    workspace = workspace_of(_real(cwd), home)
+    private = _private(environ, home, profile)
+    secrets = Secrets(profile, home, private)
+    base = [root for folder in profile.system for root in _carved(folder, secrets)]
+    base += _etc(profile, secrets, frozenset(base))
+    wanted = _search_path(environ, workspace)
+    known = frozenset(base)
+    rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
+    found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
+    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets)])
+    every = frozenset(system)
+    path = tuple(one for one in wanted if within(one, every))
+    usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))
+    # A PATH that leads to no system program at all is taken for a mistake, not for a wish.
+    path = path if any(one in usual for one in path) else (*path, *usual)
+    return Facts(
+        workspace=workspace,
+        home=home,
+        path=path,
+        system=system,
+        private=private,
+        look=_looker(),
+        which=_finder(path),
+    )
+
+
+def _looker() -> Callable[[str], PathFact]:
+    seen: dict[str, PathFact] = {}
+
+    def look(path: str) -> PathFact:
+        fact = seen.get(path)
+        if fact is None:
+            fact = seen[path] = _look(path)
+        return fact
+
+    return look
+
+
+def _look(path: str) -> PathFact:
+    if not path.startswith("/") or "\0" in path or len(path) > _LONGEST:
+        return PathFact(path, Kind.OTHER)
+    try:
+        real = os.path.realpath(path)
+        mode = os.lstat(real).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return PathFact(real, Kind.MISSING)
+    except (OSError, ValueError):
+        # ValueError: a name that cannot be encoded. OSError: not ours to see, or a name too long for the kernel.
+        return PathFact(os.path.normpath(path), Kind.OTHER)
+    if stat.S_ISREG(mode):
+        return PathFact(real, Kind.FILE)
+    return PathFact(real, Kind.FOLDER if stat.S_ISDIR(mode) else Kind.OTHER)
+
+
+def _finder(path: tuple[str, ...]) -> Callable[[str], str | None]:
+    seen: dict[str, str | None] = {}
+
+    def which(name: str) -> str | None:
+        if name not in seen:
+            seen[name] = _which(name, path)
+        return seen[name]
+
+    return which
+
+
+def _which(name: str, path: tuple[str, ...]) -> str | None:
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        return None
+    for folder in path:
+        program = f"{folder}/{name}"
+        try:
+            if os.path.isfile(program) and os.access(program, os.X_OK):
+                return program
+        except ValueError:
+            return None  # a name that cannot be encoded is no program
+    return None
+
+
+def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
+    """The caller's PATH as real folders, without those that a project or another user could put programs into."""
+    given = environ.get("PATH", "").split(":")
+    real = dict.fromkeys(_real(entry) for entry in given if entry.startswith("/"))
+    return [entry for entry in real if not inside(entry, workspace) and _trusted_folder(entry)]
+
+
+def _trusted_folder(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISDIR(mode) and not mode & stat.S_IWOTH
+
+
+def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:
+    """`root`, or when a home or our state lies below it, its parts that show nothing of them."""
+    if not os.path.lexists(root) or secrets.holds_folder(root):
+        return []
+    if os.path.islink(root) and (secrets.exposed_by(_real(root)) or secrets.holds_folder(_real(root))):
+        return []
+    if not secrets.exposed_by(root):
+        return [root]
+    if depth == 0 or inside(root, secrets.home):
+        return []  # inside a home nothing is a system folder
+    try:
+        names = sorted(os.listdir(root))
+    except OSError:
+        return []
+    return [part for name in names for part in _carved(f"{root.rstrip('/')}/{name}", secrets, depth - 1)]
+
+
+def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[str]:
+    """The entries of /etc that are there, and where their links lead when nothing else covers that."""
+    import re
+
+    plain = [entry for entry in profile.etc if not any(char in entry for char in "*?")]
+    globs = "|".join(translate(entry) for entry in profile.etc if any(char in entry for char in "*?"))
+    try:
+        matched = [name for name in sorted(os.listdir("/etc")) if globs and re.match(globs, name)]
+    except OSError:
+        matched = []
+    found: list[str] = []
+    for name in dict.fromkeys([*plain, *matched]):
+        path = f"/etc/{name}"
+        real = _real(path)
+        if not os.path.lexists(path) or any(
+            secrets.exposed_by(one) or secrets.holds_folder(one) for one in (path, real)
+        ):
+            continue
+        found.append(path)
+        if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*found}):
+            found.append(real)
+    return found
+
+
+def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[str, ...]:
+    """Our own folders, and where secret places of the home really lie when they are links."""
+    found = list(places.private(environ))
+    common = frozenset([*profile.system, "/dev", "/proc"])  # `~/.bash_history -> /dev/null` makes no secret of that
+    for entry in profile.secret_home:
+        if "*" in entry or "?" in entry:
+            continue
+        path = f"{home}/{entry}"
+        if not os.path.lexists(path):
+            continue
+        real = _real(path)
+        shared = within(real, common)
+        if real != path and os.path.exists(real) and not shared and not inside(home, real):
+            found.append(real)
+    return tuple(dict.fromkeys(found))
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return os.path.normpath(path)

@@ -1,0 +1,135 @@
+"""START HERE. Every request of the model travels this way, in this order, and no other:
+
+    prompt > provider > call > plan > classify > decide > (ask) > audit > sandbox > audit > render > message
+
+`answer` is the arrow for one call; `run` repeats it until the model is done or a bound is reached.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from policy.classify import classify
+from policy.decide import decide
+from policy.grants import approve, refuse
+from policy.matrix import Ruling
+from policy.verdict import Allow, Ask, Deny, Permit, Problem
+from runner import audit_records as records
+from runner.approval import Halt, No, Yes
+from runner.audit import AuditError
+from runner.calls import Call, Judgement, Planned, plan, raw_arguments
+from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Prompted, Proposed, RunEnded
+from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
+from runner.problems import Exit
+from runner.reports import Report, denied, finished, listener, refused
+from runner.turns import Arrow, Ended, Turns
+from runner.world import World
+from sandbox.backend import Outcome, SandboxUnavailable
+
+
+async def answer(call: Call, world: World) -> Report:
+    """Take one call from the model all the way to a sealed result."""
+    judged = judge(call, world)
+    return judged if isinstance(judged, Report) else await settle(judged, world)
+
+
+def judge(call: Call, world: World) -> Judgement | Report:
+    """Plan the call and put it before the policy. A call that makes no sense is reported back at once."""
+    planned = plan(call, world)
+    world.emit(Proposed(call.key, call.name, planned.action if isinstance(planned, Planned) else None))
+    if isinstance(planned, Problem):
+        world.audit.refused(world.session, records.Refusal(call.name, raw_arguments(call), planned))
+        world.emit(Malformed(call.key, call.name, planned))
+        return Report(refused(call, planned))
+    facts = world.look()  # the one look at the disk
+    assessment = classify(planned.action, facts, world.rules, world.profile)
+    verdict = decide(
+        assessment, facts, world.profile, world.mode, unattended=world.unattended, environment=world.environment
+    )
+    return Judgement(planned, assessment, verdict)
+
+
+async def settle(judged: Judgement, world: World) -> Report:
+    """Ask if the verdict is a question, seal the decision, and only then let the sandbox act on it."""
+    planned, verdict, said = judged.planned, judged.verdict, None
+    ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
+    reason, cell, tiers = verdict.reason, verdict.cell, judged.assessment.tiers
+    world.emit(Judged(planned.call.key, tiers, ruling, reason.text, reason.rule, cell))
+    if isinstance(verdict, Ask):
+        verdict, said = await _ask(verdict, planned.call, world)
+    decision = records.Decision(planned.call.name, judged.assessment, verdict, world.sandbox.name, said)
+    # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
+    number = world.audit.decided(world.session, decision)
+    if isinstance(verdict, Deny):
+        return denied(planned, verdict, world)
+    outcome = await _confined(verdict.permit, number, planned.call, world)
+    return finished(planned, outcome, world)
+
+
+async def _ask(question: Ask, call: Call, world: World) -> tuple[Allow | Deny, records.Answer]:
+    world.emit(Asked(call.key, question.question))
+    verdict: Allow | Deny
+    feedback: str | None = None
+    match await world.approver.ask(question):
+        case Yes():
+            verdict = approve(question)
+        case No(feedback):
+            verdict = refuse(question, feedback)
+        case Halt():
+            raise asyncio.CancelledError  # nothing was decided, nothing ran, and the turn is over
+    yes = isinstance(verdict, Allow)
+    world.emit(Answered(call.key, yes, feedback))
+    return verdict, records.Answer(question.question, yes, world.approver.name, feedback)
+
+
+async def _confined(permit: Permit, number: int, call: Call, world: World) -> Outcome:
+    """Run the permit; whatever ends it, the record says so."""
+    started = time.monotonic()
+    try:
+        outcome = await world.sandbox.run(permit, listen=listener(call, world.emit))
+    except BaseException as end:
+        how = "cancelled" if isinstance(end, asyncio.CancelledError) else "failure"
+        world.audit.finished(number, Outcome(status=130, seconds=time.monotonic() - started, ended_by=how))
+        raise
+    world.audit.finished(number, outcome)
+    return outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended. `exit` is the program's; `reason` says it in words."""
+
+    exit: Exit
+    reason: str
+    turns: int
+    usage: Usage
+    denied: tuple[Denied, ...]
+
+
+async def run(prompt: str, world: World, history: list[Message] | None = None) -> Ending:
+    """Let the model work on `prompt` until it is done. Whatever ends it is an Ending; no child is left behind.
+
+    `history` is extended in place and stays whole (every call has its result), so that a conversation can go on.
+    """
+    work = Turns(world, [] if history is None else history, Arrow(judge, settle))
+    world.emit(Prompted(prompt))
+    work.messages.append(UserMessage((TextBlock(prompt),)))
+    try:
+        async with asyncio.timeout(world.bounds.seconds) as clock:
+            reason = await work.through()
+        exit = Exit.DENIED if work.denied else Exit.DONE
+    except Ended as end:
+        exit, reason = end.exit, end.reason
+    except (ProviderError, SandboxUnavailable, AuditError) as error:
+        world.emit(Failed(error.problem))
+        exit = Exit.SANDBOX if isinstance(error, SandboxUnavailable) else Exit.FAILED
+        reason = error.problem.what
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        exit, reason = Exit.LIMIT, f"stopped after {world.bounds.seconds:g} s, the time this run may take"
+    except asyncio.CancelledError:
+        exit, reason = Exit.INTERRUPTED, "stopped by the user"
+    ending = Ending(exit, reason, work.turns, work.usage, tuple(work.denied))
+    world.emit(RunEnded(int(exit), reason, work.turns, work.usage, ending.denied))
+    return ending

@@ -1,0 +1,183 @@
+"""Questions: only a clear yes is a yes, and the person sees everything that it rests on."""
+
+import asyncio
+import io
+import os
+import pty
+import sys
+
+import pytest
+from rich.console import Console
+
+from policy.action import RunScript
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import Ask, Cell, Limits, Rights, Terms
+from runner.approval import Answer, Halt, No, Terminal, Unattended, Yes
+from runner.events import Event, Notice
+
+SCRIPT = "curl https://api.example.test/v1"
+REASON = Reason(Tier.NETWORK, "`curl` talks to api.example.test", RuleRef("policy/commands/net.toml", 4), Span(0, 4))
+EFFECT = Effect(EffectKind.CONNECTS, "api.example.test", Scope.NONE)
+
+
+def question(script: str = SCRIPT, *, terms: Terms | None = None) -> Ask:
+    assessment = Assessment(RunScript(script, "/w"), (EFFECT,), (REASON,), tree="(command curl https://..)")
+    terms = terms or Terms(Rights.LOOK, "/w", "/h", hosts=("api.example.test",), limits=Limits(wall=30))
+    cell = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
+    return Ask(assessment, terms, cell, REASON, "this talks to api.example.test, which is not on your list")
+
+
+class Person:
+    """Types the given lines; an exception in their place is raised."""
+
+    def __init__(self, *lines: str | BaseException) -> None:
+        self._lines = list(lines)
+
+    async def __call__(self, prompt: str) -> str:
+        line = self._lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+def asked(*lines: str | BaseException, ask: Ask | None = None) -> tuple[Answer, str]:
+    screen = io.StringIO()
+    terminal = Terminal(Console(file=screen, width=80), Person(*lines))
+    answer = asyncio.run(terminal.ask(ask or question()))
+    return answer, " ".join(screen.getvalue().split())  # where lines break is not what these tests are about
+
+
+# fmt: off
+ANSWERS: list[tuple[tuple[str | BaseException, ...], Answer, str]] = [
+    (("y",),                 Yes(),                    "the short yes"),
+    ((" YES \n",),           Yes(),                    "case and blanks do not matter"),
+    (("",),                  No(),                     "Enter is no"),
+    (("n",),                 No(),                     "the short no"),
+    ((EOFError(),),          No(),                     "the end of input is no"),
+    ((KeyboardInterrupt(),), Halt(),                   "Ctrl-C stops the turn"),
+    (("yy",),                No("yy"),                 "nearly yes is no"),
+    (("yes please",),        No("yes please"),         "only the whole word counts"),
+    (("у",),                 No("у"),                  "a Cyrillic look-alike is not y"),
+    (("use the cache",),     No("use the cache"),      "other text is a no with feedback"),
+    (("e", "y"),             Yes(),                    "explaining asks again"),
+    (("explain", "e", ""),   No(),                     "as often as one likes"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("lines", "answer", "why"), ANSWERS, ids=[why for _, _, why in ANSWERS])
+def test_what_counts_as_a_yes(lines: tuple[str | BaseException, ...], answer: Answer, why: str) -> None:
+    assert asked(*lines)[0] == answer, why
+
+
+def test_the_question_shows_what_it_rests_on() -> None:
+    _, screen = asked("n")
+    for part in (
+        "network this talks to",
+        "this talks to api.example.test",
+        f"$ {SCRIPT}",
+        "`curl` talks to api.example.test",
+        "policy/commands/net.toml:4",
+        "network x default = ask",
+        "writes nothing",
+        "network api.example.test",
+        "30 s",
+    ):
+        assert part in screen
+
+
+def test_the_command_is_shown_whole_however_long() -> None:
+    script = "\n".join(f"echo {number}" for number in range(500)) + "\nrm -rf src"
+    _, screen = asked("n", ask=question(script))
+    assert "rm -rf src" in screen
+
+
+def test_terms_name_every_path_that_a_yes_opens() -> None:
+    terms = Terms(Rights.WORK, "/w", "/h", read=("/data/in",), write=("/data/out",), shown=("/w/.env", "*.pub"))
+    _, screen = asked("n", ask=question(terms=terms))
+    for part in ("/data/in", "/data/out", "/w/.env", "the workspace"):
+        assert part in screen
+    assert "network none" in screen
+
+
+def test_explain_adds_reasons_effects_and_the_parse() -> None:
+    _, short = asked("n")
+    _, long = asked("e", "n")
+    assert "(command curl https://..)" not in short
+    assert "(command curl https://..)" in long
+    assert "connects api.example.test" in long
+
+
+def test_a_command_cannot_forge_the_question() -> None:
+    _, screen = asked("n", ask=question("ls\x1b[2A\x1b[K [bold]harmless[/bold] \u202e"))
+    assert "\x1b" not in screen
+    assert "\u202e" not in screen
+    assert "[bold]harmless[/bold]" in screen
+
+
+def test_nobody_there_is_no_and_says_so() -> None:
+    seen: list[Event] = []
+    answer = asyncio.run(Unattended(seen.append).ask(question()))
+    assert isinstance(answer, No)
+    assert [type(event) for event in seen] == [Notice]
+
+
+def test_what_was_typed_before_the_question_answers_nothing() -> None:
+    """A `y` that waits in the terminal's buffer must not approve what the person has not seen yet."""
+    answer = _in_terminal(typed_ahead=b"y\n", then=b"\n")
+    assert answer == "No(feedback=None)"
+
+
+def test_a_yes_typed_at_the_question_counts() -> None:
+    assert _in_terminal(typed_ahead=b"", then=b"y\r") == "Yes()"
+
+
+def _in_terminal(*, typed_ahead: bytes, then: bytes) -> str:
+    """Ask on a real pseudo-terminal in a child process; answers what the approver made of it."""
+    read, write = os.pipe()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.set_inheritable(write, True)
+        os.execv(sys.executable, [sys.executable, "-c", _CHILD, str(write), "waits" if typed_ahead else ""])
+    os.close(write)
+    try:
+        _read_until(terminal, b"READY")
+        if typed_ahead:
+            os.write(terminal, typed_ahead)
+        _read_until(terminal, b"allow once?")
+        os.write(terminal, then)
+        with os.fdopen(read, "rb") as pipe:
+            return pipe.read().decode()
+    finally:
+        os.close(terminal)
+        os.waitpid(child, 0)
+
+
+def _read_until(terminal: int, wanted: bytes) -> None:
+    seen = b""
+    while wanted not in seen:
+        seen += os.read(terminal, 4096)
+
+
+_CHILD = """\
+import asyncio, os, select, sys
+from rich.console import Console
+from policy.action import RunScript
+from policy.assessment import Assessment, Reason, RuleRef
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import Ask, Cell, Rights, Terms
+from runner.approval import Terminal
+from runner.terminal_input import line_reader
+
+reason = Reason(Tier.NETWORK, "why", RuleRef("rules", 1))
+ask = Ask(Assessment(RunScript("curl x", "/w"), (), (reason,)), Terms(Rights.LOOK, "/w", "/h"),
+          Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK), reason, "may it?")
+print("READY", flush=True)
+if sys.argv[2]:
+    select.select([0], [], [])  # the line that was typed ahead is there to be read, and nobody has read it
+answer = asyncio.run(Terminal(Console(), line_reader(forget=True)).ask(ask))
+os.write(int(sys.argv[1]), repr(answer).encode())
+"""

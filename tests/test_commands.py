@@ -1,0 +1,207 @@
+"""The rule files: they load whole, every example comes out as it says, and the world they describe is closed."""
+
+import os
+import stat
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from policy.action import RunArgv, RunScript
+from policy.assessment import Assessment, Effect
+from policy.classify import classify
+from policy.facts import Facts, Kind, PathFact
+from policy.little.registry import GRAMMAR
+from policy.profile import Profile
+from policy.profile_file import parse_profile
+from policy.rule import GRAMMARS
+from policy.rules import CommandRule, Example, RuleBook, RuleError, parse_examples, parse_rules
+from policy.tier import Tier
+
+FILES = {
+    item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")
+}
+BOOK = RuleBook.from_files(FILES)
+EXAMPLES = [example for name, text in sorted(FILES.items()) for example in parse_examples(text, name)]
+
+# Programs whose operands or first words are not told from flags by the table: their grammars have tests of their own.
+_OWN_SYNTAX = {
+    "find",
+    "tar",
+    "test",
+    "[",
+    "printf",
+    "set",
+    "echo",
+    "true",
+    "false",
+    ":",
+    "export",
+    "declare",
+    "typeset",
+}
+
+
+@lru_cache(maxsize=1)
+def profile() -> Profile:
+    return parse_profile((files("profiles") / "default.toml").read_text(), "default.toml")
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """A workspace with the files that the examples name, and a home beside it."""
+    top = Path(os.path.realpath(tmp_path_factory.mktemp("machine")))
+    workspace, home = top / "work", top / "home"
+    for folder in (workspace / "src", workspace / "build", workspace / ".git" / "hooks", home / ".ssh", home / ".aws"):
+        folder.mkdir(parents=True)
+    for name in ("notes.txt", "a.txt", "package.json", "evil.sh", "src/main.py", "t.tar", "t.tar.gz", "t.zip", "a.hex"):
+        (workspace / name).write_text("x\n")
+    (home / ".ssh" / "id_rsa").write_text("decoy\n")
+    (home / ".aws" / "credentials").write_text("decoy\n")
+
+    def look(path: str) -> PathFact:
+        real = os.path.realpath(path)
+        try:
+            mode = os.stat(real).st_mode
+        except OSError:
+            return PathFact(real, Kind.MISSING)
+        kind = Kind.FOLDER if stat.S_ISDIR(mode) else Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER
+        return PathFact(real, kind)
+
+    system = (*profile().system, *(f"/etc/{entry}" for entry in profile().etc))
+    path = ("/usr/bin", "/bin")
+    return Facts(str(workspace), str(home), path, system, (), look, lambda name: None)
+
+
+def judge(script: str, facts: Facts) -> Assessment:
+    return classify(RunScript(script, facts.workspace), facts, BOOK, profile())
+
+
+def told(effect: Effect, facts: Facts) -> str:
+    kind = "connects" if effect.kind.value == "connects" else effect.kind.value
+    return f"{kind} {effect.target.removeprefix(facts.workspace + '/')}"
+
+
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=lambda example: f"{example.ref.file.rpartition('/')[2]}:{example.ref.line}"
+)
+def test_every_example_of_a_rule_file_comes_out_as_it_says(example: Example, facts: Facts) -> None:
+    assessment = judge(example.run, facts)
+    assert assessment.tiers[0] is example.tier, (example.run, assessment.reasons)
+    said = [told(effect, facts) for effect in assessment.effects]
+    assert set(example.effects) <= set(said), (example.run, said)
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_every_rule_file_loads_and_has_a_hostile_example(name: str) -> None:
+    assert parse_rules(FILES[name], name)
+    assert any("hostile" in example.why for example in parse_examples(FILES[name], name))
+
+
+def test_the_book_is_large_and_whole() -> None:
+    BOOK.check()
+    assert len(BOOK.names()) >= 250
+
+
+def test_every_grammar_that_a_rule_may_name_exists() -> None:
+    assert set(GRAMMARS) == set(GRAMMAR)
+
+
+def tables() -> Iterator[tuple[str, CommandRule]]:
+    """Every program and subcommand that can be a read, with the words that name it."""
+
+    def below(words: str, rule: CommandRule) -> Iterator[tuple[str, CommandRule]]:
+        if rule.tier is Tier.READ and rule.grammar in ("", "git", "cd", "read") and not rule.operands.runs:
+            yield words, rule
+        for name, sub in rule.subs.items():
+            yield from below(f"{words} {name}", sub)
+
+    for name in BOOK.names():
+        rule = BOOK.find(name)
+        if rule is not None and name not in _OWN_SYNTAX:
+            yield from below(name, rule)
+
+
+TABLES = list(tables())
+
+
+@pytest.mark.parametrize(("words", "rule"), TABLES, ids=[words for words, _ in TABLES])
+def test_a_flag_that_no_table_lists_is_never_a_read(words: str, rule: CommandRule, facts: Facts) -> None:
+    """The closed world, checked mechanically: unknown flags, abbreviations, values where none belongs."""
+    longs = [name for name in rule.flags if name.startswith("--")]
+    tries = ["--zzz", "--zzz=x", "--output-that-nobody-lists=x"]
+    tries += [f"{name}zz" for name in longs[:3]]
+    tries += [f"{name[:-1]}" for name in longs if len(name) > 4 and name[:-1] not in rule.flags][:5]
+    tries += [f"{name}=x" for name in longs if rule.flags[name].role is None][:3]
+    letters = [
+        letter for letter in "oOeEwWxXzZ~@" if f"-{letter}" not in rule.flags and "-" + letter * 2 not in rule.flags
+    ]
+    tries += [f"-{letter}" for letter in letters]
+    for flag in tries:
+        if flag in rule.flags or flag in rule.alone:
+            continue
+        assessment = classify(RunArgv((*words.split(), flag), facts.workspace), facts, BOOK, profile())
+        assert assessment.tiers[0] > Tier.READ, (words, flag)
+
+
+@pytest.mark.parametrize(("words", "rule"), TABLES, ids=[words for words, _ in TABLES])
+def test_a_flag_that_writes_or_runs_is_never_a_read(words: str, rule: CommandRule, facts: Facts) -> None:
+    for name, flag in rule.flags.items():
+        if flag.tier is None and not flag.edits and (flag.role is None or flag.role.value != "write"):
+            continue
+        given = f"{name}x" if flag.optional else f"{name} out.txt" if flag.role else name
+        given = f"{name}=x" if flag.optional and name.startswith("--") else given
+        assessment = judge(f"{words} {given} notes.txt", facts)
+        assert assessment.tiers[0] > Tier.READ, (words, given)
+
+
+@pytest.mark.parametrize(("words", "rule"), [(words, rule) for words, rule in TABLES if not rule.anywhere])
+def test_a_dynamic_word_is_no_operand_where_a_flag_could_hurt(words: str, rule: CommandRule, facts: Facts) -> None:
+    for word in ("$OPT", '"$OPT"', "*", "$(cat notes.txt)"):
+        if rule.builtin and words in ("shift", "break", "continue", "exit", "return", "logout"):
+            continue
+        assert judge(f"{words} {word}", facts).tiers[0] > Tier.READ, (words, word)
+
+
+BROKEN = [
+    ('[ls]\nwhy = "x"\nflgas = "-a"\n', 3, "did you mean `flags`?", "an unknown key names the nearest one"),
+    ('[ls]\nflags = "-a"\n', 1, "why", "every rule says what the command does"),
+    ('[ls]\nwhy = "x"\nflags = "-a=raed"\n', 3, "did you mean `read`?", "an unknown role names the nearest one"),
+    ('[ls]\nwhy = "x"\ntier = "raed"\n', 3, "did you mean `read`?", "an unknown tier"),
+    ('[ls]\nwhy = "x"\ntier = "secret"\n', 3, "tier", "the floors are not for rule files"),
+    ('[ls]\nwhy = "x"\nany = "yes"\n', 3, "true", "a switch is true or false"),
+    ('[ls]\nwhy = "x"\nopen = true\n', 1, "open", "an open command cannot be a read"),
+    ('[ls]\nwhy = "x"\ngrammar = "fnid"\n', 3, "did you mean `find`?", "an unknown grammar"),
+    ('[ls]\nwhy = "x"\noperands = "reads*"\n', 3, "did you mean `read`?", "an unknown operand"),
+    ('[ls]\nwhy = "x"\nuses = "diff"\n', 3, "diff", "a flag set that is not there"),
+    ('[ls]\nwhy = "x"\n\n[ls]\nwhy = "y"\n', 4, "twice", "described twice"),
+    ('["git log"]\nwhy = "x"\n', 1, "git", "a subcommand without its program"),
+    ('[ls]\nwhy = "x\n', 2, "TOML", "not TOML"),
+    ('name = "ls"\n', 1, "before", "text before the first table"),
+    ('[ls]\nwhy = "x"\nflags = "a"\n', 3, "`a`", "a flag begins with a dash"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "word", "why"), BROKEN, ids=[row[3] for row in BROKEN])
+def test_a_broken_rule_file_says_where_and_what_to_do(text: str, line: int, word: str, why: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        parse_rules(text, "mine.toml")
+    error = caught.value
+    assert (error.file, error.line) == ("mine.toml", line)
+    assert word in str(error.problem)
+
+
+def test_a_broken_table_raises_when_its_program_is_asked_for_and_when_all_are_checked() -> None:
+    book = RuleBook.from_files({"a.toml": '[ls]\nwhy = "lists"\n\n[cat]\nwhy = "x"\nflgas = "-a"\n'})
+    assert book.find("ls") is not None
+    with pytest.raises(RuleError):
+        book.find("cat")
+    with pytest.raises(RuleError):
+        book.check()
+
+
+def test_a_command_in_two_files_is_an_error() -> None:
+    with pytest.raises(RuleError, match="too"):
+        RuleBook.from_files({"a.toml": '[ls]\nwhy = "x"\n', "b.toml": '[dir]\nwhy = "x"\nalso = "ls"\n'})

@@ -1,0 +1,364 @@
+"""Settings from real files: who may widen, who may only tighten, and what a mistake is told."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policy.tier import Mode
+from runner.config import ConfigError, load
+from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
+from sandbox.backend import Level
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Machine:
+    """A home and a project on the real disk."""
+
+    def __init__(self, top: Path) -> None:
+        self.home, self.project = top / "home", top / "project"
+        self.home.mkdir()
+        (self.project / ".git").mkdir(parents=True)
+        self.environ = {"HOME": str(self.home)}
+
+    def user(self, text: str) -> Path:
+        return self._write(self.home / ".config/ringfence/config.toml", text)
+
+    def repository(self, text: str) -> Path:
+        return self._write(self.project / ".ringfence/config.toml", text)
+
+    def named(self, text: str) -> Path:
+        return self._write(self.home / "other.toml", text)
+
+    def _write(self, path: Path, text: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o644)
+        return path
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_without_any_file_the_packaged_profile_holds(machine: Machine) -> None:
+    settings = load(machine.project, machine.environ)
+    assert (settings.mode, settings.model, settings.max_turns) == (None, None, None)
+    assert settings.sandbox_minimum is Level.FULL
+    assert settings.sources == ("profiles/default.toml",)
+    assert settings.notices == ()
+    assert ".ssh" in settings.profile.secret_home
+    assert not list(machine.home.iterdir()), "reading settings makes no folder"
+
+
+def test_the_user_may_say_anything(machine: Machine) -> None:
+    path = machine.user(
+        'mode = "trust-project"\nmodel = "openai:x"\nmax_turns = 9\n'
+        '[provider.openai]\nbase_url = "http://127.0.0.1:8080/v1/"\nmodel = "big"\n'
+        '[limits]\nwall = 300\nmemory = "8 GiB"\n[sandbox]\nminimum = "partial"\n'
+        '[secret]\nnames = ["*.vault"]\n[deny]\ncommands = [["terraform", "destroy"]]\n'
+    )
+    settings = load(machine.project, machine.environ)
+    assert (settings.mode, settings.model, settings.max_turns) == (Mode.TRUST_PROJECT, "openai:x", 9)
+    assert settings.base_urls == {"openai": "http://127.0.0.1:8080/v1"}
+    assert settings.models == {"openai": "big"}
+    assert (settings.profile.limits.wall, settings.profile.limits.memory) == (300.0, 8 << 30)
+    assert settings.sandbox_minimum is Level.PARTIAL
+    assert "*.vault" in settings.profile.secret_names
+    assert ".env" in settings.profile.secret_names, "the packaged list stays"
+    assert settings.profile.denied == (("terraform", "destroy"),)
+    assert settings.sources == ("profiles/default.toml", str(path))
+
+
+REPOSITORY = [
+    # text, ignored keys, why
+    ('mode = "trust-project"', ["1: `mode`"], "more freedom than the usual mode"),
+    ('mode = "dangerously"', ["1: `mode`"], "all freedom"),
+    ('mode = "dont-ask"', ["1: `mode`"], "allows writes that the usual mode asks about"),
+    ('mode = "plan"', [], "the strictest mode"),
+    ("max_turns = 5", [], "fewer turns than nobody chose"),
+    ('model = "x:y"', ["1: `model`"], "where prompts go"),
+    ('[provider.x]\nbase_url = "https://evil"', ["2: `provider.x.base_url`"], "where the key goes"),
+    ('[sandbox]\nminimum = "partial"', ["2: `sandbox.minimum`"], "a weaker boundary"),
+    ('[sandbox]\nminimum = "full"', [], "the stronger one"),
+    ("[limits]\nwall = 30", [], "less time"),
+    ("[limits]\nwall = 3000", ["2: `limits.wall`"], "more time"),
+    ("[limits]\n\npids = 9999999\nopen-files = 8", ["3: `limits.pids`"], "one of each"),
+    ('[secret]\nnames = ["*.vault"]', [], "more secrets"),
+    ('[deny]\ncommands = [["make", "deploy"]]', [], "more denied"),
+]
+
+
+@pytest.mark.parametrize(("text", "ignored", "why"), REPOSITORY)
+def test_the_repository_may_only_tighten(machine: Machine, text: str, ignored: list[str], why: str) -> None:
+    before = load(machine.project, machine.environ)
+    path = machine.repository(text)
+    after = load(machine.project, machine.environ)
+    assert len(after.notices) == len(ignored), (why, after.notices)
+    for notice, key in zip(after.notices, ignored, strict=True):
+        assert notice.startswith(f"{path}:{key} is ignored: "), why
+    assert (after == before) is False, "its file is at least named as a source"
+    assert (after.model, after.base_urls, after.models) == (None, {}, {}), why
+    assert after.mode in (None, Mode.PLAN), why
+    assert after.sandbox_minimum is Level.FULL, why
+    for name in type(before.profile.limits).__slots__:
+        assert getattr(after.profile.limits, name) <= getattr(before.profile.limits, name), why
+    assert set(after.profile.secret_names) >= set(before.profile.secret_names), why
+
+
+def test_what_the_repository_tightens_is_tight(machine: Machine) -> None:
+    machine.user('mode = "trust-project"\nmax_turns = 40\n[sandbox]\nminimum = "partial"\n')
+    machine.repository(
+        'mode = "default"\nmax_turns = 7\n[limits]\nwall = 30\n[sandbox]\nminimum = "full"\n'
+        '[secret]\nnames = ["*.vault"]\n[deny]\ncommands = [["make", "deploy"]]\n'
+    )
+    settings = load(machine.project, machine.environ)
+    assert (settings.mode, settings.max_turns, settings.sandbox_minimum) == (Mode.DEFAULT, 7, Level.FULL)
+    assert settings.profile.limits.wall == 30
+    assert "*.vault" in settings.profile.secret_names
+    assert settings.profile.denied == (("make", "deploy"),)
+    assert settings.notices == ()
+
+
+def test_the_repositorys_file_is_found_from_below(machine: Machine) -> None:
+    machine.repository('mode = "plan"')
+    (machine.project / "a/b").mkdir(parents=True)
+    assert load(machine.project / "a/b", machine.environ).mode is Mode.PLAN
+
+
+def test_later_layers_win(machine: Machine) -> None:
+    machine.user('mode = "trust-project"\n[limits]\nwall = 300\n')
+    machine.repository('mode = "plan"\n[limits]\nwall = 30\n')
+    named = machine.named('mode = "accept-edits"\n[limits]\nwall = 60\n')
+    settings = load(machine.project, machine.environ, config=named)
+    assert (settings.mode, settings.profile.limits.wall) == (Mode.ACCEPT_EDITS, 60)
+    environ = machine.environ | {"RINGFENCE_MODE": "dont-ask", "RINGFENCE_LIMIT_WALL": "90.5"}
+    settings = load(machine.project, environ, config=named)
+    assert (settings.mode, settings.profile.limits.wall) == (Mode.DONT_ASK, 90.5)
+    assert settings.sources[-3:] == (str(named), "RINGFENCE_LIMIT_WALL", "RINGFENCE_MODE")
+
+
+def test_every_setting_of_the_environment(machine: Machine) -> None:
+    environ = machine.environ | {
+        "RINGFENCE_MODE": "plan",
+        "RINGFENCE_MODEL": "scripted:x",
+        "RINGFENCE_MAX_TURNS": "3",
+        "RINGFENCE_SANDBOX_MINIMUM": "partial",
+        "RINGFENCE_LIMIT_MEMORY": "2 GiB",
+        "RINGFENCE_LIMIT_OPEN_FILES": "99",
+    }
+    settings = load(machine.project, environ)
+    assert (settings.mode, settings.model, settings.max_turns) == (Mode.PLAN, "scripted:x", 3)
+    assert settings.sandbox_minimum is Level.PARTIAL
+    assert (settings.profile.limits.memory, settings.profile.limits.open_files) == (2 << 30, 99)
+
+
+BROKEN = [
+    # text, line, parts, why
+    ('mod = "plan"', 1, ["`mod`", "`mode`"], "the nearest key"),
+    ('mode = "trust"', 1, ["`mode`", "`trust-project`"], "the nearest mode"),
+    ("\n[limits]\nwal = 3", 3, ["`limits.wal`", "`limits.wall`"], "the nearest limit"),
+    ("wall = 3", 1, ["`wall`", "`limits.wall`"], "the right key in the wrong table"),
+    ('[provider.x]\nurl = "https://a"', 2, ["`provider.x.url`", "`provider.x.base_url`"], "a key of a named table"),
+    ('[provider.x]\nbase_url = "ftp://a"', 2, ["https://host/v1"], "another protocol"),
+    ('[provider.x]\nbase_url = "https://u:secret@a"', 2, ["secrets never stand in a file"], "a login in an address"),
+    ('[sandbox]\nminimum = "none"', 2, ["`full` or `partial`"], "no boundary is no level"),
+    ("[sandbox]\nminimum = 1", 2, ["a text in quotes"], "a number"),
+    ('[secret]\nhome = [".x"]', 2, ["`secret.home`", "`names`"], "only names can be added here"),
+    ("max_turns = 0", 1, ["above 0"], "no turn at all"),
+    ('mode = "plan', 1, ["TOML"], "broken syntax"),
+    ('[provider]\nx = "y"', 2, ["`provider.x`", "table"], "not a table"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "parts", "why"), BROKEN)
+@pytest.mark.parametrize("layer", ["user", "repository", "named"])
+def test_a_mistake_names_file_line_and_key(
+    machine: Machine, text: str, line: int, parts: list[str], why: str, layer: str
+) -> None:
+    path: Path = getattr(machine, layer)(text)
+    with pytest.raises(ConfigError) as caught:
+        load(machine.project, machine.environ, config=path if layer == "named" else None)
+    problem = caught.value.problem
+    assert f"{path}:{line}" in problem.what, why
+    assert all(part in str(problem) for part in parts), (why, str(problem))
+    assert "secret@" not in str(problem), "what may be a secret is not repeated"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "part"),
+    [
+        ("RINGFENCE_MDOE", "plan", "`RINGFENCE_MODE`"),
+        ("RINGFENCE_XYZZY", "1", "RINGFENCE_MAX_TURNS"),
+        ("RINGFENCE_MODE", "trust", "`trust-project`"),
+        ("RINGFENCE_MODE", "", "a text in quotes"),
+        ("RINGFENCE_MAX_TURNS", "many", "whole number"),
+        ("RINGFENCE_MAX_TURNS", "1.5", "whole number"),
+        ("RINGFENCE_MAX_TURNS", "-1", "whole number"),
+        ("RINGFENCE_LIMIT_WALL", "nan", "seconds"),
+        ("RINGFENCE_LIMIT_WALL", "1e99", "seconds"),
+        ("RINGFENCE_LIMIT_MEMORY", "a lot", "512 MiB"),
+        ("RINGFENCE_STATE_DIR", "here", "absolute"),
+        ("RINGFENCE_CONFIG_DIR", "here", "absolute"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_never_ignored(machine: Machine, name: str, value: str, part: str) -> None:
+    environ = machine.environ | {name: value}
+    with pytest.raises((ConfigError, PlaceError)) as caught:
+        private(environ) and load(machine.project, environ)
+    error = caught.value
+    assert isinstance(error, ConfigError | PlaceError)
+    assert name in error.problem.what
+    assert part in str(error.problem)
+
+
+def test_files_that_are_not_what_they_should_be(machine: Machine, tmp_path: Path) -> None:
+    def refused(part: str, config: Path | None = None) -> None:
+        with pytest.raises(ConfigError) as caught:
+            load(machine.project, machine.environ, config=config)
+        assert part in str(caught.value.problem)
+
+    refused("no such file", machine.home / "missing.toml")
+    refused("not a plain file", machine.home)
+    path = machine.user("mode = 'plan'")
+    path.chmod(0o646)
+    refused("everybody may write")
+    path.write_bytes(b"mode = 'plan'\n# \xff\n")
+    path.chmod(0o644)
+    refused("line 2 is not UTF-8")
+    path.write_text("#" * (1 << 20) + "\n")
+    refused("longer than 1 MiB")
+    path.unlink()
+    project = machine.repository("mode = 'plan'")
+    project.rename(tmp_path / "elsewhere.toml")
+    project.symlink_to(tmp_path / "elsewhere.toml")
+    refused("it is a link")
+    project.unlink()
+    os.mkfifo(project)
+    refused("not a plain file")  # and above all: no waiting for somebody to write to it
+    project.unlink()
+    project.parent.rmdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/config.toml").write_text("mode = 'plan'")
+    project.parent.symlink_to(tmp_path / "folder")
+    refused("behind a link")
+
+
+def foreign(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make `path` somebody else's: root gives it away, anybody else becomes somebody else."""
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    else:
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+
+
+def test_a_users_file_of_somebody_else_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = machine.user("mode = 'plan'")
+    foreign(path, monkeypatch)
+    with pytest.raises(ConfigError) as caught:
+        load(machine.project, machine.environ)
+    assert "another user" in caught.value.problem.why
+    environ = {"HOME": str(machine.project)}
+    assert load(machine.project, environ, config=path).mode is Mode.PLAN, "named on the command line it is meant"
+
+
+def test_a_users_file_may_be_a_link(machine: Machine) -> None:
+    real = machine.named("mode = 'plan'")
+    path = machine.user("")
+    path.unlink()
+    path.symlink_to(real)
+    assert load(machine.project, machine.environ).mode is Mode.PLAN
+
+
+def test_the_packaged_rules_are_loaded(machine: Machine) -> None:
+    rules = load(machine.project, machine.environ).rules
+    found = rules.find("ls")
+    assert found is not None
+    assert (ROOT / found.ref.file).is_file(), "a rule names its file as it lies in the source"
+    assert rules.find("no-such-program") is None
+
+
+def test_the_fast_path_loads_no_schema_library_and_no_resource_machinery(machine: Machine) -> None:
+    script = (
+        "import sys, pathlib, runner.config as c; c.load(pathlib.Path(sys.argv[1]), {'HOME': sys.argv[2]}); "
+        "print([m for m in ('pydantic', 'importlib.resources', 'bashlex', 'httpx', 'keyring', 'asyncio', 'difflib') "
+        "if m in sys.modules])"
+    )
+    argv = [sys.executable, "-c", script, str(machine.project), str(machine.home)]
+    found = subprocess.run(argv, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
+    assert found.stdout == "[]\n"
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+def test_places_follow_our_variables_then_the_desktops_then_the_home(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path / "h")}
+    xdg = home | {
+        "XDG_STATE_HOME": str(tmp_path / "s"),
+        "XDG_CONFIG_HOME": str(tmp_path / "c"),
+        "XDG_CACHE_HOME": "relative",
+    }
+    own = xdg | {"RINGFENCE_STATE_DIR": str(tmp_path / "own")}
+    assert state_dir(home) == tmp_path / "h/.local/state/ringfence"
+    assert config_dir(home) == tmp_path / "h/.config/ringfence"
+    assert cache_dir(home) == tmp_path / "h/.cache/ringfence"
+    assert state_dir(xdg) == tmp_path / "s/ringfence"
+    assert config_dir(xdg) == tmp_path / "c/ringfence"
+    assert cache_dir(xdg) == tmp_path / "h/.cache/ringfence", "a relative one counts as not set"
+    assert state_dir(own) == tmp_path / "own"
+    assert config_file(xdg) == tmp_path / "c/ringfence/config.toml"
+    for path in (state_dir(own), config_dir(home), cache_dir(home)):
+        assert path.stat().st_mode & 0o7777 == 0o700
+
+
+def test_private_names_all_three_as_they_really_are(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    found = private({"HOME": str(tmp_path / "link")})
+    real = tmp_path / "real"
+    assert found == (f"{real}/.local/state/ringfence", f"{real}/.config/ringfence", f"{real}/.cache/ringfence")
+    assert not list(real.iterdir()), "naming makes nothing"
+
+
+def test_a_folder_that_others_can_read_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.mkdir(mode=0o755)
+    assert state_dir({"RINGFENCE_STATE_DIR": str(path)}) == path
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
+def test_places_that_somebody_else_could_reach_into_are_refused(tmp_path: Path) -> None:
+    def refused(path: Path, part: str) -> None:
+        with pytest.raises(PlaceError) as caught:
+            state_dir({"RINGFENCE_STATE_DIR": str(path)})
+        assert part in str(caught.value.problem)
+        assert "RINGFENCE_STATE_DIR" in caught.value.problem.fix
+
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    refused(tmp_path / "open", "everybody may write to it")
+    refused(tmp_path / "open/inner", "everybody may rename")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    refused(tmp_path / "link", "symbolic link")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    refused(tmp_path / "dangling", "is no folder")
+    (tmp_path / "file").write_text("")
+    refused(tmp_path / "file", "is no folder")
+    refused(tmp_path / "file/below", "is no folder")
+    refused(tmp_path / ("x" * 300), "file name too long")
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "state"
+    path.mkdir(mode=0o700)
+    foreign(path, monkeypatch)
+    with pytest.raises(PlaceError) as caught:
+        state_dir({"RINGFENCE_STATE_DIR": str(path)})
+    assert "another user" in caught.value.problem.why

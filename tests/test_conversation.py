@@ -1,0 +1,189 @@
+"""A talk at the terminal, with real parts: it goes on from turn to turn, and Ctrl-C stops a turn and not the talk."""
+
+import asyncio
+import os
+import pty
+import select
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policy.tier import Mode
+from runner.approval import Unattended
+from runner.audit import AuditLog
+from runner.config import load
+from runner.conversation import converse
+from runner.events import Event, Finished, Judged, Notice, RunEnded, SessionStarted
+from runner.messages import ToolCall
+from runner.problems import Exit
+from runner.providers.scripted import ScriptedProvider, Turn
+from runner.session import SessionOptions, open_session
+
+
+class Person:
+    """Types the given lines; an exception in their place is raised, a callable is done before the next line."""
+
+    def __init__(self, *lines: str | BaseException | Callable[[], None]) -> None:
+        self._lines = list(lines)
+
+    async def __call__(self, prompt: str) -> str:
+        line = self._lines.pop(0)
+        while callable(line):
+            line()
+            line = self._lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+def bash(script: str) -> Turn:
+    return Turn(calls=(ToolCall("", "bash", {"command": script}),))
+
+
+def talk(base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], None]) -> int:
+    workspace, home = base / "w", base / "home"
+    workspace.mkdir()
+    home.mkdir()
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(base / "state")}
+    options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
+
+    async def work() -> int:
+        async with open_session(
+            options,
+            load(workspace, environ),
+            environ,
+            provider=ScriptedProvider(turns),
+            model="m",
+            approver=Unattended(emit),
+            emit=emit,
+        ) as world:
+            return await converse(world, person)
+
+    return asyncio.run(work())
+
+
+def notices(events: list[Event]) -> str:
+    return "\n".join(event.text for event in events if isinstance(event, Notice))
+
+
+def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
+    events: list[Event] = []
+    turns = [bash("echo one > kept"), Turn("done"), bash("cat kept"), Turn("done")]
+    assert talk(tmp_path, turns, Person("write it", "", "read it", EOFError()), events.append) == Exit.DONE
+    assert isinstance(events[0], SessionStarted)
+    ended = [event for event in events if isinstance(event, RunEnded)]
+    assert [event.reason for event in ended] == ["done", "done"], "an empty line is no turn"
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert "one" in finished[-1].text
+
+
+def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(tmp_path: Path) -> None:
+    events: list[Event] = []
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Judged) and len([one for one in events if isinstance(one, Judged)]) == 1:
+            asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+
+    turns = [bash("python3 -c 'import time; time.sleep(60)'"), bash("echo still here"), Turn("done")]
+    before = signal.getsignal(signal.SIGINT)
+    assert talk(tmp_path, turns, Person("sleep", "go on", "/quit"), emit) == Exit.DONE
+    assert signal.getsignal(signal.SIGINT) is before
+    assert [event.exit for event in events if isinstance(event, RunEnded)] == [Exit.INTERRUPTED, Exit.DONE]
+    assert "still here" in [event for event in events if isinstance(event, Finished)][-1].text
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        assert [row.body["ended_by"] for row in log.rows(kind="finished")] == [None, "cancelled"]
+
+
+_ASKS_THEN_SLEEPS = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "touch ../elsewhere/asked-for" } }]
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "python3 -c 'import time; time.sleep(60)'" } }]
+[[turn]]
+text = "I am still here."
+"""
+
+
+def test_a_question_in_between_leaves_ctrl_c_alone(tmp_path: Path) -> None:
+    """On a real terminal, as a whole process: line editing has a SIGINT handler of its own and must not put ours away."""
+    for name in ("w", "home", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "script.toml").write_text(_ASKS_THEN_SLEEPS)
+    environ = {
+        "HOME": str(tmp_path / "home"),
+        "PATH": os.environ["PATH"],
+        "RINGFENCE_STATE_DIR": str(tmp_path / "state"),
+        "TERM": "xterm",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "NO_COLOR": "1",
+    }
+    main = "import sys; from runner.cli import main; sys.exit(main())"
+    words = [sys.executable, "-c", main, "--mode", "trust-project", "--model", f"scripted:{tmp_path / 'script.toml'}"]
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path / "w")
+        os.execve(sys.executable, words, environ)
+    try:
+        _read_until(terminal, b"/quit to leave")
+        _read_until(terminal, b"\x1b[?25h")  # the cursor is back: a prompt waits
+        os.write(terminal, b"go\r")
+        _read_until(terminal, b"allow once?")
+        _read_until(terminal, b"\x1b[?25h")
+        os.write(terminal, b"y\r")
+        _read_until(terminal, b"time.sleep(60)")
+        _read_until(terminal, b"allowed")
+        os.kill(child, signal.SIGINT)
+        _read_until(terminal, b"stopped by the user")
+        _read_until(terminal, b"\x1b[?25h")  # the cursor is back: a prompt waits
+        os.write(terminal, b"again\r")
+        _read_until(terminal, b"I am still here.")
+        _read_until(terminal, b"\x1b[?25h")  # the cursor is back: a prompt waits
+        os.write(terminal, b"\x04")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == Exit.DONE
+    finally:
+        os.close(terminal)
+    assert (tmp_path / "elsewhere" / "asked-for").exists(), "a yes opens exactly what was asked for"
+
+
+def _read_until(terminal: int, wanted: bytes) -> None:
+    seen = b""
+    while wanted not in seen:
+        ready, _, _ = select.select([terminal], [], [], 20)
+        assert ready, f"waited for {wanted!r} and saw {seen!r}"
+        seen += os.read(terminal, 1)  # byte by byte: what follows belongs to the next wait
+
+
+def test_ctrl_c_twice_at_the_prompt_leaves(tmp_path: Path) -> None:
+    events: list[Event] = []
+    person = Person(KeyboardInterrupt(), "/help", KeyboardInterrupt(), KeyboardInterrupt())
+    assert talk(tmp_path, [], person, events.append) == Exit.INTERRUPTED
+
+
+# fmt: off
+COMMANDS: list[tuple[str, str, str]] = [
+    ("/help",           "Ctrl-C stops the turn", "what there is"),
+    ("/mode",           "trust-project",         "which mode it is"),
+    ("/mode plan",      "now plan",              "change it"),
+    ("/mode sudo",      "no mode `sudo`",        "a wrong name says the right ones"),
+    ("/frobnicate now", "no command",            "an unknown command is not sent to the model"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("line", "told", "why"), COMMANDS, ids=[why for *_, why in COMMANDS])
+def test_commands(tmp_path: Path, line: str, told: str, why: str) -> None:
+    events: list[Event] = []
+    assert talk(tmp_path, [], Person(line, "/quit"), events.append) == Exit.DONE
+    assert told in notices(events), why
+    assert not [event for event in events if isinstance(event, RunEnded)]
+
+
+def test_a_changed_mode_holds_for_what_follows(tmp_path: Path) -> None:
+    events: list[Event] = []
+    talk(tmp_path, [bash("echo x > made"), Turn("done")], Person("/mode plan", "write it", "/quit"), events.append)
+    assert not (tmp_path / "w" / "made").exists()
+    assert [event.cell.mode for event in events if isinstance(event, Judged)] == [Mode.PLAN]

@@ -1,0 +1,87 @@
+"""Events as JSON lines: complete, typed, one line of ASCII whatever the text holds."""
+
+import dataclasses
+import json
+import typing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.action import EditFile, RunScript
+from policy.assessment import RuleRef
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import Cell, Problem
+from runner import events
+from runner.messages import Usage
+from sandbox.backend import Enforcement, Level, Violation
+
+PROBLEM = Problem("`cat` was refused", "it reads a secret", "leave it")
+CELL = Cell(Tier.SECRET, Mode.DEFAULT, Ruling.DENY)
+RULE = RuleRef("policy/commands/cat.toml", 3)
+DENIED = events.Denied("1.1", "$ cat ~/.ssh/id_rsa", Tier.SECRET, RULE, PROBLEM)
+FULL = Enforcement(Level.FULL, "T1", (("network", True),))
+VIOLATION = Violation("writes", "/var/tmp/x", "write into the workspace", inferred=True)
+
+# fmt: off
+CASES: list[tuple[events.Event, dict[str, object], str]] = [
+    (events.SessionStarted("s", "/w", "/w/src", Mode.PLAN, "m", True, FULL),
+     {"type": "session_started", "mode": "plan", "enforcement": {"level": "FULL", "backend": "T1",
+      "checks": [["network", True]], "missing": []}}, "what was enforced is in the stream"),
+    (events.Prompted("hi"), {"type": "prompted", "text": "hi"}, "the prompt"),
+    (events.Said("a"), {"type": "text", "text": "a"}, "model text"),
+    (events.Thought("a"), {"type": "thinking", "text": "a"}, "reasoning is not text"),
+    (events.Proposed("1.1", "bash", RunScript("ls", "/w")),
+     {"type": "tool_proposed", "action": {"type": "RunScript", "script": "ls", "cwd": "/w", "timeout": None}},
+     "an action says its type"),
+    (events.Proposed("1.1", "nope", None), {"type": "tool_proposed", "action": None}, "a call without sense"),
+    (events.Proposed("1.1", "edit", EditFile("/w/a", "x", "y")),
+     {"action": {"type": "EditFile", "path": "/w/a", "old": "x", "new": "y", "replace_all": False, "seen": None}},
+     "every action is whole"),
+    (events.Judged("1.1", (Tier.SECRET, Tier.READ), Ruling.DENY, "why", RULE, CELL),
+     {"type": "verdict", "tiers": ["secret", "read"], "ruling": "deny", "rule": "policy/commands/cat.toml:3",
+      "cell": {"tier": "secret", "mode": "default", "ruling": "deny"}}, "tiers by the names that users type"),
+    (events.Asked("1.1", "may it?"), {"type": "question_asked"}, "question"),
+    (events.Answered("1.1", False, "no"), {"type": "question_answered", "yes": False, "feedback": "no"}, "answer"),
+    (events.Chunk("1.1", 2, "x"), {"type": "output", "stream": 2}, "output"),
+    (events.Finished("1.1", 1, 0.5, None, (VIOLATION,), PROBLEM, "t", None),
+     {"type": "finished", "violations": [{"what": "writes", "path": "/var/tmp/x", "fix": "write into the workspace",
+      "inferred": True}], "problem": {"what": PROBLEM.what, "why": PROBLEM.why, "fix": PROBLEM.fix}},
+     "violations whole"),
+    (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
+    (events.Malformed("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
+    (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),
+    (events.Failed(PROBLEM), {"type": "error"}, "error"),
+    (events.RunEnded(3, "done", 2, Usage(1, 2, 3, 4), (DENIED,)),
+     {"type": "run_ended", "exit": 3, "usage": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4}},
+     "exit code, usage and the denials close the stream"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("event", "expected", "why"), CASES, ids=[why for _, _, why in CASES])
+def test_an_event_is_one_json_object(event: events.Event, expected: dict[str, object], why: str) -> None:
+    found = json.loads(event.line())
+    assert expected.items() <= found.items(), why
+    assert set(found) == {"type", *(item.name for item in dataclasses.fields(event))}, "no field is left out"
+
+
+def test_the_closing_event_carries_whole_denials() -> None:
+    found = json.loads(events.RunEnded(3, "done", 1, Usage(), (DENIED,)).line())
+    assert found["denied"] == [json.loads(DENIED.line())]
+
+
+def test_every_kind_of_event_is_in_the_table_and_has_its_own_name() -> None:
+    kinds = typing.get_args(events.Event)
+    assert {type(event) for event, _, _ in CASES} == set(kinds)
+    assert len({kind.type for kind in kinds}) == len(kinds)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_text_stays_one_ascii_line_and_comes_back(text: str) -> None:
+    """LAW: no newline, escape or lone surrogate of a model leaves the line it was printed on."""
+    line = events.Said(text).line()
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["text"] == text

@@ -1,0 +1,78 @@
+"""A person's yes mints exactly what the question named; a no reaches the model in the person's words."""
+
+from dataclasses import replace
+
+import pytest
+
+from policy.action import RunScript
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.decide import decide
+from policy.facts import Facts, Kind, PathFact
+from policy.grants import approve, refuse
+from policy.profile import Profile
+from policy.tier import Mode, Tier
+from policy.verdict import Ask, Permit
+
+PROFILE = Profile((".ssh",), (), (), (), (), (), (), ())
+FACTS = Facts("/w", "/home/u", (), (), (), lambda path: PathFact(path, Kind.FILE), lambda name: None)
+
+
+def question() -> Ask:
+    assessment = Assessment(
+        RunScript("curl https://a.b", "/w"),
+        (Effect(EffectKind.CONNECTS, "a.b"), Effect(EffectKind.READS, "/srv/x", Scope.OUTSIDE)),
+        (Reason(Tier.NETWORK, "talks to a.b", RuleRef("x", 1)),),
+    )
+    found = decide(assessment, FACTS, PROFILE, Mode.DEFAULT, unattended=False, environment=())
+    assert isinstance(found, Ask)
+    return found
+
+
+def test_a_yes_grants_exactly_what_was_asked() -> None:
+    ask = question()
+    allowed = approve(ask)
+    assert allowed.permit.action == ask.assessment.action
+    assert allowed.permit.terms == ask.terms
+    assert (allowed.cell, allowed.reason) == (ask.cell, ask.reason)
+    assert (ask.terms.hosts, ask.terms.read, ask.terms.write) == (("a.b",), ("/srv/x",), ())
+
+
+@pytest.mark.parametrize("tier", [Tier.SECRET, Tier.DENIED])
+def test_no_yes_lifts_a_floor(tier: Tier) -> None:
+    ask = question()
+    reason = Reason(tier, "floor", RuleRef("x", 1))
+    forged = [
+        replace(ask, assessment=replace(ask.assessment, reasons=(*ask.assessment.reasons, reason))),
+        replace(ask, cell=replace(ask.cell, tier=tier)),
+    ]
+    for each in forged:
+        with pytest.raises(ValueError, match="no yes allows"):
+            approve(each)
+
+
+@pytest.mark.parametrize(
+    ("feedback", "why", "fix"),
+    [
+        (None, "the person at the terminal said no", "do it another way"),
+        ("", "the person at the terminal said no", "do it another way"),
+        ("  \n", "the person at the terminal said no", "do it another way"),
+        (
+            "use the cache instead",
+            "the person at the terminal said no: use the cache instead",
+            "do what they said instead",
+        ),
+    ],
+)
+def test_a_no_reaches_the_model_in_the_persons_words(feedback: str | None, why: str, fix: str) -> None:
+    ask = question()
+    denied = refuse(ask, feedback)
+    assert denied.problem.what == "`curl https://a.b` was refused"
+    assert denied.problem.why == why
+    assert denied.problem.fix.startswith(fix)
+    assert (denied.cell, denied.reason) == (ask.cell, ask.reason)
+
+
+def test_a_permit_cannot_be_made_by_hand() -> None:
+    ask = question()
+    with pytest.raises(TypeError, match="minted by"):
+        Permit(ask.assessment.action, ask.terms, object())  # type: ignore[arg-type]  # a forger has no mint

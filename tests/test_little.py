@@ -1,0 +1,280 @@
+"""The small languages: each reads its programs through an allowlist, and bash-level tricks do not get past them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.hosts import host_of
+from policy.little.awk import read_awk
+from policy.little.jq import read_jq
+from policy.little.program import Reading
+from policy.little.sed import read_sed
+from policy.rules import parse_rules
+from policy.sense import ANYTHING, Sense, below, either, exactly, joined, unquoted
+from policy.tier import Tier
+from policy.variables import Standing, standing
+
+R, W, X, N, U = Tier.READ, Tier.WRITE, Tier.EXECUTE, Tier.NETWORK, Tier.UNKNOWN
+
+# fmt: off
+SED = [
+    ("p", R, "one command"),
+    ("1,200p", R, "a range"),
+    ("$!d", R, "all but the last"),
+    ("/start/,/end/p", R, "a range of patterns"),
+    ("/a/I,+3p", R, "a range of lines"),
+    ("0~4!d;2q", R, "steps"),
+    ("10,20p;30q", R, "two commands"),
+    (r"\,a/b,d", R, "another delimiter"),
+    ("s/a/b/g", R, "a replacement"),
+    ("s|a|b|2gIp", R, "with flags"),
+    (r"s/\//x/", R, "an escaped delimiter"),
+    ("s/[0-9]/x/", R, "a bracket"),
+    ("/x/{s/a/b/;p}", R, "a group"),
+    ("/x/{", R, "a group that another -e closes"),
+    ("a hello; w out", R, "text goes to the end of its line"),
+    ("a\\\nhello\\\nw x\np", R, "text over several lines"),
+    (":a;N;$!ba;s/\\n/ /g", R, "a loop"),
+    ("y/abc/xyz/", R, "a translation"),
+    ("# w out\np", R, "a remark"),
+    ("e", X, "runs its input"),
+    ("1e touch x", X, "runs a program"),
+    ("$!{e touch x\n}", X, "in a group"),
+    ("s/.*/touch x/e", X, "runs what it matched"),
+    ("s,a,b,gie", X, "among other flags"),
+    ("s/a/b/;e", X, "as the second command"),
+    ("s/a/b/\n1e id", X, "on the second line"),
+    ("a text\n1e id", X, "after a text"),
+    ("w out.txt", W, "writes a file"),
+    ("/x/w out.txt", W, "writes matches"),
+    ("s/a/b/w out.txt", W, "writes replacements"),
+    ("$!W out.txt", W, "writes a line"),
+    ("w /dev/stdout", R, "writes what it would print"),
+    ("s/[/]/x/", U, "implementations differ on where the pattern ends"),
+    ("s/[/]/w out/", U, "implementations differ on where the pattern ends"),
+    ("s/a/b", U, "unfinished"),
+    ("s/a/b/z", U, "an unknown flag"),
+    ("/a", U, "an unfinished address"),
+    ("k", U, "an unknown command"),
+    ("v", U, "an unknown command"),
+    ("p x", U, "text after a command"),
+    ("", R, "nothing"),
+]
+
+AWK = [
+    ("{print $1}", R, "a field"),
+    ("NR>1 {print $2}", R, "a comparison in a pattern"),
+    ("$1 > 5 {print $2}", R, "a comparison in a pattern"),
+    ("length > 80", R, "a comparison in a pattern"),
+    ("!seen[$0]++", R, "an array"),
+    ("/start/,/end/", R, "a range of patterns"),
+    ("/a|b/ {n++} END {print n/2}", R, "a bar in a pattern, a division"),
+    ("{print ($1 > 5)}", R, "a comparison in parentheses"),
+    ("{print \"a > b | c\"}", R, "signs in a string"),
+    ("a || b", R, "two bars are or"),
+    ("{printf \"%s\\n\", $1 > \"/dev/stderr\"}", R, "the error output is no file"),
+    ("BEGIN{system(\"id\")}", X, "runs a program"),
+    ("{print | \"sh\"}", X, "a pipe to a program"),
+    ("{\"id\" | getline x}", X, "a pipe from a program"),
+    ("{print |& \"sh\"}", X, "a pipe both ways"),
+    ("{print > \"out.txt\"}", W, "writes a file"),
+    ("{print $1, $2 >> \"out.txt\"}", W, "appends to a file"),
+    ("{print $1,\n$2 > \"out.txt\"}", W, "over two lines"),
+    ("{print(1) > \"out.txt\"}", W, "after parentheses"),
+    ("{print > $1}", U, "a file known only at run time"),
+    ("{print > \"a\" \"b\"}", U, "a file that is put together"),
+    ("{print $1 > f}", U, "a file in a variable"),
+    ("{getline x < \"/etc/passwd\"}", U, "reads another file"),
+    ("{print > \"/inet/tcp/0/a.org/80\"}", N, "a connection"),
+    ("@load \"x\"", U, "loads a library"),
+    ("BEGIN{f=\"system\"; @f(\"id\")}", U, "calls by name"),
+    ("if (x) /a/ {system(\"id\")} /b/", U, "a slash that could be read in two ways"),
+    ("{x = y / 2; system(\"id\"); z = 1 / x}", X, "divisions hide nothing"),
+    ("{x = f(1) / 2; system(\"id\") / 3}", U, "after a parenthesis a slash could be either"),
+    ("/[/]/ {print}", R, "a slash in a bracket, and nothing risky"),
+    ("/[/]/ {system(\"id\")} /x/", U, "a slash in a bracket, and something risky"),
+    ("{print 'x'}", U, "not awk"),
+    ("{print \"x}", U, "an unfinished string"),
+    ("", R, "nothing"),
+]
+
+JQ = [
+    (".", R, "the input"),
+    (".scripts | keys[]", R, "a path"),
+    (".[] | select(.x > 1) | .name", R, "a filter"),
+    ("to_entries[] | \"\\(.key)=\\(.value)\"", R, "a string with values"),
+    (".load", R, "a key"),
+    ("\"load\"", R, "a string"),
+    ("load(\"/etc/passwd\")", U, "yq reads another file"),
+    ("\"\\(load(\"x\"))\"", U, "inside a string"),
+    ("import \"a\" as b; .", U, "a module"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("program", "tier", "why"), SED, ids=[row[0] for row in SED])
+def test_sed(program: str, tier: Tier, why: str) -> None:
+    assert worst(read_sed(program)) is tier, why
+
+
+@pytest.mark.parametrize(("program", "tier", "why"), AWK, ids=[row[0] for row in AWK])
+def test_awk(program: str, tier: Tier, why: str) -> None:
+    assert worst(read_awk(program)) is tier, why
+
+
+@pytest.mark.parametrize(("program", "tier", "why"), JQ, ids=[row[0] for row in JQ])
+def test_jq(program: str, tier: Tier, why: str) -> None:
+    assert worst(read_jq(program)) is tier, why
+
+
+def worst(reading: Reading) -> Tier:
+    return max(reading.tier, W if reading.writes else R)
+
+
+def test_the_files_that_a_program_names_are_told() -> None:
+    assert read_sed("r in.txt\ns/a/b/w out.txt").reads == ("in.txt",)
+    assert read_sed("r in.txt\ns/a/b/w out.txt").writes == ("out.txt",)
+    assert read_awk('{print > "out.txt"}').writes == ("out.txt",)
+
+
+@given(st.text(alphabet="spewWrR/|,;{}[]\\ab1$!\n .~+g", max_size=25))
+def test_a_sed_program_that_is_called_harmless_holds_no_command_that_runs(program: str) -> None:
+    """Whatever the text, a lone `e` line appended to a harmless program is seen."""
+    before = read_sed(program)
+    if before.tier is R and not program.endswith("\\"):
+        after = read_sed(f"{program}\n1e id")
+        inside = program.rpartition("\n")[2].lstrip(" 0123456789$!/~+,{}").startswith(("a", "i", "c"))
+        assert after.tier in (X, U) or inside
+
+
+@given(st.text(max_size=40))
+def test_every_text_has_an_answer_in_every_language(program: str) -> None:
+    for read in (read_sed, read_awk, read_jq):
+        assert read(program).tier in Tier
+
+
+HOSTS = [
+    ("https://example.org/x", "example.org"),
+    ("https://example.org", "example.org"),
+    ("HTTP://Example.ORG:80/", "example.org"),
+    ("ftp://u:p@example.org", "example.org"),
+    ("https://a@b.org@example.org/", "example.org"),
+    ("http://[::1]:80/x", "::1"),
+    ("user@example.org:path", "example.org"),
+    ("example.org", "example.org"),
+    ("example.org/path", "example.org"),
+    ("file:///etc/passwd", None),
+    ("./local", None),
+    ("/local", None),
+]
+
+
+@pytest.mark.parametrize(("text", "host"), HOSTS)
+def test_hosts(text: str, host: str | None) -> None:
+    assert host_of(text) == host
+
+
+# What words may become
+
+DASH = exactly("-o")
+WORDS = [
+    ([exactly("a"), exactly("b")], ("ab",), True, "certain parts"),
+    ([exactly(""), ANYTHING], (), False, "an empty start says nothing"),
+    ([Sense(dashless=True), exactly("-o")], (), False, "what may be empty uncovers what follows"),
+    ([exactly("a"), Sense()], (), True, "a certain start"),
+    ([exactly("a"), ANYTHING], (), False, "later words of a split may start with a dash"),
+    ([exactly("src/"), Sense(wild=True, many=True)], (), True, "every match starts like that"),
+    ([Sense(wild=True, many=True), exactly(".py")], (), False, "a match may start with a dash"),
+    ([Sense(texts=("a", "b")), exactly("c")], ("ac", "bc"), True, "either"),
+    ([DASH], ("-o",), False, "a flag"),
+    ([exactly("-")], ("-",), True, "a lone dash is no flag"),
+]
+
+
+@pytest.mark.parametrize(("parts", "texts", "plain", "why"), WORDS, ids=[row[3] for row in WORDS])
+def test_a_word_of_parts(parts: list[Sense], texts: tuple[str, ...], plain: bool, why: str) -> None:
+    word = joined(parts, None)
+    assert (word.texts, word.plain) == (texts, plain), why
+
+
+def test_a_bound_holds_only_while_nothing_leads_out_of_it() -> None:
+    glob = Sense(wild=True, many=True)
+    assert joined([exactly("src/"), glob], None).wild
+    assert not joined([exactly("src/"), glob, exactly("/../..")], None).wild
+    assert not joined([exactly("src/"), glob, Sense()], None).wild
+
+
+def test_splitting_and_joining_states_keep_what_is_certain() -> None:
+    assert unquoted(exactly("a")).text == "a"
+    assert unquoted(exactly("a b")).many
+    assert not unquoted(exactly("a -o")).plain
+    assert unquoted(exactly("*")).text is None
+    assert unquoted(exactly("")).many
+    assert either(exactly("a"), exactly("b")).texts == ("a", "b")
+    assert either(exactly("a"), ANYTHING).texts == ()
+    assert below("./x").plain
+    assert not below("-x").plain
+
+
+STANDINGS = [
+    ("x", "1", False, Standing.OWN, "a name of the script"),
+    ("x", "1", True, Standing.OWN, "lower case is nobody's"),
+    ("http_proxy", "x", True, Standing.SHELL, "except where it is somebody's"),
+    ("npm_config_script_shell", "x", True, Standing.SHELL, "except where it is somebody's"),
+    ("FOO", "1", False, Standing.OWN, "seen by this shell only"),
+    ("FOO", "1", True, Standing.PASSED, "a program may obey it"),
+    ("LC_ALL", "C", True, Standing.OWN, "how output looks"),
+    ("LC_ALL", None, True, Standing.PASSED, "a value known only at run time"),
+    ("LC_ALL", "/tmp/x", True, Standing.PASSED, "a file"),
+    ("TZ", "Europe/Berlin", True, Standing.OWN, "a zone"),
+    ("PAGER", "cat", True, Standing.OWN, "the one harmless pager"),
+    ("PAGER", "less", True, Standing.SHELL, "a program"),
+    ("PATH", "x", False, Standing.SHELL, "which programs run"),
+    ("IFS", ",", False, Standing.SHELL, "how words split"),
+    ("BASH_ENV", "x", False, Standing.SHELL, "what bash runs first"),
+    ("PS4", "x", False, Standing.SHELL, "what bash expands"),
+    ("GIT_DIR", "x", False, Standing.SHELL, "the environment may hold it already"),
+    ("LD_PRELOAD", "x", True, Standing.SHELL, "code in every program"),
+    ("USER", "x", False, Standing.SHELL, "the environment holds it already"),
+    ("MY_TERM", "x", False, Standing.OWN, "not a name that anybody knows"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "exported", "expected", "why"), STANDINGS)
+def test_variables(name: str, value: str | None, exported: bool, expected: Standing, why: str) -> None:
+    assert standing(name, value, ("LANG", "USER"), exported=exported) is expected, why
+
+
+def test_a_flag_list_reads_as_its_comment_says() -> None:
+    (rule,) = parse_rules(
+        '[x]\nwhy = "y"\nflags = "-ab -k= -f=read -i?!edit --color? --out=write --run=!execute --arg=data,read -#"\nwhole = "-version"\n',
+        "x.toml",
+    )
+    flags = rule.flags
+    assert sorted(flags) == sorted(
+        ["-a", "-b", "-k", "-f", "-i", "--color", "--out", "--run", "--arg", "-#", "-version"]
+    )
+    assert flags["-a"].role is None
+    assert (flags["-i"].optional, flags["-i"].edits) == (True, True)
+    assert flags["--run"].tier is X
+    assert (flags["--arg"].role, flags["--arg"].second) == ("data", "read")
+
+
+ROLES = [
+    ("read*", 3, ["read", "read", "read"]),
+    ("data read*", 1, ["data"]),
+    ("data read*", 3, ["data", "read", "read"]),
+    ("read* write", 1, ["write"]),
+    ("read* write", 3, ["read", "read", "write"]),
+    ("read write", 2, ["read", "write"]),
+    ("read write", 3, None),
+    ("", 1, None),
+    ("", 0, []),
+]
+
+
+@pytest.mark.parametrize(("spec", "count", "roles"), ROLES)
+def test_operands_by_position(spec: str, count: int, roles: list[str] | None) -> None:
+    (rule,) = parse_rules(f'[x]\nwhy = "y"\noperands = "{spec}"\n', "x.toml")
+    found = rule.operands.roles(count)
+    assert (None if found is None else [role.value for role in found]) == roles

@@ -1,0 +1,193 @@
+"""Paths resolve as the kernel walks them, and their scope is where they lead, not how they are spelled."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.assessment import Scope
+from policy.facts import Facts, Kind, PathFact
+from policy.paths import Atlas, Device
+from policy.profile import Profile
+
+WORK, HOME = "/home/me/work", "/home/me"
+LINKS = {
+    f"{WORK}/out": "/srv/data/deep",
+    f"{WORK}/key": f"{HOME}/.ssh/id_rsa",
+    f"{WORK}/null": "/dev/null",
+    f"{WORK}/loop/in": WORK,
+    "/usr/share/link": f"{HOME}/letter",
+}
+FOLDERS = {WORK, f"{WORK}/src", f"{WORK}/loop", "/srv/data/deep", HOME, "/usr", "/usr/bin", "/", f"{WORK}/.git"}
+PROFILE = Profile(
+    secret_home=(".ssh", ".config/gh", "*_history"),
+    secret_paths=("/etc/shadow*", "/proc/*/environ"),
+    secret_names=(".env", "*.pem", "id_rsa*"),
+    public_names=(".env.example", "public.pem"),
+    locked=(".git/hooks", ".git/config", ".vscode", ".git/modules/*/hooks"),
+    system=("/usr", "/bin"),
+    etc=("passwd",),
+    environment=(),
+)
+
+
+def look(path: str) -> PathFact:
+    """A small disk: links, and what is a folder on it."""
+    real = ""
+    for part in path.split("/"):
+        if part:
+            real = LINKS.get(f"{real}/{part}", f"{real}/{part}")
+    real = real or "/"
+    return PathFact(real, Kind.FOLDER if real in FOLDERS else Kind.FILE)
+
+
+FACTS = Facts(
+    WORK,
+    HOME,
+    ("/usr/bin",),
+    ("/usr", "/bin", "/etc/passwd"),
+    (f"{HOME}/.local/state/ringfence",),
+    look,
+    lambda name: None,
+)
+
+# fmt: off
+PLACES = [
+    ("a.txt",                    f"{WORK}/a.txt",           Scope.WORKSPACE, "relative"),
+    ("./src//a.txt",             f"{WORK}/src/a.txt",       Scope.WORKSPACE, "with empty parts"),
+    ("src/../a.txt",             f"{WORK}/a.txt",           Scope.WORKSPACE, "with a detour"),
+    ("..",                       HOME,                      Scope.OUTSIDE,   "the parent"),
+    ("/",                        "/",                       Scope.OUTSIDE,   "the root"),
+    ("/../../a",                 "/a",                      Scope.OUTSIDE,   "above the root is the root"),
+    ("out/x",                    "/srv/data/deep/x",        Scope.OUTSIDE,   "through a link"),
+    ("out/../x",                 "/srv/data/x",             Scope.OUTSIDE,   "the parent of a link's target, as the kernel has it"),
+    ("loop/in/a.txt",            f"{WORK}/a.txt",           Scope.WORKSPACE, "a link that comes back"),
+    ("key",                      f"{HOME}/.ssh/id_rsa",     Scope.SECRET,    "a link to a key"),
+    ("../.ssh",                  f"{HOME}/.ssh",            Scope.SECRET,    "a credential store itself"),
+    ("../.ssh/new/deep",         f"{HOME}/.ssh/new/deep",   Scope.SECRET,    "below it"),
+    ("../.sshx",                 f"{HOME}/.sshx",           Scope.OUTSIDE,   "not its neighbour"),
+    ("../.config/gh/hosts.yml",  f"{HOME}/.config/gh/hosts.yml", Scope.SECRET, "a deeper store"),
+    ("../.bash_history",         f"{HOME}/.bash_history",   Scope.SECRET,    "a pattern below the home"),
+    ("../.local/state/ringfence/log", f"{HOME}/.local/state/ringfence/log", Scope.SECRET, "our own state"),
+    (".env",                     f"{WORK}/.env",            Scope.SECRET,    "a secret name"),
+    ("deep/.env",                f"{WORK}/deep/.env",       Scope.SECRET,    "a secret name, deeper"),
+    ("x.pem/part",               f"{WORK}/x.pem/part",      Scope.SECRET,    "a folder with a secret name"),
+    (".env.example",             f"{WORK}/.env.example",    Scope.WORKSPACE, "a public name"),
+    ("public.pem",               f"{WORK}/public.pem",      Scope.WORKSPACE, "a public name"),
+    ("/usr/share/ca/x.pem",      "/usr/share/ca/x.pem",     Scope.SYSTEM,    "certificates of the system are no secret"),
+    ("/usr/share/link",          f"{HOME}/letter",          Scope.OUTSIDE,   "a system link that leads out"),
+    ("/srv/x.pem",               "/srv/x.pem",              Scope.SECRET,    "a secret name anywhere else"),
+    ("/etc/passwd",              "/etc/passwd",             Scope.SYSTEM,    "a system file of /etc"),
+    ("/etc/hostname",            "/etc/hostname",           Scope.OUTSIDE,   "another one"),
+    ("/etc/shadow-",             "/etc/shadow-",            Scope.SECRET,    "a secret path by its pattern"),
+    ("/proc/self/environ",       "/proc/self/environ",      Scope.SECRET,    "a secret path by its pattern"),
+    ("/proc/cpuinfo",            "/proc/cpuinfo",           Scope.SYSTEM,    "a fact about the machine"),
+    ("/proc/1/maps",             "/proc/1/maps",            Scope.OUTSIDE,   "the inside of a process"),
+    ("/dev/null",                "/dev/null",               Scope.NONE,      "a harmless device"),
+    ("null",                     "/dev/null",               Scope.NONE,      "a link to it"),
+    ("/dev/sda",                 "/dev/sda",                Scope.OUTSIDE,   "a disk"),
+    ("/usrx",                    "/usrx",                   Scope.OUTSIDE,   "not the neighbour of a system root"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("text", "real", "scope", "why"), PLACES, ids=[row[0] for row in PLACES])
+def test_a_path_leads_where_the_kernel_says(text: str, real: str, scope: Scope, why: str) -> None:
+    place = Atlas(FACTS, PROFILE).place(text, WORK)
+    assert (place.path, place.scope) == (real, scope), why
+
+
+def test_a_secret_path_is_secret_by_its_spelling_and_by_its_target() -> None:
+    linked = replace(FACTS, look=lambda path: PathFact("/srv/plain" if ".ssh" in path else path, Kind.FILE))
+    assert Atlas(linked, PROFILE).place("../.ssh/id_rsa", WORK).scope is Scope.SECRET
+    assert Atlas(FACTS, PROFILE).place("key", WORK).scope is Scope.SECRET
+
+
+DEVICES = [
+    ("/dev/null", Device.HARMLESS, "nothing"),
+    ("/dev/stdout", Device.HARMLESS, "our own output"),
+    ("/dev/fd/2", Device.HARMLESS, "our own output"),
+    ("/dev/fd/3", Device.OTHER, "not opened by the script's start"),
+    ("/dev/tcp/example.org/80", Device.SOCKET, "bash opens a socket"),
+    ("/dev/udp/example.org/53", Device.SOCKET, "bash opens a socket"),
+    ("/dev/sda", Device.OTHER, "a disk"),
+    ("/dev/shm/x", Device.NONE, "a folder of files"),
+    ("dev/null", Device.NONE, "a file of the workspace"),
+]
+
+
+@pytest.mark.parametrize(("text", "device", "why"), DEVICES, ids=[row[0] for row in DEVICES])
+def test_devices_are_told_apart(text: str, device: Device, why: str) -> None:
+    assert Atlas(FACTS, PROFILE).place(text, WORK).device is device, why
+
+
+LOCKED = [
+    (".git/hooks", True, "the folder of hooks"),
+    (".git/hooks/pre-commit", True, "a hook"),
+    (".git/config", True, "settings"),
+    (".git", True, "removing what holds them removes them"),
+    (".git/index", False, "written by every commit"),
+    ("inner/.git/config", True, "an inner repository"),
+    (".vscode/tasks.json", True, "an editor runs it"),
+    ("docs/.vscode/tasks.json", True, "an editor that opens that folder runs it"),
+    (".git/modules/a/hooks/x", True, "a pattern with a star"),
+    (".gitignore", False, "only a list"),
+    ("src/.git-hooks", False, "another name"),
+    ("../work2/.vscode", False, "not of the workspace"),
+]
+
+
+@pytest.mark.parametrize(("text", "locked", "why"), LOCKED, ids=[row[0] for row in LOCKED])
+def test_what_other_programs_run_by_themselves_is_locked(text: str, locked: bool, why: str) -> None:
+    assert Atlas(FACTS, PROFILE).place(text, WORK).locked is locked, why
+
+
+SHOWN = [
+    (WORK, "the workspace"),
+    (f"{WORK}/src/a", "src/a"),
+    (HOME, "~"),
+    (f"{HOME}/x", "~/x"),
+    ("/etc/x", "/etc/x"),
+]
+
+
+@pytest.mark.parametrize(("path", "shown"), SHOWN)
+def test_paths_are_shown_as_people_read_them(path: str, shown: str) -> None:
+    assert Atlas(FACTS, PROFILE).shown(path) == shown
+
+
+def test_cd_walks_names_and_the_kernel_walks_links() -> None:
+    atlas = Atlas(FACTS, PROFILE)
+    assert atlas.logical("out/..", WORK) == WORK
+    assert atlas.absolute("out/..", WORK) == "/srv/data"
+
+
+def test_a_folder_above_the_workspace_is_known_as_such() -> None:
+    atlas = Atlas(FACTS, PROFILE)
+    assert [atlas.place(path, "/").above for path in ("/", "/home", HOME, "/srv", WORK)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+PARTS = st.lists(st.sampled_from(["..", ".", "", "a", "out", "key", "src", ".ssh", "null", "loop", "in"]), max_size=8)
+
+
+@given(PARTS, st.booleans())
+def test_every_path_resolves_to_something_absolute_without_dots(parts: list[str], absolute: bool) -> None:
+    text = ("/" if absolute else "") + "/".join(parts)
+    atlas = Atlas(FACTS, PROFILE)
+    for path in (atlas.place(text or ".", WORK).path, atlas.absolute(text, WORK), atlas.logical(text, WORK)):
+        assert path.startswith("/")
+        assert not {"..", ".", ""} & set(path.split("/")[1:]) or path == "/"
+
+
+@given(PARTS)
+def test_no_spelling_of_a_secret_place_is_anything_but_secret(parts: list[str]) -> None:
+    text = "/".join([*parts, "../../../../../../../../../../home/me/.ssh/id_rsa"])
+    place = Atlas(FACTS, PROFILE).place(text, WORK)
+    assert place.scope is Scope.SECRET or place.path != f"{HOME}/.ssh/id_rsa"

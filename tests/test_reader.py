@@ -1,0 +1,344 @@
+"""Whole scripts: the shape that bash gives them, or Opaque with a reason and a place. Nothing in between."""
+
+import dataclasses
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from policy.assessment import Span
+from policy.script.reader import read
+from policy.script.show import show
+from policy.script.tree import Command, Opaque, Redirect, RedirectOp, Script, Substitution
+
+# fmt: off
+SHAPES: tuple[tuple[str, str, str], ...] = (
+    ("", "nothing", "no command at all"),
+    (" \n# a comment\n\t", "nothing", "nor in blanks and comments"),
+    ("a b", "command a b", "one command"),
+    ("a # b; c", "command a", "a comment"),
+    ("a;#b\nc", "command a\ncommand c", "a comment right after an operator"),
+    ("a; b\nc & d", "command a\ncommand b\ncommand c &\ncommand d", "lists"),
+    ("a && b ||\n# c\n d", "command a\n&& command b\n|| command d", "and, or, and a line break after it"),
+    ("a | b |& c", "pipeline\n  command a\n  command b\n  command c", "pipelines"),
+    ("! a | b", "not pipeline\n  command a\n  command b", "a negated pipeline"),
+    ("! a", "not\n  command a", "a negated command"),
+    ("!a b", "command !a b", "not a negation"),
+    ("a \\\n  b \\\n\\\n c", "command a b c", "line continuations between words"),
+    ("{ a; b; }", "group\n  command a\n  command b", "a group"),
+    ("(a; b)", "subshell\n  command a\n  command b", "a subshell"),
+    ("( (a) )", "subshell\n  subshell\n    command a", "nested, with a blank"),
+    ("echo { } if then ! ]]", "command echo { } if then ! ]]", "reserved words mean nothing after a command name"),
+    ("'if' a", "command if a", "nor when quoted"),
+    ("i\\f a", "command if a", "nor when partly quoted"),
+    ("{a b", "command {a b", "`{` is reserved only alone"),
+    ("if a; then b; fi", "if\n  command a\nthen\n  command b", "if"),
+    ("if a\nthen b\nelif c; then d\nelse e\nfi",
+     "if\n  command a\nthen\n  command b\nelif\n  command c\nthen\n  command d\nelse\n  command e", "all of it"),
+    ("while a; b; do c; done", "while\n  command a\n  command b\ndo\n  command c", "while"),
+    ("until a\ndo\nb\ndone >f", "until\n  command a\ndo\n  command b\n  > f", "until, with a redirection"),
+    ("for x in a 'b c' *; do d $x; done", "for x in a 'b c' *\ndo\n  command d ${x}", "for"),
+    ("for x in; do a; done", "for x in\ndo\n  command a", "over nothing"),
+    ("for x do a; done", "for x\ndo\n  command a", "over the arguments"),
+    ("for x; do a; done", "for x\ndo\n  command a", "over the arguments, with a semicolon"),
+    ("for x\nin a do\ndo b\ndone", "for x in a do\ndo\n  command b", "`do` as a word, then as a keyword"),
+    ("for x in {1..3} a{b,c}; do d; done", "for x in 1 2 3 ab ac\ndo\n  command d", "braces become several words"),
+    ("x=1 y+=2 a z=3", "command x=1 y+=2 a z=3", "assignments only before the name"),
+    ("2>f x=1 a", "command x=1 a\n  2> f", "D9: also after a redirection"),
+    ("x=1", "command x=1", "an assignment alone"),
+    (">f", "command\n  > f", "a redirection alone"),
+    ("a >f 2>>g <h >|i <>j &>k &>>l 3<m",
+     "command a\n  > f\n  2>> g\n  < h\n  >| i\n  <> j\n  &> k\n  &>> l\n  3< m", "files"),
+    ("a 2>&1 >&2 <&3 >&- 4>&5-", "command a\n  2>&1\n  >&2\n  <&3\n  >&-\n  4>&5-", "descriptors"),
+    ("a>f b", "command a b\n  > f", "without blanks, and in the middle"),
+    ("a2>f", "command a2\n  > f", "a digit at the end of a word is no descriptor"),
+    ("a 2 >f", "command a 2\n  > f", "nor is one before a blank"),
+    ('a "2">f', "command a 2\n  > f", "nor a quoted one"),
+    ("a <<<'b c'", "command a\n  <<< 'b c'", "a here-string"),
+    ("a <<<*", "command a\n  <<< '*'", "where no file names appear"),
+    ("{ a; } 2>&1 | b", "pipeline\n  group\n    command a\n    2>&1\n  command b", "a group in a pipeline"),
+    ("a <(b c) > >(d)",
+     "command a <(..)\n  inside <(..)\n    command b c\n  > >(..)\n    inside >(..)\n      command d", "D1"),
+    ("a \"$(b `c`)\"",
+     'command a "$(..)"\n  inside $(..)\n    command b $(..)\n      inside $(..)\n        command c', "nested"),
+    ("x=$(a) >$(b)",
+     "command x=$(..)\n  inside $(..)\n    command a\n  > $(..)\n    inside $(..)\n      command b", "D1: every position"),
+    ("for x in $(a); do b; done", "for x in $(..)\n  inside $(..)\n    command a\ndo\n  command b", "D1: every position"),
+    ("a <<<$(b)", "command a\n  <<< $(..)\n    inside $(..)\n      command b", "D1: every position"),
+    ("a <<E\nx y\nE", "command a\n  << 1 line", "a here-document"),
+    ("a <<'E'\n$(b)\nE\n", "command a\n  << 1 line", "a quoted delimiter: nothing in it is special"),
+    ("a <<E\n$(b)\nE\nc",
+     "command a\n  << text that depends on the moment\n    inside $(..)\n      command b\ncommand c",
+     "D5, and what follows"),
+    ("a <<E | b; c\nx\nE\nd", "pipeline\n  command a\n    << 1 line\n  command b\ncommand c\ncommand d",
+     "the rest of its line comes first"),
+    ("a <<A <<B\n1\nA\n2\nB\nb", "command a\n  << 1 line\n  << 1 line\ncommand b", "two on a line"),
+    ("while a; do b; done <<E\n`c`\nE",
+     "while\n  command a\ndo\n  command b\n  << text that depends on the moment\n    inside $(..)\n      command c", "D5"),
+    ("a \"$(b <<'E'\n') \"\nE\n)\"", 'command a "$(..)"\n  inside $(..)\n    command b\n      << 1 line',
+     "the way models write commit messages"),
+    ("set -euo pipefail; a", "command set -euo pipefail\ncommand a", "switches that change nothing about reading"),
+    ("shopt -s nullglob globstar", "command shopt -s nullglob globstar", "likewise"),
+    ("SECONDS=0; a", "command SECONDS=0\ncommand a", "a number is safe to evaluate"),
+)
+
+OPAQUE: tuple[tuple[str, str, str], ...] = (
+    ("[[ -f a ]] && b",        "[[", "not yet"),
+    ("case a in a) b;; esac",  "case", "not yet"),
+    ("case a in a) b;& c) d;; esac", "case", "falls through"),
+    ("select x in a; do b; done", "select", "not yet"),
+    ("time a",                 "time", "not yet"),
+    ("coproc a",               "coproc", "D-list: refused for good"),
+    ("function a { b; }",      "function", "not yet"),
+    ("ls() { a; }; ls",        "(", "a function that shadows a program"),
+    ("ls () { a; }; ls",       "(", "with a blank"),
+    ("((x))",                  "arithmetic", "not yet"),
+    ("((a) || b)",             "arithmetic", "bash tries arithmetic first"),
+    ("for ((;;)); do a; done", "for", "not yet"),
+    ("for x in a; { b; }",     "do", "not documented"),
+    ("x=(a b)",                "array", "not yet"),
+    ("x=(): a",                "array", "runs a: found by fuzzing an earlier reader"),
+    ("x[1]=a b",               "array element", "D7, D9: evaluates the subscript, and b is the command"),
+    ("a[$(b)]=1",              "array element", "D7"),
+    ("a >&f",                  "descriptor", "case 27: writes f"),
+    ("a >&'$(b)'",             "descriptor", "D14: expanded twice, even single-quoted"),
+    ("a >& $x",                "descriptor", "D14"),
+    ("a 1&>f",                 "may or may not belong", "found by fuzzing: the number is a word"),
+    ("a 1234>f",               "may or may not belong", "a number too long for a descriptor"),
+    ("a {fd}>f",               "descriptor", "D8"),
+    ("{fd}>f a",               "descriptor", "D8: a is the command"),
+    ("a 2>(b)",                "`(` right after", "a word or a redirection"),
+    ("a > 2>f",                "number before", "bash refuses it"),
+    ("a |\\\n| b",             "line continuation", "would become `||`"),
+    ("a ;; b",                 "`;;`", "outside of case"),
+    (">f if a; then b; fi",    "after an assignment or a redirection", "no keyword there"),
+    ("x=1 for",                "after an assignment or a redirection", "no keyword there"),
+    ("! ! a",                  "unexpected `!`", "not everywhere the same"),
+    ("a | ! b",                "unexpected `!`", "not allowed"),
+    ("{ a }",                  "missing", "the brace is an argument"),
+    ("if a; then b",           "missing", "no end"),
+    ("then",                   "unexpected `then`", "no beginning"),
+    ("{ a; } b",               "unexpected `b`", "a word after a compound command"),
+    ("(a) b",                  "unexpected `b`", "a word after a compound command"),
+    ("a <<E\nx",               "never meets `E`", "bash would take the rest of the script"),
+    ("a <<E\nE x\nE",          "starts with its delimiter", "some versions of bash end it there, inside `$(..)`"),
+    ("a <<E\nx\\\nE\nE",       "line continuation", "would hide the delimiter"),
+    ("a <<E\n${x:-$(b)}\nE",   "`${..}`", "D5"),
+    ("a <<E \"x\ny\"\nb\nE\n", "continued inside a word", "where the body starts is not certain"),
+    ("a <<E $(b\n)\nc\nE\n",   "continued inside a word", "likewise"),
+    ("$(a <<E)\nb\nE",         "outside its substitution", "the body would be outside"),
+    ("`a <<E\nb\nE\n`",        "inside backquotes", "decoded first"),
+    ("a <<$x\nb\n$x",          "delimiter", "not a plain word"),
+    ("a <<E\"O\"F\nb\nEOF",    "delimiter", "not a plain word"),
+    ("alias a=b\na",           "alias", "changes what words mean"),
+    ("command alias a=b",      "alias", "through a prefix"),
+    ("command -p alias a=b",   "alias", "through a prefix with an option"),
+    ("shopt -s lastpipe",      "shopt", "moves commands out of their subshell"),
+    ("shopt -s extglob\na",    "shopt", "changes the grammar"),
+    ("set -o posix",           "set", "changes the grammar"),
+    ("set -k; a x=1",          "set", "assignments anywhere"),
+    ("set $x",                 "set", "cannot tell"),
+    ("enable -n test",         "enable", "changes what words mean"),
+    ("POSIXLY_CORRECT=1 a",    "POSIXLY_CORRECT", "changes the grammar"),
+    ("SECONDS='a[$(b)]'",      "evaluates", "D7: arithmetic by assignment"),
+    ("RANDOM=$x",              "evaluates", "D7"),
+    ("for OPTIND in a; do b; done", "evaluates", "D7"),
+    ("TEXTDOMAIN=x a $\"b\"",  "TEXTDOMAIN", "the text would be translated"),
+    ("LC_ALL=zh_CN.GBK\na 'é'", "LC_", "other bytes, other characters"),
+    ("-x",                     "option", "`bash -c -x` takes it as an option"),
+    ("a\rb",                   "U+000D", "a carriage return"),
+    ("a &&",                   "nothing after", "no right side"),
+    ("a && )",                 "missing", "no right side"),
+    ("| a",                    "missing before `|`", "no left side"),
+    ("; a",                    "missing before `;`", "no command"),
+    ("a & ; b",                "missing before `;`", "no command"),
+    ("a )",                    "unexpected `)`", "no opening"),
+    ("()",                     "empty", "nothing in it"),
+    ("{ }",                    "empty", "nothing in it"),
+    ("while do a; done",       "empty", "no condition"),
+    ("if a; then fi",          "empty", "no body"),
+    ("a >",                    "word is missing", "no target"),
+    ("a > # f",                "word is missing", "a comment is no target"),
+    ("for 1x in a; do b; done", "plain variable name", "not a name"),
+    ("for x y; do b; done",    "do", "two names"),
+)
+
+INVALID: tuple[str, ...] = (
+    "if", "fi", "if a; then; fi", "a ||", "a | | b", "a ;; b", "a &;", "(a", "a)", "{ a", "{ a; ", "}", "do a; done",
+    "for", "for x in a; b; done", "while a; done", "until do a; done", "a > ", "a > > b", "a < | b", "a 'b", 'a "b', "a `b",
+    "a $(b", "a ${b", "! | a", "a | ! b", "a <<< ", "a > 2>f", "f() ", "x=1 if a; then b; fi", "{ a; } b", "(a) b", "( )",
+    "a (b)", "a & & b", "a && && b", "if a; else b; fi", "elif a; then b; fi", "case a in", "[[ a", "a; do b", "a >( b",
+    "for x in a (b); do c; done", "a <(", "for x in a & do b; done", "a <<<\n", "{ } }", "while a; do b; done c",
+)
+# fmt: on
+
+
+@pytest.mark.parametrize(("text", "shown", "why"), SHAPES, ids=[row[0] for row in SHAPES])
+def test_a_script_has_the_shape_that_bash_gives_it(text: str, shown: str, why: str) -> None:
+    tree = read(text)
+    assert isinstance(tree, Script), (tree, why)
+    assert show(tree) == shown, why
+
+
+@pytest.mark.parametrize(("text", "reason", "why"), OPAQUE, ids=[ascii(row[0]) for row in OPAQUE])
+def test_what_is_not_understood_is_opaque_and_says_where(text: str, reason: str, why: str) -> None:
+    answer = read(text)
+    assert isinstance(answer, Opaque), (show(answer), why)
+    assert reason in answer.reason, why
+    assert answer.reason.isprintable()
+    assert 0 <= answer.span.start <= answer.span.end <= len(text)
+
+
+@pytest.mark.parametrize("text", INVALID)
+def test_what_bash_refuses_is_opaque(text: str) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    done = subprocess.run([bash, "-n", "-c", text], capture_output=True, timeout=20, check=False)
+    assert done.returncode != 0 or done.stderr, "bash takes it: the row is wrong"
+    assert isinstance(read(text), Opaque)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a " * 600_000, "longer than"),
+        ("(" * 10_000, "arithmetic"),
+        ("( " * 8_000, "nested"),
+        ("$(" * 8_000, "nested"),
+        ("`" * 15_999, "more than"),
+        ("{ " * 8_000, "nested"),
+        ("if " * 5_000, "nested"),
+        ('"$(' * 5_000, "nested"),
+        ("<(" * 8_000, "nested"),
+        ("a " * 8_000, "more than"),
+        ("a;" * 8_000, "more than"),
+        ("a <<E\n" * 2_500, "never meets"),
+        ("a=" * 8_000 + "~", "`~`"),
+        ("{" * 16_000 + ",", "brace"),
+        ("[" * 16_000, ""),
+        ("'" * 16_001, ""),
+        ("\\" * 16_000, ""),
+        ("$" * 16_000, ""),
+        ("#" * 16_000, ""),
+        ("\n" * 16_000, ""),
+    ],
+    ids=lambda value: value[:6] if isinstance(value, str) else None,
+)
+def test_monsters_are_answered(text: str, reason: str) -> None:
+    answer = read(text)
+    if reason:
+        assert isinstance(answer, Opaque)
+        assert reason in answer.reason
+
+
+def test_nesting_is_allowed_up_to_eight() -> None:
+    for deep, kind in ((8, Script), (9, Opaque)):
+        assert isinstance(read("( " * deep + "a" + " )" * deep), kind)
+        assert isinstance(read("a " + "$(a " * deep + ")" * deep), kind)
+        assert isinstance(read("{ " * deep + "a" + "; }" * deep), kind)
+
+
+# -- laws ----------------------------------------------------------------------------------------------------------
+
+
+def values(value: object) -> Iterator[object]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from values(item)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Span)):
+        yield value
+        for each in dataclasses.fields(value):
+            yield from values(getattr(value, each.name))
+
+
+# fmt: off
+TOKENS = st.sampled_from((
+    "a", "b c", "x=", "$x", "$(", ")", "`", "'", '"', "\\", "\n", " ", ";", "&", "|", "<", ">", "2>", "<<E\n", "\nE\n",
+    "{ ", "}", "(", "if ", "then ", "fi", "for x in ", "do ", "done", "while ", "#", "~", "*", "[", "]", "!", "${", "é",
+    "<(", "$'", "<<-'E'\n", "\t", "=", "\\\n", "case ", "esac", "\r", "\x00", "\ud800", "\ufeff", "&>", ">&", "1", "{a,b}",
+))
+# fmt: on
+
+
+@given(st.one_of(st.text(), st.lists(TOKENS, max_size=25).map("".join)))
+@example("a <<E\n")
+@example("\\\n")
+@example("a <<E\nE")
+@example("`\\\n`")
+def test_reading_is_total_and_places_are_inside_the_text(text: str) -> None:
+    answer = read(text)
+    if isinstance(answer, Opaque):
+        assert 0 <= answer.span.start <= answer.span.end <= len(text)
+        assert answer.reason
+        return
+    assert show(answer).replace("\n", "").isprintable()
+    for value in values(answer):
+        span = getattr(value, "span", None)
+        if span is not None:
+            assert 0 <= span.start <= span.end <= len(text)
+        if isinstance(value, Command):
+            assert value.words or value.assignments or value.redirects
+        if isinstance(value, Substitution):
+            assert text[value.span.end - 1] in ')`"' or value.quoted
+        if isinstance(value, Redirect) and value.op is not RedirectOp.HERE_DOC:
+            assert str(value.op) in text[value.span.start : value.span.end]
+
+
+@given(st.lists(TOKENS, max_size=12).map("".join), st.lists(TOKENS, max_size=12).map("".join))
+def test_a_command_in_front_hides_nothing(first: str, second: str) -> None:
+    one, two, both = read(first), read(second), read(f"{first}\n{second}")
+    if isinstance(one, Script) and isinstance(two, Script) and isinstance(both, Script) and "#" not in first:
+        assert len(both.items) == len(one.items) + len(two.items)
+
+
+def test_reading_twice_gives_the_same_tree() -> None:
+    for text, _, _ in SHAPES:
+        assert read(text) == read(text)
+
+
+# -- the tree for people -------------------------------------------------------------------------------------------
+
+
+def test_what_is_shown_cannot_move_the_cursor_of_a_terminal() -> None:
+    tree = read("a $'\\e[2J\\n' 'b\nc' \"$x\" ''")
+    assert isinstance(tree, Script)
+    assert show(tree) == "command a $'\\x1b[2J\\n' $'b\\nc' \"${x}\" ''"
+
+
+def test_a_whole_script_is_shown() -> None:
+    text = """\
+cd src && for f in *.py "$(git ls-files)"; do
+  head -n "$n" "$f" 2>/dev/null | sort > ~/out.txt &
+done
+if ! grep -q 'a b' ${#f}; then x=1 ./run <<-EOF; else (exit 1); fi
+\tbody $x
+\tEOF
+"""
+    tree = read(text)
+    assert isinstance(tree, Script)
+    assert (
+        show(tree)
+        == """\
+command cd src
+&& for f in *.py "$(..)"
+  inside $(..)
+    command git ls-files
+do
+  pipeline &
+    command head -n "${n}" "${f}"
+      2> /dev/null
+    command sort
+      > ~/out.txt
+if
+  not
+    command grep -q 'a b' ${#f}
+then
+  command x=1 ./run
+    << text that depends on the moment
+else
+  subshell
+    command exit 1"""
+    )

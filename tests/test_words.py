@@ -1,0 +1,348 @@
+"""One word at a time: what bash would make of it, exactly, or Opaque."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.script.reader import read
+from policy.script.tree import (
+    Assignment,
+    Command,
+    Glob,
+    Opaque,
+    Parameter,
+    Part,
+    Script,
+    Substitution,
+    Text,
+    Tilde,
+    Word,
+)
+
+
+def command(text: str) -> Command:
+    tree = read(text)
+    assert isinstance(tree, Script), tree
+    (item,) = tree.items
+    assert isinstance(item.node, Command)
+    return item.node
+
+
+def bare(part: Part) -> tuple[object, ...]:
+    """A part without its place, short enough for a table."""
+    match part:
+        case Text():
+            return ("quoted" if part.quoted else "text", part.text)
+        case Parameter():
+            return ("length" if part.length else "parameter", part.name, part.quoted)
+        case Substitution():
+            return (part.kind, part.quoted, *(bare_command(item.node) for item in part.body.items))
+        case Glob():
+            return ("glob", part.text)
+        case Tilde():
+            return ("tilde", part.user)
+
+
+def bare_command(node: object) -> str:
+    assert isinstance(node, Command)
+    return " ".join(word.literal or "?" for word in node.words)
+
+
+# fmt: off
+EXACT: tuple[tuple[str, list[tuple[object, ...]], str], ...] = (
+    ("abc",              [("text", "abc")], "plain"),
+    ("-o=x:y,z@%+^]}!",  [("text", "-o=x:y,z@%+^]}!")], "characters that mean nothing inside a word"),
+    ("a#b",              [("text", "a#b")], "no comment inside a word"),
+    ("'a b'",            [("quoted", "a b")], "single quotes"),
+    ("'a\\b$c`d'",       [("quoted", "a\\b$c`d")], "nothing is special in single quotes"),
+    ("''",               [("quoted", "")], "an empty word is a word"),
+    ('""',               [("quoted", "")], "an empty word is a word"),
+    ("'a'\\''b'",        [("quoted", "a'b")], "D10: the usual way to quote a quote"),
+    ("'a'\"'\"'b'",      [("quoted", "a'b")], "D10: the other usual way"),
+    ("a'b\"c'd",         [("text", "a"), ("quoted", 'b"c'), ("text", "d")], "D10: a double quote inside single ones"),
+    ("a\"b'c\"d",        [("text", "a"), ("quoted", "b'c"), ("text", "d")], "D10: and the other way round"),
+    ('"a\\nb"',          [("quoted", "a\\nb")], "D11: the backslash stays"),
+    ('"\\a\\$\\`\\"\\\\"', [("quoted", '\\a$`"\\')], "D11: only four characters lose it"),
+    ("\\a\\ b",          [("quoted", "a "), ("text", "b")], "an escaped character is quoted"),
+    ("-\"o\"",           [("text", "-"), ("quoted", "o")], "case 3: an option hidden in quotes"),
+    ("-e\\xec",          [("text", "-e"), ("quoted", "x"), ("text", "ec")], "case 4: an option hidden by a backslash"),
+    ("-ex''ec",          [("text", "-ex"), ("quoted", ""), ("text", "ec")], "case 4: an option hidden by empty quotes"),
+    ("$'\\x2d\\x6f'",    [("quoted", "-o")], "D12: hexadecimal escapes"),
+    ("$'-o'",            [("quoted", "-o")], "case 3"),
+    ("$'\\101\\7\\60'",  [("quoted", "A\x070")], "octal escapes of one to three digits"),
+    ("$'\\n\\t\\e\\\\\\'\\\"\\?'", [("quoted", "\n\t\x1b\\'\"?")], "single letters"),
+    ("$'\\u41\\U00000042\\cg'", [("quoted", "AB\x07")], "code points and control letters"),
+    ("$'a b'c",          [("quoted", "a b"), ("text", "c")], "text after it"),
+    ('$"a b"',           [("quoted", "a b")], "D12: translated text, untranslated"),
+    ('$"$x"',            [("parameter", "x", True)], "it expands like double quotes"),
+    ("$x",               [("parameter", "x", False)], "a variable"),
+    ("${x}y",            [("parameter", "x", False), ("text", "y")], "with braces"),
+    ('"a$x b"',          [("quoted", "a"), ("parameter", "x", True), ("quoted", " b")], "inside double quotes"),
+    ("$x$y",             [("parameter", "x", False), ("parameter", "y", False)], "two variables"),
+    ("${#x}",            [("length", "x", False)], "a length"),
+    ("$10",              [("parameter", "1", False), ("text", "0")], "one digit only"),
+    ("${10}",            [("parameter", "10", False)], "more digits with braces"),
+    ('"$@"',             [("parameter", "@", True)], "all arguments"),
+    ("$#$?$$$!$-",       [("parameter", c, False) for c in "#?$!-"], "special parameters"),
+    ("${#}",             [("parameter", "#", False)], "the count, not a length"),
+    ("$",                [("text", "$")], "a dollar sign alone"),
+    ('"a$"',             [("quoted", "a$")], "a dollar sign before the quote"),
+    ("a$/b",             [("text", "a$/b")], "a dollar sign before no name"),
+    ("$(a b)",           [("command", False, "a b")], "a command substitution"),
+    ('"x$(a)y"',         [("quoted", "x"), ("command", True, "a"), ("quoted", "y")], "inside double quotes"),
+    ("$(a\nb; c)",       [("command", False, "a", "b", "c")], "D1: every line of it"),
+    ("`a\nb`",           [("command", False, "a", "b")], "D1: every line of it"),
+    ("`a b`",            [("command", False, "a b")], "backquotes"),
+    ('"`a`"',            [("command", True, "a")], "backquotes inside double quotes"),
+    ("$(a '#)' # )\n)",  [("command", False, "a #)")], "a parenthesis in quotes and in a comment"),
+    ("$()",              [("command", False)], "nothing to run"),
+    ("<(a)",             [("process-in", False, "a")], "a process substitution"),
+    (">(a b)",           [("process-out", False, "a b")], "and to the other side"),
+    ("*.py",             [("glob", "*"), ("text", ".py")], "a glob"),
+    ("a?[b-d]*",         [("text", "a"), ("glob", "?"), ("glob", "[b-d]"), ("glob", "*")], "all kinds of it"),
+    ("**/x",             [("glob", "**"), ("text", "/x")], "two stars"),
+    ("'*'\\?\"[a]\"",    [("quoted", "*?[a]")], "no glob when quoted"),
+    ("[",                [("text", "[")], "a bracket that nothing closes"),
+    ("a[",               [("text", "a[")], "likewise"),
+    ("a[b",              [("text", "a[b")], "likewise"),
+    ("[!a-c]x",          [("glob", "[!a-c]"), ("text", "x")], "a bracket expression"),
+    ("[[:digit:]x]*",    [("glob", "[[:digit:]x]"), ("glob", "*")], "with a class"),
+    ("~",                [("tilde", "")], "home"),
+    ("~/a",              [("tilde", ""), ("text", "/a")], "below home"),
+    ("~root/a",          [("tilde", "root"), ("text", "/a")], "the home of somebody"),
+    ("HEAD~1",           [("text", "HEAD~1")], "no tilde expansion inside a word"),
+    ("a~",               [("text", "a~")], "nor at its end"),
+    ("host:~/a",         [("text", "host:~/a")], "nor after a colon outside of assignments"),
+    ("'~'",              [("quoted", "~")], "nor in quotes"),
+    ("{}",               [("text", "{}")], "what find needs"),
+    ("@{u}",             [("text", "@{u}")], "what git needs"),
+    ("'{a,b}'",          [("quoted", "{a,b}")], "D13: quoted braces are text"),
+    ("\\{a,b}",          [("quoted", "{"), ("text", "a,b}")], "D13: escaped braces are text"),
+    ("é",                [("text", "é")], "letters beyond ASCII"),
+    ("'à b'",            [("quoted", "à b")], "quoted, any printable character"),
+)
+
+OPAQUE: tuple[tuple[str, str, str], ...] = (
+    ("{a,'b'}",          "brace expansion", "D13: quotes inside"),
+    ("{a,$x}",           "brace expansion", "D13: an expansion inside"),
+    ("{a,{b,c}}",        "brace expansion", "nested"),
+    ("{a,b}*",           "brace expansion", "with a glob"),
+    ("{,a}",             "brace expansion", "one of them empty: it vanishes"),
+    ("{01..3}",          "brace expansion", "padded"),
+    ("{a..c}",           "brace expansion", "letters: the locale may order them"),
+    ("{1..999}",         "brace expansion", "too many"),
+    ("{a..b,c}",         "brace expansion", "both forms at once"),
+    ("x={a,b}",          "brace expansion", "depends on the command before it"),
+    ("{a,$(b)}",         "brace expansion", "with a command in it"),
+    ("a{1..$(b)}",       "brace expansion", "with a command in it"),
+    ("[\"a\"b]",         "`[..]`", "quotes in a bracket expression"),
+    ("a[a[1]",           "`[..]`", "found by fuzzing: matches a1"),
+    ("a[$x",             "`[..]`", "the value may close it"),
+    ("[]a]",             "`[..]`", "the first `]` does not close it"),
+    ("[!]a]",            "`[..]`", "nor after a negation"),
+    ("~$(a)",            "`~`", "D2: the substitution runs"),
+    ("~`a`",             "`~`", "D2"),
+    ("~<(a)",            "process substitution", "D2"),
+    ("~x$(a)",           "`~`", "D2"),
+    ("~+",               "`~`", "the current folder, by another name"),
+    ("~'a'",             "`~`", "a quote ends the user name"),
+    ("x=~/y",            "`~`", "D13: bash expands it in a word that looks like an assignment"),
+    ("x=a:~",            "`~`", "likewise after a colon"),
+    ('""<(a)',           "glued", "D3: runs, though the word looks quoted"),
+    ('"a b">(c)',        "glued", "D3"),
+    ("<(a)b",            "glued", "text after it"),
+    ("<(a)<(b)",         "glued", "two in one word"),
+    ("<((a))",           "arithmetic", "found by fuzzing: bash 5.2 reads this differently"),
+    ("${x:-$(a)}",       "`${..}`", "D4: the default runs"),
+    ("${x:-a}",          "`${..}`", "not in the tree yet"),
+    ("${x#$(a)}",        "`${..}`", "D4"),
+    ("${x/a/`b`}",       "`${..}`", "D4"),
+    ("${x:off}",         "`${..}`", "D4, D7: arithmetic"),
+    ("${x[$(a)]}",       "`${..}`", "D4, D7: a subscript"),
+    ("${x^^}",           "`${..}`", "D4"),
+    ("${x:-<(a)}",       "`${..}`", "runs, found by fuzzing an earlier reader"),
+    ("\"${x:=`a`}\"",    "`${..}`", "case 18"),
+    ("${p@P}",           "`${..}`", "D6, case 19: expanded again"),
+    ("${@@P}",           "`${..}`", "D6"),
+    ("${1@P}",           "`${..}`", "D6"),
+    ("${!p}",            "`${..}`", "D6: the name is in a variable"),
+    ("${!p[1]}",         "`${..}`", "D6"),
+    ("${#-}",            "`${#..}`", "versions of bash differ"),
+    ("${ a; }",          "`${..}`", "runs a command in newer versions of bash"),
+    ("${|a; }",          "`${..}`", "likewise"),
+    ("${x",              "`${..}`", "never closed"),
+    ("$((1+$(a)))",      "arithmetic", "case 21"),
+    ("$((x))",           "arithmetic", "case 20: a value is evaluated"),
+    ("$[a[1]]",          "arithmetic", "the old spelling"),
+    ("$xé",              "beyond ASCII", "whether é belongs to the name depends on the system"),
+    ("$\\x",             "not followed by a plain name", "not certain, so not read"),
+    ("a\\\nb",           "line continuation", "cases 4 and 15: joins what looks apart"),
+    ("$\\\n(a)",         "not followed by a plain name", "joins `$` and `(`"),
+    ("\"a\\\nb\"",       "line continuation", "inside double quotes"),
+    ("a\\\n b",          "line continuation", "glued to the word before"),
+    ("$'\\x80'",         "escape", "a byte beyond ASCII: the locale decides"),
+    ("$'\\u00e9'",       "escape", "likewise"),
+    ("$'a\\0b'",         "escape", "NUL cuts the word"),
+    ("$'\\x'",           "escape", "no digits"),
+    ("$'\\x{41}'",       "escape", "not documented"),
+    ("$'\\q'",           "escape", "not an escape"),
+    ("$'\\ca'",          "escape", "a mark that bash itself uses inside words"),
+    ("$'a",              "never closed", "no end"),
+    ("'a",               "never closed", "no end"),
+    ('"a',               "never closed", "no end"),
+    ("`a",               "never closed", "no end"),
+    ("$(a",              "missing", "no end"),
+    ("`a \\`b\\``",      "backquotes", "nested backquotes are decoded first"),
+    ('"`a "b"`"',        "backquotes", "quotes within quotes"),
+    ("a(b)",             "`(`", "an extended glob or a function"),
+    ("@(a|b)",           "`(`", "an extended glob"),
+    ("!(a)",             "`(`", "an extended glob"),
+    ("\\",               "backslash at the end", "nothing to escape"),
+    ("a\u00a0b",         "U+00A0", "an odd blank"),
+    ("a\u3164b",         "U+3164", "a letter that looks like a blank"),
+    ("a\u2028b",         "U+2028", "an odd line end"),
+    ("a\u200bb",         "U+200B", "an invisible character"),
+    ("a\u202eb",         "U+202E", "turns the direction of writing"),
+    ("\ufeffa",          "U+FEFF", "a byte order mark"),
+    ("a\ud800b",         "U+D800", "half a character"),
+    ("a\x00b",           "U+0000", "NUL"),
+    ("a\rb",             "U+000D", "a carriage return is part of the word for bash"),
+    ("a\x0cb",           "U+000C", "so is a form feed"),
+    ("a\x1bb",           "U+001B", "escape"),
+    ("a\x7fb",           "U+007F", "a mark that bash itself uses inside words"),
+    ("naà",              "another system", "its bytes hold 0xa0, a blank in some C libraries"),
+    ("{fd}>f",           "descriptor put into a variable", "D8"),
+    ("{a[0]}>f",         "descriptor put into a variable", "D8"),
+)
+# fmt: on
+
+
+@pytest.mark.parametrize(("source", "parts", "why"), EXACT, ids=[row[0] for row in EXACT])
+def test_a_word_is_decoded_exactly(source: str, parts: list[tuple[object, ...]], why: str) -> None:
+    for text in (f"cmd {source}", f"cmd x {source} y", f"cmd {source};", f"for v in {source}; do z; done"):
+        tree = read(text)
+        assert isinstance(tree, Script), (tree, why)
+        node = tree.items[0].node
+        word = node.words[0 if text.startswith("for") else 1 + text.startswith("cmd x")]  # type: ignore[union-attr, index]
+        assert [bare(part) for part in word.parts] == parts, why
+        assert text[word.span.start : word.span.end] == source
+
+
+@pytest.mark.parametrize(("source", "reason", "why"), OPAQUE, ids=[ascii(row[0]) for row in OPAQUE])
+def test_a_word_that_is_not_certain_is_opaque(source: str, reason: str, why: str) -> None:
+    for text in (f"cmd {source}", f"cmd x{source}" if source[0] in "$`\\" else f"cmd a {source}", f"cmd > {source}"):
+        tree = read(text)
+        assert isinstance(tree, Opaque), (text, why)
+        if not text.startswith("cmd >"):
+            assert reason in tree.reason, (text, why)
+        assert 0 <= tree.span.start <= tree.span.end <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "why"),
+    [
+        ("{a,b}", "a b", "D13"),
+        ("--{output=f,stat}", "--output=f --stat", "case 6: an option hidden in braces is found"),
+        ("{-o,out}", "-o out", "case 3: likewise"),
+        ("src/{a,b}.{py,c}", "src/a.py src/a.c src/b.py src/b.c", "the last group turns fastest"),
+        ("f{,.bak}", "f f.bak", "an empty choice"),
+        ("{1..3}", "1 2 3", "a sequence"),
+        ("x{2..-1}", "x2 x1 x0 x-1", "downwards"),
+        ("{if,a}", "if a", "no reserved words come out of it"),
+    ],
+)
+def test_plain_braces_become_the_words_that_bash_makes(source: str, words: str, why: str) -> None:
+    assert [word.literal for word in command(f"cmd {source} z").words] == ["cmd", *words.split(), "z"], why
+    assert isinstance(read(f"cmd > {source}"), Opaque)
+
+
+@pytest.mark.parametrize(
+    ("source", "value", "why"),
+    [
+        ("x=1", [("text", "1")], "plain"),
+        ("x=", [("text", "")], "empty"),
+        ("x='a b'", [("quoted", "a b")], "quoted"),
+        ("x=$y", [("parameter", "y", False)], "another variable"),
+        ("x=$(a)", [("command", False, "a")], "runs"),
+        ("x=<(a)", [("process-in", False, "a")], "runs"),
+        ("x=~", [("tilde", "")], "home"),
+        ("x=~/a", [("tilde", ""), ("text", "/a")], "home at the start of the value"),
+        ("x=~:a", [("tilde", ""), ("text", ":a")], "a colon ends it"),
+        ("x=*.py", [("quoted", "*"), ("text", ".py")], "no file names in an assignment"),
+        ("x=[a]?", [("quoted", "["), ("text", "a]"), ("quoted", "?")], "no file names in an assignment"),
+        ("x=#a", [("text", "#a")], "no comment"),
+        ("x==b", [("text", "=b")], "the first `=` counts"),
+    ],
+)
+def test_an_assigned_value_is_not_split_and_has_no_globs(source: str, value: list[object], why: str) -> None:
+    (assignment,) = command(f"{source} cmd").assignments
+    assert isinstance(assignment, Assignment)
+    assert (assignment.name, [bare(part) for part in assignment.value.parts]) == ("x", value), why
+
+
+@pytest.mark.parametrize(
+    "source", ["x=a:~", "x=~/a:~/b", "x=a=~", 'x="a:"~', "x={a,b}", "x=(a b)", "x=(): y", "x=a(b)"]
+)
+def test_an_assigned_value_that_is_not_certain_is_opaque(source: str) -> None:
+    assert isinstance(read(f"{source} cmd"), Opaque)
+    assert isinstance(read(source), Opaque)
+
+
+def test_the_start_of_a_word_is_known_as_far_as_it_is_literal() -> None:
+    words = command("cmd --out=$x 'a'\"b\"*c $y").words[1:]
+    assert [(word.prefix, word.literal) for word in words] == [("--out=", None), ("ab", None), ("", None)]
+
+
+def tiles(word: Word, text: str) -> bool:
+    at = word.span.start
+    for part in word.parts:
+        if part.span.start != at or part.span.end < at:
+            return False
+        at = part.span.end
+        if isinstance(part, Text) and not part.quoted and text[part.span.start : part.span.end] != part.text:
+            return False
+    return at == word.span.end
+
+
+PIECES = [
+    "a",
+    "'b c'",
+    '"d$x e"',
+    "\\f",
+    "$g",
+    "${h}",
+    "*",
+    "[i]",
+    "$(j)",
+    "`k`",
+    '""',
+    "$'\\n'",
+    '$"l"',
+    "~",
+    "é",
+    "{}",
+    "=",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
+def test_the_parts_of_a_word_tile_it(pieces: list[str]) -> None:
+    text = "cmd " + "".join(pieces) + " x"
+    tree = read(text)
+    if isinstance(tree, Script):
+        for word in tree.items[0].node.words:  # type: ignore[union-attr]
+            assert tiles(word, text)
+    else:
+        assert re.search(r"~|\$|=", text), tree
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_categories=("Cc",)), max_size=20))
+def test_single_quotes_keep_every_character(text: str) -> None:
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+    tree = read(f"cmd {quoted}")
+    if isinstance(tree, Script):
+        assert tree.items[0].node.words[1].literal == text  # type: ignore[union-attr]
+    else:
+        assert not text.isprintable(), tree
