@@ -305,16 +305,16 @@ class Walk:
         if rule.subs and rule.grammar != "git":
             call = descend(call)
             rule = call.rule
-        exports = begin.exports
-        if exports and not rule.builtin and rule.tier is not Tier.EXECUTE:
-            # A variable makes opaque code no worse: it is judged, and confined, as if it did anything already.
-            text = f"sets {', '.join(exports)}, which `{call.label}` may obey"
-            self.findings.unknown(text, rule.ref, call.span)
         if rule.grammar:
             GRAMMAR[rule.grammar](call)
             rule = call.rule
         else:
             judge(call)
+        opaque = rule.tier is Tier.EXECUTE and not call.quiet
+        if begin.exports and not rule.builtin and not opaque:
+            # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already.
+            text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
+            self.findings.unknown(text, rule.ref, call.span)
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         if rule.tier is Tier.NETWORK and not call.hosts and not call.quiet:

@@ -224,6 +224,7 @@ SCRIPTS = [
     ("export FOO=1; echo $FOO",                   Tier.READ,         "only words of the shell follow"),
     ("export FOO=1; ls",                          Tier.UNKNOWN,      "a program follows"),
     ("export FOO; FOO=1; ls",                     Tier.UNKNOWN,      "exported first, set later"),
+    ("JAVA_TOOL_OPTIONS=-javaagent:x.jar java -version", Tier.UNKNOWN, "more than a version"),
     ("FOO=1 python3 x.py",                        Tier.EXECUTE,      "opaque code is not worse for it"),
     ("set -a; x=1; ls",                           Tier.UNKNOWN,      "exports everything"),
     ("IFS=; ls",                                  Tier.UNKNOWN,      "how words split"),
@@ -438,11 +439,14 @@ def test_very_deep_and_very_long_scripts_are_judged_or_unknown() -> None:
 
 # Laws
 
-WORDS = st.sampled_from(
-    """ls cat rm -rf git status log --output=x a.txt ~ * $x $(touch y) ; && | > < ' " x=1 sudo find -exec {} \\; xargs bash
-    -c / .. if then fi for in do done sed s/a/b/wz awk {print} curl https://a.b cd & ( )""".split()
-    + ["\n"]
-)
+# fmt: off
+WORDS = st.sampled_from([
+    "ls", "cat", "rm", "-rf", "git", "status", "log", "--output=x", "a.txt", "~", "*", "$x", "$(touch y)", ";",
+    "&&", ">", "<", "x=1", "sudo", "find", "-exec", "{}", "xargs", "bash", "-c", "/", "..", "if", "then", "fi",
+    "for", "in", "do", "done", "sed", "s/a/b/w z", "awk", "{print}", "curl", "https://a.b", "cd", "&", "(", ")",
+    "|", "\\;", "'", '"', "\n",
+])
+# fmt: on
 
 
 @settings(max_examples=300, deadline=None)

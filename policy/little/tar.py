@@ -2,40 +2,18 @@
 
 from policy.call import Call, enter
 from policy.rule import Role
-from policy.sense import Sense
+from policy.sense import Sense, exactly
 from policy.tier import Tier
 
-_SWITCHES = frozenset(
-    (
-        '"',
-        "_LONG_SWITCHES",
-        "=",
-        "frozenset(",
-        '"',
-        "--gzip",
-        "--gunzip",
-        "--bzip2",
-        "--xz",
-        "--zstd",
-        "--lzma",
-        "--auto-compress",
-        "--full-time",
-        "--utc",
-        "--keep-old-files",
-        "--touch",
-        "--no-same-owner",
-        "--no-same-permissions",
-        "--preserve-permissions",
-        "--wildcards",
-        "--to-stdout",
-        "--numeric-owner",
-        "--no-recursion",
-        "--show-transformed-names",
-        "--dereference",
-        '"',
-    )
-)
-_LONG_DATA = frozenset(["--exclude", "--strip-components", "--transform", "--mtime", "--owner", "--group", "--sort"])
+# fmt: off
+_SWITCHES = frozenset("vzjJpkmhaSO")
+_LONG_SWITCHES = frozenset((
+    "--verbose", "--gzip", "--gunzip", "--bzip2", "--xz", "--zstd", "--lzma", "--auto-compress", "--full-time", "--utc",
+    "--keep-old-files", "--touch", "--no-same-owner", "--no-same-permissions", "--preserve-permissions", "--wildcards",
+    "--to-stdout", "--numeric-owner", "--no-recursion", "--show-transformed-names", "--dereference", "--one-file-system",
+))
+# fmt: on
+_LONG_DATA = frozenset(["--exclude", "--strip-components", "--mtime", "--owner", "--group", "--sort"])
 _MODES = {"--list": "t", "--extract": "x", "--get": "x", "--create": "c"}
 
 
@@ -73,24 +51,23 @@ def tar(call: Call) -> None:
                     archive = given
                 elif name == "--directory":
                     call.state = enter(call, given)
-                elif name == "--transform" and (
-                    given.text is None or given.text.rstrip("rRsShHgix0123456789")[-1:] == "e"
-                ):
-                    call.unknown("`tar --transform` with a program that is not understood", word)
-                    return
             else:
                 call.unknown(f"`{name}` is not a known flag of `tar`", word)
                 return
         elif (text.startswith("-") and len(text) > 1) or first:
-            for letter in text.lstrip("-"):
+            for at, letter in enumerate(letters := text.lstrip("-"), 1):
                 if letter in "txc":
                     mode += letter
-                elif letter in ("f", "C") and words:
-                    given = words.pop(0)
+                elif letter in ("f", "C") and (words or letters[at:]):
+                    # With a dash the rest of the cluster is the value; without, values follow in order.
+                    attached = text.startswith("-") and letters[at:]
+                    given = exactly(letters[at:], word.span) if attached else words.pop(0)
                     if letter == "f":
                         archive = given
                     else:
                         call.state = enter(call, given)
+                    if attached:
+                        break
                 elif letter in _SWITCHES:
                     stdout = stdout or letter == "O"
                 else:
