@@ -68,7 +68,7 @@ def build_root(plan: Plan) -> None:
             os.makedirs(place, exist_ok=True)
         elif kind == "tmpfs":
             os.makedirs(place, exist_ok=True)
-            mode = "1777" if target in ("/tmp", "/dev/shm") else "0700"
+            mode = "1777" if target == "/dev/shm" else "0700"
             kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={plan.tmpfs}")
         elif kind == "mask":
             empty = empty_folder if source == "dir" else empty_file

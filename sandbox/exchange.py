@@ -94,36 +94,39 @@ class Exchange:
             for handle, _ in poll.poll(left * 1000):
                 if not self._read(handle):
                     poll.unregister(handle)
+                    self._shut(handle)
 
     async def _wait(self, seconds: float, *, stop_when_over: bool = True) -> None:
+        """Read until everything is there, the output limit is passed, or `seconds` are over (then a little longer
+        for the streams, when the last line has already come)."""
+        if self.finished:
+            return
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        handles = [self.control.fileno(), *self._open]
+        # INVARIANT: a number is taken out of here before its descriptor is closed; another exchange may get it next.
+        watched = {self.control.fileno(), *self._open}
 
         def on_readable(handle: int) -> None:
             if not self._read(handle):
+                watched.discard(handle)
                 loop.remove_reader(handle)
+                self._shut(handle)
             if (self.finished or (self.over and stop_when_over)) and not done.done():
                 done.set_result(None)
 
-        if self.finished:
-            return
-        for handle in handles:
+        for handle in watched:
             loop.add_reader(handle, on_readable, handle)
         try:
-            async with asyncio.timeout(max(seconds, 0)):
-                await done
-        except TimeoutError:
-            if self.line is not None and not self.finished:
-                await self._drain(done)
+            await asyncio.wait({done}, timeout=max(seconds, 0))
+            if self.line is not None and not done.done():
+                await asyncio.wait({done}, timeout=_DRAIN)
         finally:
-            for handle in handles:
+            for handle in watched:
                 loop.remove_reader(handle)
 
-    async def _drain(self, done: "asyncio.Future[None]") -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DRAIN):
-                await done
+    def _shut(self, handle: int) -> None:
+        if self._open.pop(handle, None) is not None:
+            os.close(handle)
 
     def _read(self, handle: int) -> bool:
         """Take what is there; False when this handle has nothing more to give."""
@@ -133,14 +136,12 @@ class Exchange:
             chunk = os.read(handle, _CHUNK)
         except BlockingIOError:
             return True
-        index = self._open[handle]
         if not chunk:
-            del self._open[handle]
-            os.close(handle)
             return False
         room = self.most - len(self.streams[0]) - len(self.streams[1])
         if len(chunk) > room:
             chunk, self.over = chunk[:room], True
+        index = self._open[handle]
         self.streams[index].extend(chunk)
         if self.listen is not None and chunk:
             self.listen(index + 1, chunk)

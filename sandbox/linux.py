@@ -21,13 +21,14 @@ from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavai
 from sandbox.exchange import Exchange
 from sandbox.scan import Scan, scan
 from sandbox.violations import explain
+from sandbox.wire import Plan
 
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
 IDLE = 4  # helpers kept for the next command; each holds about 10 MB
 READY = 10.0  # seconds until a helper that says nothing is given up
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
 ANSWER = 64 << 20  # bytes of a file action's answer
-_SHELL = ("/bin/bash", "--norc", "--noprofile", "-c")
+_SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +39,6 @@ class Slot:
     control: socket.socket
     enforcement: Enforcement
     scan: Scan = field(default_factory=Scan)
-    scratch: str | None = None
 
     def kill(self) -> None:
         """End the helper and, with it, everything in its namespaces."""
@@ -46,8 +46,6 @@ class Slot:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        if self.scratch:
-            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 class Linux:
@@ -62,6 +60,7 @@ class Linux:
         self.idle: list[tuple[str, Slot]] = []  # least recently used first
         self.gates: dict[str, asyncio.Semaphore] = {}
         self.slots: set[Slot] = set()
+        self.scratch: str | None = None  # the session's own /tmp: what one command leaves there the next one finds
 
     # ---- the Backend protocol
 
@@ -101,6 +100,9 @@ class Linux:
         for slot in list(self.slots):
             self._discard(slot)
         self.idle.clear()
+        if self.scratch is not None:
+            _remove(self.scratch)
+            self.scratch = None
 
     # ---- helpers
 
@@ -125,13 +127,15 @@ class Linux:
         slot.kill()
 
     async def _start(self, terms: Terms) -> Slot:
-        scratch = tempfile.mkdtemp(prefix="ringfence-") if self.name == "T3" else None
-        if scratch is not None:
-            terms = _in_scratch(terms, scratch)
+        if self.scratch is None:
+            self.scratch = os.path.realpath(tempfile.mkdtemp(prefix="ringfence-tmp-"))
+        if self.name == "T3":
+            terms = _in_scratch(terms, self.scratch)
         found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
         rights = Rights.LOOK if self.name == "T3" else terms.rights  # without a network namespace: no sockets at all
         programs = seccomp.programs(rights, unix=False, cache=self.cache)
-        compiled = plan.compile_plan(terms, found, programs, tier=self.name, abi=self.abi, warm=self.files)
+        compiled = plan.compile_plan(terms, found, programs, tier=self.name, abi=self.abi, warm=self.files, scratch=self.scratch)
+        _make_places(self.scratch, compiled)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
@@ -143,8 +147,9 @@ class Linux:
                 env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
                 cwd="/",
                 pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
             )
-        slot = Slot(process, ours, Enforcement(Level.NONE, self.name), found, scratch)
+        slot = Slot(process, ours, Enforcement(Level.NONE, self.name), found)
         self.slots.add(slot)
         try:
             first = Exchange(slot.control, 0, None)
@@ -281,10 +286,33 @@ _T3_OPEN = frozenset({"processes"})
 
 
 def _in_scratch(terms: Terms, scratch: str) -> Terms:
-    """Without a private root, HOME and TMPDIR are a folder of this helper's own."""
+    """Without a private root, HOME and TMPDIR are a folder of this session's own."""
     environment = {**dict(terms.env), "HOME": scratch, "TMPDIR": scratch}
-    write = (*terms.write, scratch) if terms.rights is Rights.WORK else terms.write
-    return replace(terms, home=scratch, write=write, env=tuple(sorted(environment.items())))
+    return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
+
+
+def _make_places(scratch: str, compiled: Plan) -> None:
+    """Mount points below /tmp (a workspace may lie there) must exist in the scratch folder before it is read-only."""
+    for kind, source, target in compiled.mounts:
+        place = scratch + target.removeprefix("/tmp")
+        if not target.startswith("/tmp/") or kind == "link" or os.path.lexists(place):
+            continue
+        if kind in ("ro", "rw") and not os.path.isdir(source):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        elif kind != "mask":
+            os.makedirs(place, exist_ok=True)
+
+
+def _remove(folder: str) -> None:
+    """Take a scratch folder away, whatever modes a command gave to what it left there. Links are not followed."""
+    for current, folders, _ in os.walk(folder):
+        for name in folders:
+            path = os.path.join(current, name)
+            if not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unavailable(tier: str, answer: str) -> SandboxUnavailable:

@@ -33,14 +33,17 @@ def compile_plan(
     tier: str,
     abi: int,
     warm: bool = True,
+    scratch: str = "",
     look: Look = lambda path: kind(path),
 ) -> Plan:
-    """Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
+    """`scratch` is the session's own /tmp, a folder that `look` may read and `work` may write.
+
+    Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
     _refuse_impossible(terms, found, look)
     work = terms.rights is Rights.WORK
     known = landlock.known(abi)
     limits = terms.limits
-    mounts = _mounts(terms, found, look) if tier == "T1" else ()
+    mounts = _mounts(terms, found, look, scratch) if tier == "T1" else ()
     rules = _rules(terms, work, look) if tier == "T1" else _bare_rules(terms, work, look)
     net = known.net if not work or tier == "T3" else 0  # a loopback of its own needs no port rules
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
@@ -105,7 +108,7 @@ def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             refuse(f"`{path}` cannot be given to a sandbox", "it contains everything else", "name a narrower path")
 
 
-def _mounts(terms: Terms, found: Scan, look: Look) -> tuple[Step, ...]:
+def _mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, ...]:
     """The private root, in the order in which it is built: parents first, masks over what they mask."""
     work = terms.rights is Rights.WORK
     steps: list[Step] = []
@@ -116,6 +119,7 @@ def _mounts(terms: Terms, found: Scan, look: Look) -> tuple[Step, ...]:
         steps.append(("link", shape[3:], path) if shape.startswith("-> ") else ("ro", path, path))
     steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
     steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
+    steps.append(("rw" if work else "ro", scratch, "/tmp"))
     steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
     steps += [("ro", path, path) for path in terms.read]
     steps += [("rw", path, path) for path in terms.write]
@@ -129,7 +133,7 @@ def _mounts(terms: Terms, found: Scan, look: Look) -> tuple[Step, ...]:
 
 def _private(terms: Terms) -> tuple[str, ...]:
     """Folders of the sandbox's own: empty at the start, gone at the end. A user whose home is `/` gets none."""
-    return ("/tmp", "/dev/shm", *((terms.home,) if terms.home != "/" else ()))
+    return ("/dev/shm", *((terms.home,) if terms.home != "/" else ()))
 
 
 def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
@@ -138,7 +142,7 @@ def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     rules += [(path, landlock.WRITE) for path in terms.write]
     if work:
-        rules += [(path, landlock.WRITE) for path in (terms.workspace, *_private(terms))]
+        rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
         rules.append(("/dev/pts", landlock.DEVICE))
     return rules
 
@@ -147,7 +151,7 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     """Landlock alone: every path by name, in the real root. `/proc` is withheld: it shows other processes."""
     real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
     rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
-    rules.append((terms.workspace, landlock.WRITE if work else landlock.READ))
+    rules += [(path, landlock.WRITE if work else landlock.READ) for path in (terms.workspace, terms.home)]
     rules += [(path, landlock.WRITE) for path in terms.write]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     return rules

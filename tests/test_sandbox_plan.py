@@ -42,7 +42,7 @@ def terms(rights: Rights = Rights.WORK, **told: object) -> Terms:
 
 
 def plan(of: Terms, *, tier: str = "T1", abi: int = 7, found: Scan = FOUND) -> Plan:
-    return compile_plan(of, found, (b"", b""), tier=tier, abi=abi, look=DISK.get)
+    return compile_plan(of, found, (b"", b""), tier=tier, abi=abi, look=DISK.get, scratch="/var/scratch")
 
 
 CASES = {
