@@ -29,7 +29,8 @@ class Scope(StrEnum):
     WORKSPACE = "workspace"
     SYSTEM = "system"
     OUTSIDE = "outside"
-    SECRET = "secret"
+    SCRATCH = "scratch"  # /tmp: every session has its own, and nothing of the machine's
+    SECRET = "secret"  # noqa: S105  # the name of a scope
     NONE = "none"  # not a path
 
 

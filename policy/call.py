@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from policy.assessment import EffectKind, RuleRef, Span
+from policy.assessment import EffectKind, RuleRef, Scope, Span
 from policy.effects import Findings
 from policy.facts import Facts
 from policy.getopt import Shape, parse
@@ -174,6 +174,7 @@ def _say(call: Call, given: set[str]) -> None:
     rule = call.rule
     text = f"`{call.label}` {rule.why}"
     call.because(rule.tier, text)
+    _changes(call, rule.tier)
     if rule.tier is Tier.EXECUTE:
         call.findings.effect(EffectKind.RUNS, call.label)
     elif rule.tier is Tier.DANGEROUS:
@@ -182,12 +183,24 @@ def _say(call: Call, given: set[str]) -> None:
         call.findings.effect(EffectKind.UNKNOWN, text)
 
 
+def _changes(call: Call, tier: Tier) -> None:
+    """The effect behind a tier that no operand explains. The sandbox grants what the effects say, and no more."""
+    rule = call.rule
+    place = rule.changes or ("." if tier is Tier.WRITE and not rule.operands.writes else "")
+    if place and tier is not Tier.READ:
+        workspace = call.walk.facts.workspace
+        path = workspace if place == "." else f"{workspace}/{place}"
+        call.findings.effect(EffectKind.WRITES, path, Scope.WORKSPACE, place != ".")
+
+
 def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
     name = flag.name if flag.name != "-#" else "-N"
     if flag.tier is not None:
         if flag.tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, f"{call.label} {name}")
         call.because(flag.tier, f"`{call.label} {name}` {_VERBS.get(flag.tier, 'is not a plain read')}", value)
+        if flag.role is None:
+            _changes(call, flag.tier)
     if flag.edits:
         call.because(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
@@ -204,6 +217,10 @@ def apply(call: Call, role: Role, word: Sense) -> None:
         call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
         if word.text is not None and ("/" in word.text and " " not in word.text):
             call.touch(Role.READ, word)
+    elif role is Role.REFSPEC:
+        for text in word.texts:
+            if text.startswith(("+", ":")):
+                call.because(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
     elif role is Role.REMOTE:
         if word.text is None or ADDRESS.match(word.text):
             connect(call, word)
@@ -288,6 +305,7 @@ def _not_described(call: Call, shape: Shape) -> None:
         _say(call, set())
     else:
         call.because(tier, f"`{call.label}` {_OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        _changes(call, tier)
         if tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, call.label)
     scan(call, call.words, tier)

@@ -189,7 +189,7 @@ class Findings:
         if not self._change("writes", EffectKind.WRITES, place, rule, span):
             return
         what = f"files {_below(place)}" if place.bound else place.shown
-        if place.scope is Scope.WORKSPACE:
+        if place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
             self.because(Tier.WRITE, f"writes {what}", rule, span)
         elif place.path == "/":
             self.because(Tier.DANGEROUS, "changes the root folder of the system", rule, span)
@@ -201,7 +201,9 @@ class Findings:
         if not self._change("deletes", EffectKind.DELETES, place, rule, span):
             return
         what = f"files {_below(place)}" if place.bound else place.shown
-        if place.scope is Scope.WORKSPACE and place.shown != "the workspace":
+        if place.scope is Scope.SCRATCH:
+            self.because(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span)
+        elif place.scope is Scope.WORKSPACE and place.shown != "the workspace":
             self.because(Tier.WRITE, f"deletes {what} in the workspace", rule, span)
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:
             self.because(Tier.WRITE, f"deletes files in {place.shown}", rule, span)

@@ -1,4 +1,4 @@
-"""What the disk looked like when an action was judged. The shell of the program gathers it; the policy only reads it."""
+"""What the disk looked like when an action was judged. The shell of the program gathers it; the policy reads it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

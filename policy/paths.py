@@ -11,10 +11,21 @@ from policy.profile import Profile
 from policy.secrecy import Secrets
 
 HARMLESS = frozenset(
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr"]
+    [
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
+        "/dev/tty",
+    ]
     + [f"/dev/fd/{number}" for number in range(3)]
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
+SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
 _SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]*)")
 
 
@@ -113,7 +124,14 @@ class Atlas:
             return Scope.SYSTEM
         if _SAFE_PROC.match(real):
             return Scope.SYSTEM
-        return Scope.OUTSIDE
+        return Scope.SCRATCH if self._scratch(real) else Scope.OUTSIDE
+
+    def _scratch(self, real: str) -> bool:
+        """The session's own /tmp, unless the machine has something of that name: then that is what is meant."""
+        if not _inside(real, SCRATCH):
+            return False
+        top = real.split("/")[2:3]
+        return not top or self._facts.look(f"{SCRATCH}/{top[0]}").kind is Kind.MISSING
 
     def _above(self, real: str) -> bool:
         roots = (self._facts.workspace, *self._facts.system)

@@ -97,7 +97,7 @@ def secrets_read(assessment: Assessment, around: Around) -> str | None:
 
 def _ordinary(effect: Effect) -> bool:
     """Reading the project and the system: so common that naming it hides what matters."""
-    return effect.kind is EffectKind.READS and effect.scope in (Scope.WORKSPACE, Scope.SYSTEM)
+    return effect.kind is EffectKind.READS and effect.scope in (Scope.WORKSPACE, Scope.SYSTEM, Scope.SCRATCH)
 
 
 def _target(effect: Effect, around: Around) -> str:

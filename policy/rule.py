@@ -26,6 +26,7 @@ class Role(StrEnum):
     SCRIPT = "script"  # bash text that it runs
     FOLDER = "folder"  # the folder it changes to first
     REVISION = "rev"  # a Git revision, or a path
+    REFSPEC = "refspec"  # what to push where; `+` forces, `:` deletes
     SED = "sed"
     AWK = "awk"
     JQ = "jq"
@@ -76,6 +77,10 @@ class Operands:
         return (self.head + (Role.RUN,) * count)[:count]
 
     @property
+    def writes(self) -> bool:
+        return bool({Role.WRITE, Role.DELETE, Role.MOVE} & {*self.head, self.rest, *self.tail})
+
+    @property
     def runs(self) -> bool:
         return Role.RUN in self.head or self.rest is Role.RUN
 
@@ -89,6 +94,7 @@ class CommandRule:
     `otherwise`: the tier of any use that the flags and operands here do not describe.
     `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
     `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
+    `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
     `alone`: words that, as the only one, make any tier a read (`--version`). `interpreter`: runs what its input says.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
     """
@@ -108,6 +114,7 @@ class CommandRule:
     here: frozenset[str] = frozenset()
     here_always: bool = False
     alone: frozenset[str] = frozenset()
+    changes: str = ""
     interpreter: bool = False
     plain: bool = False
     builtin: bool = False

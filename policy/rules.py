@@ -5,7 +5,6 @@ tests run. Only the tables of a program that is asked for are parsed, so start-u
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -39,7 +38,7 @@ class RuleError(Exception):
 
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
-_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone")
+_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "changes")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame")
 KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
@@ -96,6 +95,8 @@ def _nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _table(chunk: _Chunk) -> dict[str, object]:
+    import tomllib  # some milliseconds that `agent --version` does not pay
+
     try:
         whole = tomllib.loads(chunk.text)
     except tomllib.TOMLDecodeError as error:
@@ -211,6 +212,7 @@ def _rule(chunk: _Chunk, sets: Mapping[str, str]) -> CommandRule:
         target=frozenset(_text(table, "target", chunk).split()),
         here=frozenset(here.split()) if here != "always" else frozenset(),
         here_always=here == "always",
+        changes=_text(table, "changes", chunk),
         alone=frozenset(_text(table, "alone", chunk).split()),
         interpreter=bool(table.get("interpreter")),
         plain=bool(table.get("plain")),

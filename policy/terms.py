@@ -98,7 +98,7 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
     changes = effect.kind in _CHANGES
     if not changes and (effect.kind is not EffectKind.READS or effect.scope in (Scope.WORKSPACE, Scope.SYSTEM)):
         return ()
-    if effect.scope is Scope.NONE or not effect.target.startswith("/"):
+    if effect.scope in (Scope.NONE, Scope.SCRATCH) or not effect.target.startswith("/"):
         return ()
     if effect.scope is Scope.WORKSPACE:
         # Reached only with a tier that somebody accepted knowingly: what is locked is opened by its exact name.

@@ -15,7 +15,9 @@ MODEL = Annotated[
 ]
 PROVIDER = Annotated[str | None, typer.Option(metavar="NAME", help="Its provider alone, for the default model.")]
 EVENTS = Annotated[bool, typer.Option("--json", metavar=FLAG, help="One JSON event a line on stdout.")]
-TURNS = Annotated[int, typer.Option("--max-turns", metavar="N", min=1, help="The most requests to the model.")]
+TURNS = Annotated[
+    int | None, typer.Option("--max-turns", metavar="N", min=1, help="The most requests to the model (50).")
+]
 TIME = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="The most wall time of the run: 90s, 30m, 2h.")
 ]
@@ -33,7 +35,7 @@ def run(
     provider: PROVIDER = None,
     json: EVENTS = False,
     unattended: UNATTENDED = False,
-    max_turns: TURNS = 50,
+    max_turns: TURNS = None,
     cwd: CWD = None,
     timeout: TIME = None,
     limit: LIMIT = None,
@@ -98,7 +100,7 @@ def converse(
         agent audit --denied                         what was refused
     """
     args = RunArgs(
-        mode, model, provider, False, unattended, 50, cwd, None, tuple(limit or ()), config, backend, accept_partial
+        mode, model, provider, False, unattended, None, cwd, None, tuple(limit or ()), config, backend, accept_partial
     )
     chosen = args != RunArgs() or version
     if context.invoked_subcommand is not None:

@@ -70,8 +70,12 @@ class Settings:
     notices: tuple[str, ...] = ()
 
 
-def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None) -> Settings:
-    """All settings for a session in `cwd`. Makes no folder. Raises ConfigError, or places.PlaceError."""
+def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, unattended: bool = False) -> Settings:
+    """All settings for a session in `cwd`. Makes no folder. Raises ConfigError, or places.PlaceError.
+
+    A repository's file that cannot be read is an error for whoever can mend it. When nobody is there it becomes a
+    notice: it could only have tightened, and a repository must not be able to stop its own check.
+    """
     try:
         settings = _packaged()
         user = places.config_file(environ)
@@ -79,8 +83,8 @@ def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None) -
             settings = _widened(settings, read(text, str(user), _SHAPES))
         home = os.path.realpath(places.home(environ))
         project = Path(workspace_of(os.path.realpath(cwd), home)) / PROJECT_FILE
-        if project != user and (text := settings_text(project, "repository")) is not None:
-            settings = _tightened(settings, read(text, str(project), _SHAPES))
+        if project != user:
+            settings = _with_repository(settings, project, unattended)
         if config is not None:
             text = settings_text(config, "named")
             if text is None:
@@ -91,6 +95,18 @@ def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None) -
         return _environment(settings, environ)
     except KeyedError as error:
         raise ConfigError(error.problem) from None
+
+
+def _with_repository(settings: Settings, project: Path, unattended: bool) -> Settings:
+    try:
+        if (text := settings_text(project, "repository")) is None:
+            return settings
+        return _tightened(settings, read(text, str(project), _SHAPES))
+    except (KeyedError, ConfigError) as error:
+        if not unattended:
+            raise
+        notice = f"{error.problem.what}: {error.problem.why}; the repository's configuration is ignored"
+        return replace(settings, notices=(*settings.notices, notice))
 
 
 def _packaged() -> Settings:

@@ -73,6 +73,7 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
         for name, value in environ.items()
         if any(fnmatchcase(name, pattern) for pattern in profile.environment) and _sendable(name, value)
     }
+    found |= _locale(found)
     found |= _folders(facts, environ)
     found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     settings = (*_GIT, ("safe.directory", facts.workspace))
@@ -82,6 +83,16 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     for field, value in _author(facts).items():
         found[f"GIT_AUTHOR_{field.upper()}"] = found[f"GIT_COMMITTER_{field.upper()}"] = value
     return tuple(sorted((name, value) for name, value in found.items() if _sendable(name, value)))
+
+
+def _locale(found: Mapping[str, str]) -> dict[str, str]:
+    """The same bytes must read the same to the reader and to bash: in GBK or Shift-JIS they would not."""
+    safe = ("C", "POSIX")
+    names = [name for name in found if name == "LANG" or name.startswith("LC_")]
+    odd = [
+        name for name in names if found[name] not in safe and not found[name].upper().replace("-", "").endswith("UTF8")
+    ]
+    return dict.fromkeys(odd, "C.UTF-8")
 
 
 def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,9 +12,10 @@ from policy.verdict import Allow, Ask, Deny
 from runner.audit_records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
-from runner.gate import Gate, open_gate
+from runner.gate import Gate, nobody_there, open_gate
 from runner.gate_args import GateArgs
 from runner.places import state_dir
+from runner.problems import say
 from runner.relay import read_stdin
 from sandbox.backend import Enforcement, Level
 
@@ -50,7 +51,9 @@ class Case:
 def run_exec(args: GateArgs) -> int:
     """Take the script all the way; answers the exit status. Every error raised carries a Problem."""
     gate, action = open_gate(args, os.environ)
-    case = _judge(gate, action, attended=not args.unattended and os.isatty(0) and os.isatty(2))
+    for notice in gate.settings.notices:
+        say(f"notice: {notice}")
+    case = _judge(gate, action, attended=not nobody_there(args.unattended))
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:

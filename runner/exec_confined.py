@@ -10,7 +10,7 @@ from policy.verdict import Allow, Terms
 from runner.audit_records import Decision
 from runner.exec import Case, open_log
 from runner.exec_report import Report
-from runner.places import cache_dir
+from runner.places import cache_dir, state_dir
 from runner.problems import Exit
 from sandbox.backend import Backend, Enforcement, Level, Outcome
 
@@ -44,8 +44,8 @@ async def _boundary(wanted: tuple[str | None, Level], terms: Terms) -> AsyncIter
     from sandbox.choose import open_backend
 
     name, minimum = wanted
-    cache = cache_dir(os.environ)
-    opening = asyncio.create_task(open_backend(name, minimum, terms=terms, cache=cache, files=False))
+    cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
+    opening = asyncio.create_task(open_backend(name, minimum, terms=terms, cache=cache, aside=aside, files=False))
     await asyncio.sleep(0)  # the confined helper is started now, and gets ready on another core
     try:
         yield opening

@@ -18,6 +18,7 @@ from runner.config import Settings, load
 from runner.facts import child_environment, gather
 from runner.gate_args import GateArgs
 from runner.problems import usage
+from runner.reach import within_reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Gate:
         return classify(action, self.facts, self.settings.rules, self.settings.profile)
 
     def judge(self, assessment: Assessment, *, unattended: bool, mode: Mode | None = None) -> Verdict:
-        return decide(
+        verdict = decide(
             assessment,
             self.facts,
             self.settings.profile,
@@ -44,6 +45,7 @@ class Gate:
             environment=self.environment,
             limits=self.limits,
         )
+        return within_reach(verdict)
 
     def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
         """What every mode would rule on the same action, were somebody there to ask."""
@@ -59,7 +61,8 @@ def ruling(verdict: Verdict) -> Ruling:
 def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
     """Read the configuration, look at the machine, and make the action that `args` asks for."""
     cwd = folder(args.cwd)
-    settings = load(cwd, environ, config=Path(args.config) if args.config else None)
+    config = Path(args.config) if args.config else None
+    settings = load(cwd, environ, config=config, unattended=nobody_there(args.unattended))
     facts = gather(str(cwd), environ, settings.profile)
     limits = apply_limits(settings.profile.limits, args.limits)
     if args.timeout is not None:
@@ -71,6 +74,11 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         action = RunScript(args.script or "", str(cwd), limits.wall)
     environment = child_environment(facts, environ, settings.profile)
     return Gate(settings, facts, environment, limits, args.mode or settings.mode or Mode.DEFAULT, str(cwd)), action
+
+
+def nobody_there(unattended: bool) -> bool:
+    """Whether a question would be answered by no one: we were told so, or there is no terminal to ask at."""
+    return unattended or not (os.isatty(0) and os.isatty(2))
 
 
 def folder(text: str | None) -> Path:

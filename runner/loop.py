@@ -21,6 +21,7 @@ from runner.calls import Call, Judgement, Planned, plan, raw_arguments
 from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Prompted, Proposed, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.problems import Exit
+from runner.reach import within_reach
 from runner.reports import Report, denied, finished, listener, refused
 from runner.turns import Arrow, Ended, Turns
 from runner.world import World
@@ -46,7 +47,7 @@ def judge(call: Call, world: World) -> Judgement | Report:
     verdict = decide(
         assessment, facts, world.profile, world.mode, unattended=world.unattended, environment=world.environment
     )
-    return Judgement(planned, assessment, verdict)
+    return Judgement(planned, assessment, within_reach(verdict))
 
 
 async def settle(judged: Judgement, world: World) -> Report:

@@ -128,7 +128,7 @@ class Request:
 
 
 class ProviderError(Exception):
-    """The provider failed. `problem` is fit for a user; no secret is ever in it. `retryable` says if waiting may help."""
+    """The provider failed. `problem` is fit for a user and holds no secret. `retryable` says if waiting may help."""
 
     def __init__(self, problem: Problem, *, status: int | None = None, retryable: bool = False) -> None:
         super().__init__(str(problem))

@@ -29,7 +29,7 @@ class RunArgs:
     provider: str | None = None
     json: bool = False
     unattended: bool = False
-    max_turns: int = 50
+    max_turns: int | None = None
     cwd: str | None = None
     timeout: str | None = None
     limits: tuple[str, ...] = ()
@@ -43,8 +43,10 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     import asyncio
     import signal
 
+    from runner.gate import nobody_there
+
     text = _prompt(prompt, prompt_file)
-    unattended = args.unattended or not (os.isatty(0) and os.isatty(2))
+    unattended = nobody_there(args.unattended)
     options, settings = _open(args, unattended)
     provider, model = _provider(args, settings)
     emit = _emit(args.json)
@@ -97,7 +99,8 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
 
     cwd = folder(args.cwd)
     seconds = parse_seconds(args.timeout, "--timeout") if args.timeout is not None else None
-    settings = load(cwd, os.environ, config=Path(args.config) if args.config else None)
+    config = Path(args.config) if args.config else None
+    settings = load(cwd, os.environ, config=config, unattended=unattended)
     options = SessionOptions(
         cwd=cwd,
         unattended=unattended,
@@ -105,7 +108,7 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         limits=args.limits,
         backend=args.backend,
         accept_partial=args.accept_partial,
-        bounds=Bounds(turns=args.max_turns, seconds=seconds),
+        bounds=Bounds(turns=args.max_turns or settings.max_turns or Bounds().turns, seconds=seconds),
         argv=("agent", *sys.argv[1:]),
     )
     return options, settings

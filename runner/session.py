@@ -12,7 +12,7 @@ from runner.audit import AuditLog
 from runner.audit_records import SessionInfo
 from runner.commit import head_commit
 from runner.config import Settings
-from runner.events import Emit
+from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
 from runner.messages import Provider
 from runner.places import cache_dir, state_dir
@@ -63,7 +63,9 @@ async def open_session(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(provider.close)
         audit = stack.enter_context(AuditLog.open(state / "audit.db"))
-        sandbox, enforcement = await open_backend(options.backend, minimum, cache=cache_dir(environ))
+        sandbox, enforcement = await open_backend(
+            options.backend, minimum, cache=cache_dir(environ), aside=state / "aside"
+        )
         stack.push_async_callback(sandbox.close)
         info = SessionInfo(
             mode=mode.value,
@@ -76,6 +78,8 @@ async def open_session(
             sources=settings.sources,
         )
         session = audit.session(info)
+        for notice in settings.notices:
+            emit(Notice(notice))
         yield World(
             session=session,
             cwd=cwd,

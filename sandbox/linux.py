@@ -134,7 +134,9 @@ class Linux:
         found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
         rights = Rights.LOOK if self.name == "T3" else terms.rights  # without a network namespace: no sockets at all
         programs = seccomp.programs(rights, unix=False, cache=self.cache)
-        compiled = plan.compile_plan(terms, found, programs, tier=self.name, abi=self.abi, warm=self.files, scratch=self.scratch)
+        compiled = plan.compile_plan(
+            terms, found, programs, tier=self.name, abi=self.abi, warm=self.files, scratch=self.scratch
+        )
         _make_places(self.scratch, compiled)
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

@@ -67,11 +67,13 @@ ANSWERS: list[tuple[tuple[str | BaseException, ...], Answer, str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T35")
 @pytest.mark.parametrize(("lines", "answer", "why"), ANSWERS, ids=[why for _, _, why in ANSWERS])
 def test_what_counts_as_a_yes(lines: tuple[str | BaseException, ...], answer: Answer, why: str) -> None:
     assert asked(*lines)[0] == answer, why
 
 
+@pytest.mark.threat("T38")
 def test_the_question_shows_what_it_rests_on() -> None:
     _, screen = asked("n")
     for part in (
@@ -88,12 +90,14 @@ def test_the_question_shows_what_it_rests_on() -> None:
         assert part in screen
 
 
+@pytest.mark.threat("T38")
 def test_the_command_is_shown_whole_however_long() -> None:
     script = "\n".join(f"echo {number}" for number in range(500)) + "\nrm -rf src"
     _, screen = asked("n", ask=question(script))
     assert "rm -rf src" in screen
 
 
+@pytest.mark.threat("T38")
 def test_terms_name_every_path_that_a_yes_opens() -> None:
     terms = Terms(Rights.WORK, "/w", "/h", read=("/data/in",), write=("/data/out",), shown=("/w/.env", "*.pub"))
     _, screen = asked("n", ask=question(terms=terms))
@@ -110,6 +114,7 @@ def test_explain_adds_reasons_effects_and_the_parse() -> None:
     assert "connects api.example.test" in long
 
 
+@pytest.mark.threat("T28")
 def test_a_command_cannot_forge_the_question() -> None:
     _, screen = asked("n", ask=question("ls\x1b[2A\x1b[K [bold]harmless[/bold] \u202e"))
     assert "\x1b" not in screen
@@ -117,6 +122,7 @@ def test_a_command_cannot_forge_the_question() -> None:
     assert "[bold]harmless[/bold]" in screen
 
 
+@pytest.mark.threat("T39")
 def test_nobody_there_is_no_and_says_so() -> None:
     seen: list[Event] = []
     answer = asyncio.run(Unattended(seen.append).ask(question()))
@@ -124,6 +130,7 @@ def test_nobody_there_is_no_and_says_so() -> None:
     assert [type(event) for event in seen] == [Notice]
 
 
+@pytest.mark.threat("T35")
 def test_what_was_typed_before_the_question_answers_nothing() -> None:
     """A `y` that waits in the terminal's buffer must not approve what the person has not seen yet."""
     answer = _in_terminal(typed_ahead=b"y\n", then=b"\n")

@@ -83,6 +83,7 @@ def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
     assert body["session"] == session
 
 
+@pytest.mark.threat("T24")
 def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
     """Another process sees it at once, and it outlives a kill -9 right after."""
     path = tmp_path / "audit.db"
@@ -112,6 +113,7 @@ def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
         assert isinstance(log.verify(), Sealed)
 
 
+@pytest.mark.threat("T25")
 def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     script = """
@@ -156,6 +158,7 @@ TAMPERING = [
 ]
 
 
+@pytest.mark.threat("T25")
 @pytest.mark.parametrize(("statement", "first", "why"), TAMPERING, ids=[row[2] for row in TAMPERING])
 def test_tampering_is_named(tmp_path: Path, statement: str, first: int, why: str) -> None:
     path = tmp_path / "audit.db"
@@ -176,6 +179,7 @@ def _without_index() -> str:
     return "DROP INDEX outcome_of; DROP INDEX by_verdict;"
 
 
+@pytest.mark.threat("T25")
 def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> None:
     path, other = tmp_path / "audit.db", tmp_path / "other.db"
     fill(path, 3)
@@ -193,6 +197,7 @@ def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> 
         assert result.id == noted.count
 
 
+@pytest.mark.threat("T25")
 def test_records_added_after_a_cut_leave_the_gap_visible(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     fill(path)
@@ -204,6 +209,7 @@ def test_records_added_after_a_cut_leave_the_gap_visible(tmp_path: Path) -> None
         assert log.verify() == Broken(9, "record 9 is missing; the next one is 12")
 
 
+@pytest.mark.threat("T25")
 @pytest.mark.parametrize("statement", ["UPDATE records SET body = '{}'", "DELETE FROM records WHERE id = 1"])
 def test_the_fence_refuses_accidents(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "audit.db"
@@ -214,6 +220,7 @@ def test_the_fence_refuses_accidents(tmp_path: Path, statement: str) -> None:
     raw.close()
 
 
+@pytest.mark.threat("T25")
 def test_the_file_is_private_and_a_stranger_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     fill(path, 1)
@@ -231,6 +238,7 @@ def test_the_file_is_private_and_a_stranger_is_refused(tmp_path: Path) -> None:
         AuditLog.open(tmp_path / "fifo.db")
 
 
+@pytest.mark.threat("T24")
 def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None:
     """RLIMIT_FSIZE makes every write beyond a size fail, as a full disk does."""
     script = """
@@ -261,6 +269,7 @@ def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None
         assert isinstance(log.verify(), Sealed)
 
 
+@pytest.mark.threat("T24")
 def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
     """A real full file system: a 1 MB tmpfs in a mount namespace of its own (without root, in a user namespace)."""
     script = """
@@ -287,6 +296,7 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
     assert "free some disk space" in done.stdout
 
 
+@pytest.mark.threat("T24")
 def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     fill(path, 1)
@@ -329,6 +339,7 @@ def test_any_text_can_be_recorded_and_shown(tmp_path: Path, text: str) -> None:
             assert len(line) < 12 * TEXT_KEPT + 10_000
 
 
+@pytest.mark.threat("T40")
 def test_a_long_text_is_cut_with_the_hash_of_the_whole(tmp_path: Path) -> None:
     import hashlib
 
@@ -342,6 +353,7 @@ def test_a_long_text_is_cut_with_the_hash_of_the_whole(tmp_path: Path) -> None:
     assert kept["script"] == {"cut": script[:TEXT_KEPT], "length": len(script), "sha256": digest}
 
 
+@pytest.mark.threat("T40")
 def test_environment_values_are_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     with AuditLog.open(path) as log:

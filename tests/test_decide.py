@@ -257,6 +257,7 @@ def test_terms_carry_the_profile_and_the_environment() -> None:
     assert found.limits == PROFILE.limits
 
 
+@pytest.mark.threat("T45")
 @pytest.mark.parametrize(
     "root", ["/", "/home", "/home/u", "/home/u/.ssh", "/srv", "/srv/state", "/home/u/.config", "/etc"]
 )
@@ -292,6 +293,7 @@ FLOORS = [
 ]
 
 
+@pytest.mark.threat("T37")
 @pytest.mark.parametrize(("item", "part", "why"), FLOORS)
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.TRUST_PROJECT, Mode.DANGEROUSLY])
 def test_no_yes_and_no_mode_grants_these(item: Effect, part: str, why: str, mode: Mode) -> None:
@@ -304,6 +306,7 @@ def test_no_yes_and_no_mode_grants_these(item: Effect, part: str, why: str, mode
     assert found.problem.fix
 
 
+@pytest.mark.threat("T37")
 @pytest.mark.parametrize(
     ("workspace", "why"),
     [
@@ -355,6 +358,7 @@ def test_wall_time(asked_for: float | None, wall: float, expected: float, why: s
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.threat("T03")
 def test_reading_a_key_is_refused_in_plain_words() -> None:
     item = effect(READ, "/home/u/.ssh/id_rsa", Scope.SECRET)
     action = RunScript("cat ~/.ssh/id_rsa", "/home/u/p")
@@ -410,6 +414,7 @@ def test_the_question_says_what_it_does_and_what_a_yes_gives() -> None:
     assert found.question == asked(found.assessment, found.terms, FACTS)
 
 
+@pytest.mark.threat("T28")
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -474,6 +479,7 @@ DENIED = [
 ]
 
 
+@pytest.mark.threat("T46")
 @pytest.mark.parametrize(("pattern", "words", "found", "why"), DENIED)
 def test_denied_list(pattern: tuple[str, ...], words: list[str | None], found: bool, why: str) -> None:
     reason = denied_reason(words, replace(PROFILE, denied=(("unrelated",), pattern)))
@@ -508,6 +514,7 @@ modes = st.sampled_from(Mode)
 SEVERITY = {Allow: 0, Ask: 1, Deny: 2}
 
 
+@pytest.mark.threat("T39")
 @given(assessments, modes)
 def test_law_unattended_never_asks_and_is_never_milder(assessment: Assessment, mode: Mode) -> None:
     alone, watched = verdict(assessment, mode, unattended=True), verdict(assessment, mode)
@@ -543,6 +550,7 @@ def test_law_dont_ask_allows_exactly_what_trust_project_allows_without_a_questio
     assert not isinstance(silent, Ask)
 
 
+@pytest.mark.threat("T02")
 @given(assessments, modes)
 def test_law_terms_follow_the_worst_tier(assessment: Assessment, mode: Mode) -> None:
     found = verdict(assessment, mode)
@@ -557,6 +565,7 @@ def test_law_terms_follow_the_worst_tier(assessment: Assessment, mode: Mode) -> 
         assert (given_terms.read, given_terms.write, given_terms.hosts) == ((), (), ())
 
 
+@pytest.mark.threat("T37")
 @given(assessments, modes)
 def test_law_no_terms_ever_show_or_change_a_secret_place(assessment: Assessment, mode: Mode) -> None:
     found = verdict(assessment, mode)
@@ -571,6 +580,7 @@ def test_law_no_terms_ever_show_or_change_a_secret_place(assessment: Assessment,
         assert not path.startswith(("/proc", "/dev"))
 
 
+@pytest.mark.threat("T37")
 @given(st.lists(st.sampled_from([Tier.SECRET, Tier.DENIED]), min_size=1), assessments, modes, st.booleans())
 def test_law_the_floors_hold(tiers: list[Tier], assessment: Assessment, mode: Mode, unattended: bool) -> None:
     reasons = tuple(Reason(tier, "floor", RuleRef("x", 0)) for tier in tiers)
@@ -591,6 +601,7 @@ def _calls(tree: ast.AST) -> set[str]:
     return {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
+@pytest.mark.threat("T29")
 def test_only_decide_and_grants_mint_permits() -> None:
     minting, asking, copying = set(), set(), []
     for file in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):

@@ -46,6 +46,7 @@ def shown() -> Iterator[Shown]:
     shutil.rmtree(base)
 
 
+@pytest.mark.threat("T36")
 def test_every_promise_holds(shown: Shown) -> None:
     assert "BROKEN" not in shown.printed, shown.printed
     assert shown.code == Exit.DONE
@@ -58,11 +59,13 @@ def test_the_run_itself_says_that_policy_denied_something(shown: Shown) -> None:
     assert ended.reason == "done", "it adapted and finished; it was not stopped"
 
 
+@pytest.mark.threat("T36")
 def test_what_is_denied_is_what_the_demo_is_about(shown: Shown) -> None:
     tiers = [event.tier for event in shown.events if isinstance(event, Denied)]
     assert sorted(tiers) == sorted([Tier.DANGEROUS, Tier.SECRET, Tier.WRITE_OUTSIDE])
 
 
+@pytest.mark.threat("T02")
 def test_what_policy_let_run_the_kernel_contained(shown: Shown) -> None:
     """`python3 -c` is code that nobody can see through: it runs, and both of its attempts fail inside."""
     failed = [event for event in shown.events if isinstance(event, Finished) and "Traceback" in event.text]
@@ -71,6 +74,7 @@ def test_what_policy_let_run_the_kernel_contained(shown: Shown) -> None:
     assert all(event.violations for event in failed[-2:]), "and it is said in words what was stopped"
 
 
+@pytest.mark.threat("T05")
 def test_the_decoys_are_as_they_were_and_nothing_is_beside_them(shown: Shown) -> None:
     content = tomllib.loads(files("runner").joinpath("demo_data/repo.toml").read_text("utf-8"))
     home = {str(path.relative_to(shown.stage.home)) for path in shown.stage.home.rglob("*") if path.is_file()}
@@ -79,6 +83,7 @@ def test_the_decoys_are_as_they_were_and_nothing_is_beside_them(shown: Shown) ->
     assert (shown.stage.home / ".ssh/id_rsa").read_text() == content["home"][".ssh/id_rsa"].lstrip("\n")
 
 
+@pytest.mark.threat("T04")
 @pytest.mark.parametrize("secret", [KEY, TOKEN])
 def test_no_secret_is_in_any_event_or_in_anything_that_was_kept(shown: Shown, secret: str) -> None:
     assert not [event for event in shown.events if secret in event.line()]
@@ -107,6 +112,7 @@ def test_the_record_of_it_holds(shown: Shown) -> None:
     assert checks
 
 
+@pytest.mark.threat("T19")
 def test_a_demo_whose_sandbox_leaks_says_so(tmp_path: Path) -> None:
     """The promises are looked at from outside, so that a demo cannot claim what did not hold."""
     from runner.demo import _account, _contained

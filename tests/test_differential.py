@@ -40,17 +40,20 @@ def faults(bash: Any, texts: list[str], least: int) -> dict[str, list[str]]:
     return {text: found for text, found in judged.items() if found}
 
 
+@pytest.mark.threat("T01")
 def test_the_instructive_table(bash: Any) -> None:
     texts = [text for number, text in enumerate(fuzz_bash.INSTRUCTIVE) if number % 3 == 0]
     assert faults(bash, texts, 200) == {}
 
 
+@pytest.mark.threat("T01")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_scripts_written_at_random(bash: Any, seed: int) -> None:
     writer = fuzz_bash.Writer(random.Random(seed))
     assert faults(bash, [writer.script() for _ in range(500)], 80) == {}
 
 
+@pytest.mark.threat("T01")
 @pytest.mark.parametrize(
     ("ran", "believed", "fault"),
     [

@@ -78,6 +78,7 @@ def test_every_kind_of_event_is_in_the_table_and_has_its_own_name() -> None:
     assert len({kind.type for kind in kinds}) == len(kinds)
 
 
+@pytest.mark.threat("T28")
 @given(st.text(st.characters(exclude_categories=())))
 def test_any_text_stays_one_ascii_line_and_comes_back(text: str) -> None:
     """LAW: no newline, escape or lone surrogate of a model leaves the line it was printed on."""

@@ -126,6 +126,7 @@ def test_a_very_long_line_is_shown_around_the_words() -> None:
     assert caret[at : at + 3] == "^^ "
 
 
+@pytest.mark.threat("T28")
 @given(st.text(), st.integers(0, 40), st.integers(0, 40))
 def test_no_script_breaks_or_drives_the_view(script: str, start: int, end: int) -> None:
     """Law: two lines come out, and no character in them can move a cursor, hide, or turn the direction."""
@@ -166,6 +167,7 @@ def test_a_denial_that_another_mode_lifts_names_it() -> None:
     )
 
 
+@pytest.mark.threat("T40")
 def test_environment_values_are_not_shown() -> None:
     made = allowed()
     assert "hunter2" not in render(made) + json.dumps(made.as_json())

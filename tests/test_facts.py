@@ -56,6 +56,7 @@ def link(path: Path, target: Path | str) -> Path:
 # --- look and which ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.threat("T18")
 def test_look_resolves_as_the_kernel_does(top: Path) -> None:
     put(top / "project/a/file")
     link(top / "project/to-file", "a/file")
@@ -109,6 +110,7 @@ def test_one_decision_sees_one_state_of_the_disk(top: Path) -> None:
     assert look_around(top).look(path).kind is Kind.FILE, "new facts, a new look"
 
 
+@pytest.mark.threat("T42")
 @given(st.text(max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_law_no_name_is_too_odd(tmp_path: Path, name: str) -> None:
@@ -120,6 +122,7 @@ def test_law_no_name_is_too_odd(tmp_path: Path, name: str) -> None:
     gather(f"/{name}", {"HOME": name, "PATH": name}, PROFILE)
 
 
+@pytest.mark.threat("T32")
 def test_which_finds_programs_and_nothing_else(top: Path) -> None:
     tools = top / "tools"
     put(tools / "mine", "#!/bin/sh\n", 0o755)
@@ -180,6 +183,7 @@ def test_a_worktree_may_read_the_repository_that_it_belongs_to(top: Path) -> Non
     assert status.returncode == 0
 
 
+@pytest.mark.threat("T45")
 def test_a_forged_worktree_opens_nothing(top: Path) -> None:
     git(top / "home/main", "init", "-q")
     git(top / "home/main", "commit", "-q", "--allow-empty", "-m", "x")
@@ -212,6 +216,7 @@ def test_system_roots_are_the_profiles_and_exist(top: Path) -> None:
         assert not any(inside(root, other) for other in facts.system if other != root), f"{root} is covered twice"
 
 
+@pytest.mark.threat("T45")
 def test_a_system_folder_around_the_home_is_carved(top: Path) -> None:
     for part in ("opt/u/.ssh", "opt/u/src", "opt/tool/bin", "opt/deep/u2", "opt/deep/state/ringfence"):
         (top / part).mkdir(parents=True)
@@ -225,6 +230,7 @@ def test_a_system_folder_around_the_home_is_carved(top: Path) -> None:
     assert [root for root in facts.system if inside(root, str(top))] == [f"{top}/opt/deep/u2", f"{top}/opt/tool"]
 
 
+@pytest.mark.threat("T45")
 def test_a_system_folder_that_is_a_link_into_a_secret_place_is_none(top: Path) -> None:
     (top / "home/.ssh").mkdir()
     (top / "fine").mkdir()
@@ -237,6 +243,7 @@ def test_a_system_folder_that_is_a_link_into_a_secret_place_is_none(top: Path) -
     assert [root for root in facts.system if inside(root, str(top))] == [f"{top}/to-fine"], "`..` holds the home too"
 
 
+@pytest.mark.threat("T32")
 def test_path_leaves_out_what_others_could_put_programs_into(top: Path) -> None:
     for folder in ("tools", "open", "project/bin", "project/node_modules/.bin", "home/.ssh"):
         (top / folder).mkdir(parents=True)
@@ -280,6 +287,7 @@ def test_every_folder_on_path_can_be_read(top: Path) -> None:
         assert any(inside(folder, root) for root in facts.system), folder
 
 
+@pytest.mark.threat("T03")
 def test_private_is_ours_and_where_secrets_really_lie(top: Path) -> None:
     (top / "vault/ssh").mkdir(parents=True)
     link(top / "home/.ssh", top / "vault/ssh")
@@ -397,6 +405,7 @@ def test_rust_toolchains_in_an_unusual_place(top: Path, named: str, readable: bo
     assert f"{top}/{named}" not in without.system, "only when PATH leads to rustup"
 
 
+@pytest.mark.threat("T03")
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
 def test_law_no_toolchain_opens_a_secret_the_home_or_what_contains_them(
@@ -453,6 +462,7 @@ def environment(top: Path, **more: str) -> dict[str, str]:
     return dict(found)
 
 
+@pytest.mark.threat("T08")
 def test_nothing_enters_but_what_is_named(top: Path) -> None:
     canary = "canary-b4d1"
     secret = [
@@ -492,6 +502,7 @@ def test_values_that_a_program_cannot_be_given_are_left_out(top: Path) -> None:
     assert {name for name in found if name.startswith("LC_")} == {"LC_C"}
 
 
+@pytest.mark.threat("T08")
 def test_toolchain_variables_pass_only_when_they_lead_to_what_may_be_read(top: Path) -> None:
     home = home_of(top)
     (top / "project/.venv").mkdir()
@@ -601,6 +612,7 @@ def hostile_repository(top: Path) -> Callable[[], list[str]]:
     return lambda: sorted(path.name for path in ran.iterdir())
 
 
+@pytest.mark.threat("T30")
 def test_git_runs_none_of_what_a_hostile_repository_names(top: Path) -> None:
     ran = hostile_repository(top)
     put(top / "home/.gitconfig", "[user]\nname = A B\nemail = a@b\n")
@@ -650,3 +662,18 @@ def test_gather_takes_any_profile(top: Path) -> None:
     facts = gather(str(top / "project"), {}, empty)
     assert facts.workspace == str(top / "project")
     assert dict(child_environment(facts, {"LANG": "C"}, empty)).get("LANG") is None
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"LANG": "de_DE.UTF-8"}, {"LANG": "de_DE.UTF-8"}),
+        ({"LANG": "en_US.utf8", "LC_ALL": "C"}, {"LANG": "en_US.utf8", "LC_ALL": "C"}),
+        ({"LANG": "zh_CN.GBK"}, {"LANG": "C.UTF-8"}),
+        ({"LC_ALL": "ja_JP.SJIS", "LC_TIME": "de_DE@euro"}, {"LC_ALL": "C.UTF-8", "LC_TIME": "C.UTF-8"}),
+    ],
+)
+def test_a_locale_in_which_bytes_read_otherwise_is_replaced(given: dict[str, str], kept: dict[str, str]) -> None:
+    from runner.environment import _locale
+
+    assert {**given, **_locale(given)} == kept

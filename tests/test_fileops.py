@@ -111,6 +111,7 @@ def test_an_image_that_no_model_takes_is_refused(tmp_path: Path) -> None:
     assert "4,000,006 bytes" in problem(read(tmp_path / "a.gif"))["why"]
 
 
+@pytest.mark.threat("T41")
 def test_reading_stops_at_10_mb_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"0123456789abcde\n" * (20 << 16))  # 20 MB
@@ -144,6 +145,7 @@ def test_proc_files_have_no_size_and_are_read_anyway() -> None:
     assert read(Path("/proc/self/status"))["lines"]
 
 
+@pytest.mark.threat("T42")
 def test_what_is_not_a_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
@@ -186,6 +188,7 @@ def test_a_file_below_a_file(tmp_path: Path) -> None:
     assert "there is no" in problem(read(tmp_path / "a" / "b"))["why"]
 
 
+@pytest.mark.threat("T42")
 def test_names_that_are_not_utf8_are_used_and_shown(tmp_path: Path) -> None:
     name = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9\n.txt")
     Path(name).write_text("old\n")
@@ -248,6 +251,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "later").read_text() == "made"
 
 
+@pytest.mark.threat("T43")
 def test_a_hard_link_keeps_the_other_name_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     os.link(tmp_path / "a", tmp_path / "b")
@@ -318,6 +322,7 @@ def test_edit_refused(tmp_path: Path, before: bytes, old: str, new: str, reason:
     assert path.read_bytes() == before
 
 
+@pytest.mark.threat("T43")
 def test_an_edit_of_what_changed_since_it_was_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("a\n")
@@ -377,6 +382,7 @@ MALFORMED: list[tuple[dict[str, object], str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T26")
 @pytest.mark.parametrize(("request_", "why"), MALFORMED, ids=[row[1] for row in MALFORMED])
 def test_a_malformed_request_is_a_problem(request_: dict[str, object], why: str) -> None:
     problem(perform(request_))

@@ -139,6 +139,7 @@ def small_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
+@pytest.mark.threat("T43")
 def test_a_file_that_grows_past_the_limit_leaves_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old\n")
@@ -156,6 +157,7 @@ def test_a_file_that_grows_past_the_limit_leaves_the_old_one(tmp_path: Path) -> 
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+@pytest.mark.threat("T43")
 def test_a_failure_in_place_puts_the_old_content_back(shared: Path) -> None:
     path = shared / "granted"
     path.write_text("old\n" * 50)
@@ -191,6 +193,7 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
         raise OSError(ctypes.get_errno(), f"mount {target}")
 
 
+@pytest.mark.threat("T43")
 def test_a_full_disk(tmp_path: Path) -> None:
     """A tmpfs of 64 KB; where namespaces are refused, a limit of 1,000 bytes a file is what there is to run into."""
     path = tmp_path / "file"

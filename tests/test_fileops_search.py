@@ -107,6 +107,7 @@ def test_any_pattern_is_an_answer_or_a_refusal(pattern: str, path: str) -> None:
         Pattern(pattern).matches(path)
 
 
+@pytest.mark.threat("T41")
 def test_no_pattern_takes_long() -> None:
     begun = time.process_time()
     assert not Pattern("*a" * 60 + "b").matches("a" * 255)
@@ -325,6 +326,7 @@ def test_a_pattern_that_nobody_reads_is_a_problem(sources: Path, engine: str, pa
     assert "backslash" in told["fix"]
 
 
+@pytest.mark.threat("T41")
 def test_a_catastrophic_pattern_ends(tmp_path: Path, engine: str) -> None:
     (tmp_path / "trap").write_text("a" * 60 + "!\n")
     begun = time.monotonic()
@@ -348,6 +350,7 @@ def test_grep_of_what_cannot_be_searched(tmp_path: Path, engine: str) -> None:
     assert grep(tmp_path / "binary", "x")["count"] == 0
 
 
+@pytest.mark.threat("T42")
 def test_a_name_that_looks_like_an_option_or_a_message(tmp_path: Path, engine: str) -> None:
     odd = tmp_path / "-n"
     odd.mkdir()

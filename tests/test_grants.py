@@ -28,6 +28,7 @@ def question() -> Ask:
     return found
 
 
+@pytest.mark.threat("T38")
 def test_a_yes_grants_exactly_what_was_asked() -> None:
     ask = question()
     allowed = approve(ask)
@@ -37,6 +38,7 @@ def test_a_yes_grants_exactly_what_was_asked() -> None:
     assert (ask.terms.hosts, ask.terms.read, ask.terms.write) == (("a.b",), ("/srv/x",), ())
 
 
+@pytest.mark.threat("T37")
 @pytest.mark.parametrize("tier", [Tier.SECRET, Tier.DENIED])
 def test_no_yes_lifts_a_floor(tier: Tier) -> None:
     ask = question()
@@ -72,6 +74,7 @@ def test_a_no_reaches_the_model_in_the_persons_words(feedback: str | None, why: 
     assert (denied.cell, denied.reason) == (ask.cell, ask.reason)
 
 
+@pytest.mark.threat("T29")
 def test_a_permit_cannot_be_made_by_hand() -> None:
     ask = question()
     with pytest.raises(TypeError, match="minted by"):

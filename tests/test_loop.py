@@ -213,6 +213,7 @@ def test_a_call_travels_the_whole_way_in_order(stage: Make) -> None:
     assert ended.as_json()["exit"] == 0, "the number that the shell gets"
 
 
+@pytest.mark.threat("T24")
 def test_the_decision_is_on_the_disk_before_anything_runs(stage: Make) -> None:
     found = stage(bash(READ), bash(WORK), DONE)
     seen: list[int] = []
@@ -223,6 +224,7 @@ def test_the_decision_is_on_the_disk_before_anything_runs(stage: Make) -> None:
     assert seen == [1, 2]
 
 
+@pytest.mark.threat("T24")
 def test_when_the_record_cannot_be_written_nothing_runs(stage: Make) -> None:
     found = stage(bash(READ), DONE)
     found.audit.close()
@@ -299,6 +301,7 @@ def test_a_character_split_over_two_chunks_stays_one(stage: Make) -> None:
 # ---- refusals
 
 
+@pytest.mark.threat("T39")
 def test_a_denial_goes_back_to_the_model_with_the_way_out_and_the_exit_says_so(stage: Make) -> None:
     found = stage(bash(NETWORK), bash(READ), DONE)
     ending = found.play()
@@ -330,6 +333,7 @@ MALFORMED: list[tuple[Turn, str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T26")
 @pytest.mark.parametrize(("turn", "why"), MALFORMED, ids=[why for _, why in MALFORMED])
 def test_a_call_without_sense_is_explained_and_recorded_and_runs_nothing(stage: Make, turn: Turn, why: str) -> None:
     found = stage(turn, DONE)
@@ -342,6 +346,7 @@ def test_a_call_without_sense_is_explained_and_recorded_and_runs_nothing(stage: 
     assert ending.exit is Exit.DONE, "policy denied nothing"
 
 
+@pytest.mark.threat("T34")
 def test_three_denials_in_a_row_end_an_unattended_run(stage: Make) -> None:
     found = stage(bash(NETWORK), bash(NETWORK, NETWORK, READ), DONE)
     ending = found.play()
@@ -356,11 +361,13 @@ def test_an_allowed_call_in_between_starts_the_count_again(stage: Make) -> None:
     assert found.play().reason == "done"
 
 
+@pytest.mark.threat("T34")
 def test_a_call_without_sense_in_between_does_not(stage: Make) -> None:
     found = stage(bash(NETWORK, NETWORK), call("nope", {}), bash(NETWORK), DONE)
     assert "in a row" in found.play().reason
 
 
+@pytest.mark.threat("T34")
 def test_twenty_denials_end_it_too(stage: Make) -> None:
     found = stage(*[bash(NETWORK, READ)] * 25, DONE)
     ending = found.play()
@@ -378,6 +385,7 @@ def test_with_somebody_there_denials_do_not_end_it(stage: Make) -> None:
 # ---- questions
 
 
+@pytest.mark.threat("T38")
 def test_a_yes_runs_it_once_under_the_terms_that_were_shown(stage: Make) -> None:
     person = Person(Yes())
     found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=person)
@@ -428,6 +436,7 @@ def test_what_may_change_something_runs_alone_and_in_order(stage: Make) -> None:
     assert found.sandbox.most == 2, "the two reads before the first change shared"
 
 
+@pytest.mark.threat("T26")
 def test_the_same_id_twice_mixes_nothing_up(stage: Make) -> None:
     twice = Turn(calls=(ToolCall("same", "bash", {"command": "cat a"}), ToolCall("same", "bash", {"command": "cat b"})))
     found = stage(twice, DONE)
@@ -439,6 +448,7 @@ def test_the_same_id_twice_mixes_nothing_up(stage: Make) -> None:
 # ---- how it ends
 
 
+@pytest.mark.threat("T14")
 def test_cancelling_reaches_the_child_at_once_and_the_record_says_so(stage: Make) -> None:
     found = stage(bash(WORK), DONE, behave=lambda _: 60.0)
 
@@ -489,6 +499,7 @@ def test_what_the_model_had_said_when_it_was_stopped_stays_in_the_talk(stage: Ma
     assert "I was about to" in repr(found.history[-1])
 
 
+@pytest.mark.threat("T14")
 def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
     found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=Bounds(seconds=0.1))
     ending = found.play()
@@ -496,6 +507,7 @@ def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
     assert found.sandbox.cancelled == [WORK]
 
 
+@pytest.mark.threat("T14")
 def test_the_most_turns_end_it(stage: Make) -> None:
     found = stage(*[bash(READ)] * 9, bounds=Bounds(turns=4))
     ending = found.play()
@@ -517,6 +529,7 @@ def test_why_the_model_stopped_decides_the_exit(stage: Make, stop: Stop, exit: E
     assert stage(Turn("so", stop=stop)).play().exit is exit, why
 
 
+@pytest.mark.threat("T19")
 def test_a_sandbox_that_is_gone_ends_it_with_its_own_code(stage: Make) -> None:
     found = stage(bash(WORK), DONE, behave=lambda _: SandboxUnavailable(LOST))
     assert found.play().exit is Exit.SANDBOX

@@ -39,6 +39,8 @@ def look(path: str) -> PathFact:
         if part:
             real = LINKS.get(f"{real}/{part}", f"{real}/{part}")
     real = real or "/"
+    if real.startswith("/tmp/new"):
+        return PathFact(real, Kind.MISSING)
     return PathFact(real, Kind.FOLDER if real in FOLDERS else Kind.FILE)
 
 
@@ -87,6 +89,11 @@ PLACES = [
     ("/dev/null",                "/dev/null",               Scope.NONE,      "a harmless device"),
     ("null",                     "/dev/null",               Scope.NONE,      "a link to it"),
     ("/dev/sda",                 "/dev/sda",                Scope.OUTSIDE,   "a disk"),
+    ("/tmp",                     "/tmp",                    Scope.SCRATCH,   "the session has its own"),
+    ("/tmp/new/deep.txt",        "/tmp/new/deep.txt",       Scope.SCRATCH,   "a name that the machine does not have"),
+    ("/tmp/../tmp/new",          "/tmp/new",                Scope.SCRATCH,   "by a detour"),
+    ("/tmp/there/x",             "/tmp/there/x",            Scope.OUTSIDE,   "a name that the machine has is meant"),
+    ("/tmp/new/.env",            "/tmp/new/.env",           Scope.SECRET,    "a secret name, even there"),
     ("/usrx",                    "/usrx",                   Scope.OUTSIDE,   "not the neighbour of a system root"),
 ]
 # fmt: on

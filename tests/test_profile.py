@@ -121,6 +121,7 @@ def test_a_mistake_is_named_with_file_line_key_and_nearest_key(
     assert problem.fix
 
 
+@pytest.mark.threat("T44")
 @pytest.mark.parametrize("line", [line for line in SMALL.splitlines() if " = [" in line and "commands" not in line])
 def test_a_list_that_is_not_there_stops_the_program(line: str) -> None:
     with pytest.raises(ProfileError) as caught:
@@ -137,6 +138,7 @@ def test_law_any_short_text_is_a_problem_and_nothing_worse(text: str) -> None:
     assert caught.value.problem.what.isprintable()
 
 
+@pytest.mark.threat("T41")
 @pytest.mark.parametrize(
     "text", ["a = " + "[" * 20_000, "a = " + "1" * 10_000, "[" + "a." * 5000 + "b]", '"\\u001b[2J" = 1']
 )
@@ -174,6 +176,7 @@ OPEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.threat("T03")
 @pytest.mark.parametrize("path", [*(f"/home/u/{path}" for path in HOME_SECRETS), *OTHER_SECRETS])
 def test_the_packaged_profile_calls_it_secret(path: str) -> None:
     assert SECRETS.holds(path)
@@ -214,6 +217,7 @@ EDITED_DAILY = [
 ]  # fmt: skip
 
 
+@pytest.mark.threat("T16")
 @pytest.mark.parametrize("path", LOCKED)
 def test_what_programs_run_by_themselves_is_locked(path: str) -> None:
     assert SECRETS.locked_in(f"/w/{path}", "/w")
@@ -240,6 +244,7 @@ def test_home_with_pattern_characters_is_taken_literally() -> None:
     assert not secrets.holds("/home/ux/.ssh/x")
 
 
+@pytest.mark.threat("T08")
 def test_no_name_of_a_credential_is_passed_on() -> None:
     names = ["GITHUB_TOKEN", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "LD_PRELOAD", "PYTHONPATH"]
     names += ["BASH_ENV", "NODE_OPTIONS", "DBUS_SESSION_BUS_ADDRESS", "GIT_SSH_COMMAND", "LESSOPEN", "HTTPS_PROXY"]
@@ -258,6 +263,7 @@ MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "de
 LESS_IS_STRICTER = ("public_names", "system", "etc", "environment")
 
 
+@pytest.mark.threat("T23")
 @given(profiles, profiles)
 def test_law_narrowing_never_widens(base: Profile, by: Profile) -> None:
     found = narrow(base, by)

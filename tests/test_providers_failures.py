@@ -235,6 +235,7 @@ def only_in_the_header(received: list) -> None:
         assert lines[0].lower().startswith(("x-api-key: ", "authorization: bearer "))
 
 
+@pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("name", "steps", "status", "retryable", "words", "why"), CASES, ids=[f"{case[0]}: {case[5]}" for case in CASES]
 )
@@ -271,6 +272,7 @@ def test_a_failing_server_is_a_problem(
     only_in_the_header(received)
 
 
+@pytest.mark.threat("T20")
 def test_the_log_check_would_find_a_key(every_log) -> None:
     """The transport does log the headers of answers: without the filter, an echoed key would be in the log."""
     transport = logging.getLogger("httpcore.http11")
@@ -290,6 +292,7 @@ def test_the_log_check_would_find_a_key(every_log) -> None:
     assert CANARY in every_log.text
 
 
+@pytest.mark.threat("T20")
 @pytest.mark.parametrize("name", ["anthropic", "openai"])
 def test_a_whole_conversation_leaves_no_trace_of_the_key(name: str, every_log) -> None:
     async def run() -> list:
@@ -366,6 +369,7 @@ def test_a_connection_that_is_not_taken_in_time() -> None:
     assert error.retryable
 
 
+@pytest.mark.threat("T27")
 def test_an_answer_that_drips_forever_ends() -> None:
     """Every byte comes well within the read timeout; only the limit for the whole answer ends this."""
     drip: list = [STREAMING]
@@ -383,6 +387,7 @@ def test_an_answer_that_drips_forever_ends() -> None:
     assert error.retryable
 
 
+@pytest.mark.threat("T27")
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many events, each well within its limit."""
     monkeypatch.setattr("runner.providers.connection.ANSWER_LIMIT", 200_000)
@@ -441,6 +446,7 @@ def test_compressed_answers_are_read() -> None:
 ENDLESS = {name: [STREAMING, raw_chunk(data[: data.index(b"and read")]), STALL] for name, data in TOOLS.items()}
 
 
+@pytest.mark.threat("T27")
 @pytest.mark.parametrize("name", ["anthropic", "openai"])
 def test_cancelling_closes_the_connection(name: str) -> None:
     async def run() -> None:

@@ -148,6 +148,7 @@ def _expired(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
     return authority
 
 
+@pytest.mark.threat("T21")
 @pytest.mark.parametrize("prepare", [_untrusted, _expired])
 def test_a_certificate_that_is_not_trusted_gets_no_key(
     prepare: Callable[[Path, pytest.MonkeyPatch], Authority], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -164,6 +165,7 @@ def test_a_certificate_that_is_not_trusted_gets_no_key(
     asyncio.run(run())
 
 
+@pytest.mark.threat("T21")
 def test_a_users_proxy_is_used_and_sees_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = _authority(tmp_path, "provider.invalid")
 
@@ -187,6 +189,7 @@ def test_a_users_proxy_is_used_and_sees_no_key(tmp_path: Path, monkeypatch: pyte
     asyncio.run(run())
 
 
+@pytest.mark.threat("T21")
 def test_a_proxy_cannot_pose_as_the_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = _authority(tmp_path, "other.invalid")
 
@@ -221,6 +224,7 @@ def test_a_proxy_that_refuses(refusal: bytes, monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(run())
 
 
+@pytest.mark.threat("T21")
 def test_servers_on_this_machine_are_spoken_to_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain http through a proxy would show it the key and every prompt."""
 

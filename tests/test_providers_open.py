@@ -95,6 +95,7 @@ REFUSED: list[tuple[str, str | None, list[str], str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T21")
 @pytest.mark.parametrize(("spec", "base_url", "words", "why"), REFUSED, ids=[case[3] for case in REFUSED])
 def test_a_spec_is_refused(spec: str, base_url: str | None, words: list[str], why: str) -> None:
     with pytest.raises(SetupError) as caught:
@@ -115,6 +116,7 @@ def test_this_machine_may_be_spoken_to_in_clear(host: str) -> None:
     assert parse_endpoint(f"http://{host}:1/v1").loopback
 
 
+@pytest.mark.threat("T21")
 @pytest.mark.parametrize("host", ELSEWHERE)
 def test_no_other_machine_may(host: str) -> None:
     with pytest.raises(SetupError, match="unencrypted"):
@@ -204,6 +206,7 @@ def test_text_in_utf16_halves_is_whole_again(text: str, cuts: list[int]) -> None
     whole_text(halves).encode("utf-8")
 
 
+@pytest.mark.threat("T27")
 @given(st.binary())
 def test_any_bytes_are_an_object_or_none(data: bytes) -> None:
     assert parse_object(data) is None or isinstance(parse_object(data), dict)

@@ -369,6 +369,7 @@ ODD = [
 ]  # fmt: skip
 
 
+@pytest.mark.threat("T27")
 @pytest.mark.parametrize(("chunks", "calls", "why"), ODD, ids=[why for _, _, why in ODD])
 def test_odd_tool_calls_of_compatible_servers(chunks: list, calls: list, why: str) -> None:
     [events], _ = exchange("openai", [loopback.stream(sse(*chunks, b"[DONE]"))])

@@ -68,6 +68,7 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.threat("T27")
 @given(st.lists(PIECES, max_size=40).map(b"".join), st.lists(st.integers(0, 200), max_size=20))
 def test_chunk_boundaries_mean_nothing(data: bytes, cuts: list[int]) -> None:
     places = [0, *sorted(cut for cut in cuts if cut <= len(data)), len(data)]
@@ -76,6 +77,7 @@ def test_chunk_boundaries_mean_nothing(data: bytes, cuts: list[int]) -> None:
     assert split == SseParser().feed(data)
 
 
+@pytest.mark.threat("T27")
 @pytest.mark.parametrize(
     ("chunks", "why"),
     [

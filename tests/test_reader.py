@@ -183,6 +183,7 @@ def test_a_script_has_the_shape_that_bash_gives_it(text: str, shown: str, why: s
     assert show(tree) == shown, why
 
 
+@pytest.mark.threat("T01")
 @pytest.mark.parametrize(("text", "reason", "why"), OPAQUE, ids=[ascii(row[0]) for row in OPAQUE])
 def test_what_is_not_understood_is_opaque_and_says_where(text: str, reason: str, why: str) -> None:
     answer = read(text)
@@ -192,6 +193,7 @@ def test_what_is_not_understood_is_opaque_and_says_where(text: str, reason: str,
     assert 0 <= answer.span.start <= answer.span.end <= len(text)
 
 
+@pytest.mark.threat("T01")
 @pytest.mark.parametrize("text", INVALID)
 def test_what_bash_refuses_is_opaque(text: str) -> None:
     bash = shutil.which("bash")
@@ -201,6 +203,7 @@ def test_what_bash_refuses_is_opaque(text: str) -> None:
     assert isinstance(read(text), Opaque)
 
 
+@pytest.mark.threat("T41")
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -263,6 +266,7 @@ TOKENS = st.sampled_from((
 # fmt: on
 
 
+@pytest.mark.threat("T41")
 @given(st.one_of(st.text(), st.lists(TOKENS, max_size=25).map("".join)))
 @example("a <<E\n")
 @example("\\\n")
@@ -287,6 +291,7 @@ def test_reading_is_total_and_places_are_inside_the_text(text: str) -> None:
             assert str(value.op) in text[value.span.start : value.span.end]
 
 
+@pytest.mark.threat("T01")
 @given(st.lists(TOKENS, max_size=12).map("".join), st.lists(TOKENS, max_size=12).map("".join))
 def test_a_command_in_front_hides_nothing(first: str, second: str) -> None:
     one, two, both = read(first), read(second), read(f"{first}\n{second}")
@@ -302,6 +307,7 @@ def test_reading_twice_gives_the_same_tree() -> None:
 # -- the tree for people -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.threat("T28")
 def test_what_is_shown_cannot_move_the_cursor_of_a_terminal() -> None:
     tree = read("a $'\\e[2J\\n' 'b\nc' \"$x\" ''")
     assert isinstance(tree, Script)

@@ -63,11 +63,13 @@ WINDOWS: list[tuple[str, Callable[[Secret], object]]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T20")
 @pytest.mark.parametrize(("way", "look"), WINDOWS, ids=[way for way, _ in WINDOWS])
 def test_no_window_shows_the_value(way: str, look: Callable[[Secret], object]) -> None:
     assert CANARY not in str(look(Secret(CANARY)))
 
 
+@pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("way", "attempt"),
     [
@@ -103,6 +105,7 @@ def test_an_empty_secret_is_a_mistake() -> None:
         Secret("")
 
 
+@pytest.mark.threat("T20")
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4), st.text(), st.text())
 def test_redacted_text_holds_no_secret(values: list[str], before: str, after: str) -> None:
     secrets = [Secret(value) for value in values]
@@ -207,6 +210,7 @@ def test_a_hanging_keyring_is_a_problem_too(use_keyring) -> None:
     assert time.monotonic() - started < 20, "it did not wait for the keyring"
 
 
+@pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("value", "why"),
     [

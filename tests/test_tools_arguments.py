@@ -64,6 +64,7 @@ FAULTS: list[tuple[str, dict[str, object] | None, str, str, str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T26")
 @pytest.mark.parametrize(("name", "arguments", "raw", "fault", "why"), FAULTS, ids=[f"{r[0]}: {r[4]}" for r in FAULTS])
 def test_faults(name: str, arguments: dict[str, object] | None, raw: str, fault: str, why: str) -> None:
     problem = parse(tool(name), arguments, raw)
@@ -97,6 +98,7 @@ JSON = st.recursive(
 KEYS = sorted({key for one in TOOLS for key in one.Args.model_fields})
 
 
+@pytest.mark.threat("T26")
 @given(
     chosen=st.sampled_from(TOOLS),
     arguments=st.none()

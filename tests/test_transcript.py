@@ -215,11 +215,13 @@ HOSTILE = [
 # fmt: on
 
 
+@pytest.mark.threat("T28")
 @pytest.mark.parametrize(("text", "shown", "why"), HOSTILE, ids=[why for _, _, why in HOSTILE])
 def test_hostile_text_is_spelled_out(text: str, shown: str, why: str) -> None:
     assert visible(text) == shown, why
 
 
+@pytest.mark.threat("T28")
 @given(st.text(st.characters(exclude_categories=())))
 def test_nothing_invisible_survives(text: str) -> None:
     """LAW: what is shown holds no control, format or surrogate character but the newline, and printable ASCII stays."""
@@ -231,6 +233,7 @@ def test_nothing_invisible_survives(text: str) -> None:
         assert shown == text
 
 
+@pytest.mark.threat("T28")
 @given(st.text(st.characters(exclude_categories=()), min_size=1, max_size=60))
 def test_no_event_lets_its_text_through(text: str) -> None:
     """LAW: whatever field carries hostile text, the terminal gets no escape of its making and markup stays text."""

@@ -88,6 +88,7 @@ def without(value: Any, victim: object) -> Any:
     return value
 
 
+@pytest.mark.threat("T01")
 @pytest.mark.parametrize("text", SEEN)
 def test_it_objects_to_whatever_is_taken_out_of_a_tree(text: str) -> None:
     whole = tree(text)
@@ -175,6 +176,7 @@ def test_tables_that_do_not_fit_are_not_fatal() -> None:
     assert broken == run_fresh("")
 
 
+@pytest.mark.threat("T01")
 def test_a_witness_that_does_not_start_is_no_silent_one() -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"

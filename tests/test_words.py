@@ -230,6 +230,7 @@ def test_a_word_is_decoded_exactly(source: str, parts: list[tuple[object, ...]],
         assert text[word.span.start : word.span.end] == source
 
 
+@pytest.mark.threat("T01")
 @pytest.mark.parametrize(("source", "reason", "why"), OPAQUE, ids=[ascii(row[0]) for row in OPAQUE])
 def test_a_word_that_is_not_certain_is_opaque(source: str, reason: str, why: str) -> None:
     for text in (f"cmd {source}", f"cmd x{source}" if source[0] in "$`\\" else f"cmd a {source}", f"cmd > {source}"):
@@ -327,6 +328,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.threat("T01")
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=6))
 def test_the_parts_of_a_word_tile_it(pieces: list[str]) -> None:
     text = "cmd " + "".join(pieces) + " x"

@@ -10,7 +10,8 @@ _SWITCHES = frozenset("vzjJpkmhaSO")
 _LONG_SWITCHES = frozenset((
     "--verbose", "--gzip", "--gunzip", "--bzip2", "--xz", "--zstd", "--lzma", "--auto-compress", "--full-time", "--utc",
     "--keep-old-files", "--touch", "--no-same-owner", "--no-same-permissions", "--preserve-permissions", "--wildcards",
-    "--to-stdout", "--numeric-owner", "--no-recursion", "--show-transformed-names", "--dereference", "--one-file-system",
+    "--to-stdout", "--numeric-owner", "--no-recursion", "--show-transformed-names", "--dereference",
+    "--one-file-system",
 ))
 # fmt: on
 _LONG_DATA = frozenset(["--exclude", "--strip-components", "--mtime", "--owner", "--group", "--sort"])

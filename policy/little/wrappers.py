@@ -106,6 +106,7 @@ def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING) ->
     return filled
 
 
+_NAMED = re.compile(r"[-+][eux]*o")
 _LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
 
 
@@ -122,7 +123,7 @@ def shell(call: Call) -> None:
             if flag == "--":
                 break
             continue
-        if flag in ("-o", "+o") and len(words) > 1 and words[1].text in ("pipefail", "errexit", "nounset"):
+        if _NAMED.fullmatch(flag) and len(words) > 1 and words[1].text in ("pipefail", "errexit", "nounset"):
             del words[:2]
             continue
         if not _LETTERS.fullmatch(flag) or "i" in flag:
