@@ -9,8 +9,8 @@ from policy.verdict import Limits
 class Profile:
     """Parsed once, then trusted.
 
-    `secret_home`: paths below the home that are secret (`.ssh`); `secret_paths`: absolute ones; `secret_names`: file name
-    patterns that are secret anywhere (`.env`, `*.pem`), with `public_names` as exceptions (`.env.example`).
+    `secret_home`: paths below the home that are secret (`.ssh`); `secret_paths`: absolute ones.
+    `secret_names`: patterns of file names that are secret anywhere (`.env`, `*.pem`); `public_names`: exceptions.
     `locked`: what other programs run by themselves, relative to the workspace or any nested repository.
     `system`: folders every permit may read; `etc`: the entries of /etc that are system files.
     `denied`: argv word patterns that are never run.

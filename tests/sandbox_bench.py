@@ -79,7 +79,12 @@ class Bench:
         as_other: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
         driver = base / "code" / "sandbox_driver.py" if user == "nobody" else ROOT / "tests" / "sandbox_driver.py"
         self.process = subprocess.Popen(
-            [*wrap, python, str(driver)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, cwd=base, **as_other
+            [*wrap, python, str(driver)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            cwd=base,
+            **as_other,
         )
 
     def own(self, path: Path) -> Path:

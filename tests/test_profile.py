@@ -211,7 +211,7 @@ LOCKED = [
 EDITED_DAILY = [
     ".git/index", ".git/HEAD", ".git/refs/heads/main", ".git/objects/ab/cd", ".git/logs/HEAD",
     ".git/COMMIT_EDITMSG", ".git/info/exclude", "package.json", "Makefile", "src/a.py", ".github/workflows/ci.yml",
-    ".gitignore", ".gitattributes", ".gitmodules", "pyproject.toml", "AGENTS.md", "CLAUDE.md", ".npmrc",
+    ".gitignore", ".gitattributes", "pyproject.toml", "AGENTS.md", "CLAUDE.md", ".npmrc",
     ".pre-commit-config.yaml", "Cargo.toml", ".cargo/config.toml", ".env.example", "config", "hooks/x",
     "tests/.git-config",
 ]  # fmt: skip
