@@ -41,6 +41,9 @@ def build_root(plan: Plan) -> None:
     """Mount everything the plan names under a staging folder, move there, and let go of the host's tree."""
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     steps = plan.mounts
+    # Every mount is held open until it is in place; the command's own limit is set later.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     guarded = kernel.ATTR_NOSUID | kernel.ATTR_NODEV
     # Every source is taken hold of first, while the host's tree is still whole: nothing below can cover one.
     trees: dict[int, int] = {}

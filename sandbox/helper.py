@@ -268,6 +268,8 @@ def signals_are_scoped(outside: int) -> bool:
 
 def main() -> None:
     os.umask(0o022)
+    # PID 1 only hears signals that it handles (pid_namespaces(7)), and Python handles this one: a command could end us.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     control = socket.socket(fileno=int(sys.argv[1]))
     # THREAT T09: we inherited it, and a command must not: over it commands are ordered and answered for.
     control.set_inheritable(False)

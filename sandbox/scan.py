@@ -68,7 +68,7 @@ def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked
                     counts[key] = status.st_nlink
     shared = [path for key, paths in links.items() if len(paths) < counts[key] for path in paths]
     fixed = sorted({path for root in roots for path in existing(root, locked)})
-    pinned = [os.path.join(root, ".git") for root in roots if os.path.isdir(os.path.join(root, ".git"))]
+    pinned = [path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)]
     return Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(fixed)[:MOST],
@@ -88,10 +88,13 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def existing(root: str, patterns: tuple[str, ...]) -> list[str]:
-    """What exists of `patterns` below one repository, links left out (a mount would land on their target)."""
+    """What exists of `patterns` below one repository.
+
+    What is a link, or lies behind one, is left out: a mount would land on the target, wherever that is.
+    """
     found = []
     for pattern in patterns:
         path = os.path.join(root, pattern)
         hits = glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]
-        found += [hit for hit in hits if os.path.lexists(hit) and not os.path.islink(hit)]
+        found += [hit for hit in hits if os.path.lexists(hit) and os.path.realpath(hit) == hit]
     return found

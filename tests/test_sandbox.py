@@ -1,6 +1,7 @@
 """The contract of a Linux sandbox and the escapes it must stop, for real, as every user we may be."""
 
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -186,6 +187,35 @@ def test_a_secret_file_of_the_workspace_is_masked(bench: Bench) -> None:
         assert SECRET not in answer["out"] + answer["err"]
         assert "public" in answer["out"]
     assert (bench.workspace / ".env").read_text() == SECRET
+
+
+@pytest.mark.threat("T04")
+@pytest.mark.threat("T17")
+def test_thousands_of_files_are_protected_one_by_one(bench: Bench) -> None:
+    folder, store = bench.workspace / "many", bench.base / "store"
+    store.mkdir()
+    for number in range(1500):
+        (folder / str(number)).mkdir(parents=True)
+        (folder / str(number) / ".env").write_text(SECRET)
+        (store / str(number)).write_text("o")
+        os.link(store / str(number), folder / str(number) / "linked")
+    bench.own(bench.base / "store")
+    bench.own(folder)
+    answer = bench.run(
+        "grep -rs decoy many | wc -l; for f in many/*/linked; do echo x > $f; done 2>/dev/null; cat many/*/linked | tr -d o | wc -c",
+        hidden=[".env"],
+    )
+    assert answer["out"].split() == ["0", "0"], answer
+    assert {path.read_text() for path in store.iterdir()} == {"o"}
+    shutil.rmtree(folder)
+    shutil.rmtree(store)
+
+
+@pytest.mark.threat("T15")
+def test_a_command_cannot_end_its_helper(bench: Bench) -> None:
+    answer = bench.run("for s in INT TERM HUP KILL STOP QUIT USR1 CHLD PIPE; do kill -$s 1; done; echo alive")
+    assert (answer["out"], answer["ended"]) == ("alive\n", None), answer
+    assert bench.run("echo again")["out"] == "again\n"
 
 
 @pytest.mark.threat("T05")

@@ -127,6 +127,17 @@ def test_the_scan_finds_secrets_repositories_and_links(tmp_path: Path) -> None:
     assert locked == {".git", ".git/config", ".git/hooks", "sub/.git", "sub/.git/config", "sm/.git"}
 
 
+def test_nothing_is_mounted_through_a_link(tmp_path: Path) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    make(outside, "git/config", "git/hooks/")
+    make(work, "nested/x", "real/.git/config")
+    for link in (work / ".git", work / "nested" / ".git"):
+        link.symlink_to(outside / "git")
+    found = scan(str(work), (), (), (".git", ".git/config", ".git/hooks"))
+    assert found.pinned == (str(work / "real" / ".git"),)
+    assert found.locked == (str(work / "real" / ".git"), str(work / "real" / ".git" / "config"))
+
+
 def test_the_scan_survives_odd_names(tmp_path: Path) -> None:
     import os
 
