@@ -79,7 +79,7 @@ def _folder(permit: Permit, terms: Terms) -> str:
 def _fix(path: str, terms: Terms) -> str:
     if terms.rights is Rights.LOOK and _below(path, terms.workspace):
         return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
-    return f"name `{path}` in the command itself so that the gate can ask for it, or use a path in the workspace"
+    return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
 
 
 def _network(terms: Terms) -> Violation:

@@ -1,0 +1,95 @@
+"""Many permits at one time, and a thousand in a row: nothing is mixed up, lost, or left behind."""
+
+import asyncio
+import os
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from policy.action import ReadFile, RunArgv, RunScript
+from policy.verdict import _MINT, Permit, Rights, Terms
+from sandbox.linux import Linux
+
+SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+
+
+@pytest.fixture
+def terms(tmp_path: Path) -> Terms:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (workspace / "file.txt").write_text("hello\n")
+    return Terms(Rights.WORK, str(workspace), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+
+
+def left_behind() -> list[str]:
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
+    )
+    return [line for line in listed.stdout.splitlines() if "sandbox/helper.py" in line]
+
+
+@pytest.mark.threat("T15")
+def test_concurrent_permits_keep_their_own_output(terms: Terms, tmp_path: Path) -> None:
+    dice = random.Random(7)
+    look = replace(terms, rights=Rights.LOOK)
+
+    async def one(backend: Linux, number: int) -> None:
+        mine = terms if number % 2 else look
+        chance = dice.random()
+        if chance < 0.3:
+            outcome = await backend.run(Permit(ReadFile(f"{terms.workspace}/file.txt"), mine, _MINT))
+            assert outcome.problem is None
+            assert "hello" in str(outcome.data)
+        elif chance < 0.7:
+            script = f"echo {number}; sleep 0.0{dice.randrange(9)}; echo {number} >&2"
+            outcome = await backend.run(Permit(RunScript(script, terms.workspace), mine, _MINT))
+            assert (outcome.stdout, outcome.stderr) == (f"{number}\n".encode(),) * 2
+        elif chance < 0.8:
+            short = replace(mine, limits=replace(mine.limits, wall=0.05))
+            outcome = await backend.run(Permit(RunScript("sleep 5", terms.workspace), short, _MINT))
+            assert outcome.ended_by == "wall"
+        else:
+            task = asyncio.create_task(backend.run(Permit(RunScript("sleep 5", terms.workspace), mine, _MINT)))
+            await asyncio.sleep(0.03)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+
+    async def main() -> None:
+        backend = Linux("T1", cache=tmp_path)
+        for _ in range(12):
+            await asyncio.wait_for(asyncio.gather(*(one(backend, number) for number in range(9))), 60)
+        await backend.close()
+
+    asyncio.run(main())
+    assert left_behind() == []
+
+
+def test_a_thousand_in_a_row_grow_nothing(terms: Terms, tmp_path: Path) -> None:
+    async def main() -> None:
+        backend = Linux("T1", cache=tmp_path, files=False)
+        permit = Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT)
+        for _ in range(20):
+            await backend.run(permit)
+        before, helpers = len(os.listdir("/proc/self/fd")), {slot.process.pid for slot in backend.slots}
+        for _ in range(1000):
+            assert (await backend.run(permit)).status == 0
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert {slot.process.pid for slot in backend.slots} == helpers
+        scratch = backend.scratch
+        assert scratch is not None
+        await backend.close()
+        assert not os.path.exists(scratch)
+
+    asyncio.run(main())
+    assert left_behind() == []
+
+
+@pytest.mark.threat("T29")
+def test_nothing_but_a_permit_is_run(terms: Terms, tmp_path: Path) -> None:
+    backend = Linux("T1", cache=tmp_path)
+    with pytest.raises(TypeError, match="Permits"):
+        asyncio.run(backend.run("rm -rf /"))  # type: ignore[arg-type]  # what must not work
