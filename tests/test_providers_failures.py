@@ -235,6 +235,7 @@ def only_in_the_header(received: list) -> None:
         assert lines[0].lower().startswith(("x-api-key: ", "authorization: bearer "))
 
 
+@pytest.mark.threat("T21")
 @pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("name", "steps", "status", "retryable", "words", "why"), CASES, ids=[f"{case[0]}: {case[5]}" for case in CASES]

@@ -64,6 +64,7 @@ FAULTS: list[tuple[str, dict[str, object] | None, str, str, str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T47")
 @pytest.mark.threat("T26")
 @pytest.mark.parametrize(("name", "arguments", "raw", "fault", "why"), FAULTS, ids=[f"{r[0]}: {r[4]}" for r in FAULTS])
 def test_faults(name: str, arguments: dict[str, object] | None, raw: str, fault: str, why: str) -> None:

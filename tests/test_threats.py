@@ -1,0 +1,311 @@
+"""The documents keep their word: threats, marks and tests agree both ways, and the README shows what really happens."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from policy.tier import Mode
+from policy.verdict import Limits, limit_names
+from runner.config import _SHAPES, _VARIABLES
+from runner.problems import Exit
+from sandbox.linux import _T3_LACKS
+from tools import TOOLS
+from tools.tool import specs
+
+ROOT = Path(__file__).parent.parent
+AGENT = str(Path(sys.executable).parent / "agent")
+SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
+README = (ROOT / "README.md").read_text("utf-8")
+CANARY = "sk-canary-8d1f07aa52c94e"
+
+ROW = re.compile(r"^\| (T\d\d) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
+
+
+@cache
+def rows() -> dict[str, set[tuple[str, str]]]:
+    """SECURITY.md: the tests that each threat names."""
+    found = {tid: set(NAMED.findall(tests)) for tid, _, _, tests in ROW.findall(SECURITY)}
+    assert len(found) == len(re.findall(r"^\| T", SECURITY, re.MULTILINE)), "a row is not well formed, or twice there"
+    return found
+
+
+@cache
+def marks() -> dict[tuple[str, str], set[str]]:
+    """The tests that pytest collects: file and function, with the threats that they are marked with."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for file in sorted(Path(__file__).parent.glob("test_*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]
+                found[(file.stem, node.name)] = {
+                    str(argument.value)
+                    for call in calls
+                    if ast.unparse(call.func) == "pytest.mark.threat"
+                    for argument in call.args
+                    if isinstance(argument, ast.Constant)
+                }
+    return found
+
+
+def test_the_ids_are_in_order_and_without_gaps() -> None:
+    assert list(rows()) == [f"T{number:02}" for number in range(1, len(rows()) + 1)]
+
+
+def test_every_threat_has_a_marked_test_and_every_mark_a_threat() -> None:
+    assert {tid for tids in marks().values() for tid in tids} == set(rows())
+
+
+@pytest.mark.parametrize("tid", rows())
+def test_the_tests_that_a_threat_names_exist_and_are_marked_with_it(tid: str) -> None:
+    named = rows()[tid]
+    assert named, "a threat names at least one test"
+    assert {f"{file}::{name}" for file, name in named if tid not in marks().get((file, name), set())} == set()
+
+
+def test_marks_stand_only_where_they_are_counted() -> None:
+    """On a class, a helper or a nested function a mark would be counted by nobody."""
+    for file in Path(__file__).parent.rglob("*.py"):
+        counted = sum(len(tids) for (name, _), tids in marks().items() if name == file.stem)
+        assert len(re.findall(r"^\s*@pytest\.mark\.threat\(", file.read_text("utf-8"), re.MULTILINE)) == counted, file
+
+
+def test_threats_that_the_code_names_are_in_the_table() -> None:
+    found = {
+        tid
+        for package in ("policy", "sandbox", "tools", "runner")
+        for file in (ROOT / package).rglob("*.py")
+        for tid in re.findall(r"THREAT (T\d+)", file.read_text("utf-8"))
+    }
+    assert found
+    assert found <= set(rows())
+
+
+# ---- threats that are about the whole program -------------------------------------------------------------------------
+
+
+@pytest.mark.threat("T19")
+def test_what_t3_misses_is_listed() -> None:
+    assert [lack for lack in _T3_LACKS if f"- {lack}\n" not in SECURITY] == []
+
+
+# fmt: off
+ARGUMENTS = {
+    "bash":  {"command", "timeout", "description"},
+    "read":  {"path", "offset", "limit"},
+    "write": {"path", "content"},
+    "edit":  {"path", "old_string", "new_string", "replace_all"},
+    "glob":  {"pattern", "path"},
+    "grep":  {"pattern", "path", "glob", "ignore_case", "files_only", "context", "limit"},
+    "ls":    {"path"},
+}
+# fmt: on
+
+
+@pytest.mark.threat("T47")
+def test_no_tool_has_an_argument_for_the_gate() -> None:
+    """Whoever adds an argument comes by here: it must not choose mode, rights, paths to open, or the sandbox."""
+    told = {spec.name: spec.schema for spec in specs(TOOLS)}
+    assert set(told) == set(ARGUMENTS)
+    for name, schema in told.items():
+        properties = schema["properties"]
+        assert isinstance(properties, dict)
+        assert set(properties) == ARGUMENTS[name]
+        assert schema["additionalProperties"] is False, name
+
+
+# The policy would refuse a shell script that reads these places, so it is code that nobody can see through.
+LOOK_AROUND = """python3 -c '
+import glob, os
+print(dict(os.environ))
+places = [*glob.glob("/proc/*/environ"), *glob.glob("/proc/*/cmdline")]
+for top in (os.path.expanduser("~"), "/tmp", "/dev/shm", "/run", "."):
+    places += [os.path.join(folder, name) for folder, _, names in os.walk(top) for name in names]
+for place in places:
+    try: print(place, open(place, "rb").read())
+    except OSError as error: print(place, error)
+print("looked")'
+"""
+
+
+class Model(ThreadingHTTPServer):
+    """An OpenAI-compatible server on loopback: first it asks for a command that looks for the key, then it is done."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.requests: list[tuple[str, bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+class Answers(BaseHTTPRequestHandler):
+    server: Model
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        self.server.requests.append((str(self.headers), body))
+        call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": json.dumps({"command": LOOK_AROUND})}}
+        first = len(self.server.requests) == 1
+        delta = {"tool_calls": [call]} if first else {"content": "done"}
+        choice = {"index": 0, "delta": delta, "finish_reason": "tool_calls" if first else "stop"}
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        for data in (json.dumps({"choices": [choice]}), "[DONE]"):
+            self.wfile.write(f"data: {data}\n\n".encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the test looks at what arrived."""
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with Model() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.threat("T20")
+def test_an_api_key_is_in_its_header_and_nowhere_else(model: Model, tmp_path: Path) -> None:
+    """A whole session, as a user runs it, whose command looks for the key wherever a command can look."""
+    work = tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        [AGENT, "run", "--json", "--model", "openai:some-model", "--mode", "trust-project", "hello"],
+        cwd=work,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path / "home"),
+            "RINGFENCE_STATE_DIR": str(tmp_path / "state"),
+            "OPENAI_API_KEY": CANARY,
+            "OPENAI_BASE_URL": model.url,
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "looked" in done.stdout
+    assert "GIT_CONFIG_COUNT" in done.stdout, "the command did see an environment"
+    assert CANARY not in done.stdout + done.stderr
+    assert len(model.requests) == 2
+    for headers, body in model.requests:
+        assert headers.count(CANARY) == 1
+        assert f"authorization: Bearer {CANARY}\n" in headers
+        assert CANARY.encode() not in body
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(path.name == "audit.db" for path in kept)
+    assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
+
+
+# ---- the README -------------------------------------------------------------------------------------------------------
+
+
+def test_the_matrix_in_the_readme_is_the_matrix() -> None:
+    assert (ROOT / "tests/golden/matrix.txt").read_text("utf-8").partition("\n\n")[0] in README
+
+
+def test_the_exit_codes_in_the_readme_are_the_exit_codes() -> None:
+    told = {int(code) for code in re.findall(r"^\| (\d+) \| ", README, re.MULTILINE)}
+    assert told == {int(code) for code in Exit}
+
+
+def test_the_settings_in_the_readme_exist() -> None:
+    table = README.partition("| key |")[2].partition("\n\n")[0]
+    known = {".".join(path).replace("*", "NAME") for path in _SHAPES}
+    told = set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE))
+    assert told
+    assert told - {"limits.NAME"} <= known, "a key that the program does not know"
+    assert {"mode", "model", "deny.commands", "limits.NAME"} <= told
+    for name in _VARIABLES:
+        assert f"`{name}`" in README or name.startswith("RINGFENCE_LIMIT_"), name
+    for mode in Mode:
+        assert f"| `{mode.value}` |" in README, mode
+
+
+def test_the_limits_in_the_readme_are_the_packaged_ones() -> None:
+    table = README.partition("| limit |")[2].partition("\n\n")[0]
+    told = dict(re.findall(r"^\| `([\w-]+)` \| ([^|]+?) \|", table, re.MULTILINE))
+    limits = Limits()
+    assert set(told) == set(limit_names())
+    units = {"s": 1, "MiB": 1 << 20, "GiB": 1 << 30}
+    for name, text in told.items():
+        number, _, unit = text.partition(" ")
+        assert getattr(limits, name.replace("-", "_")) == int(number.replace(",", "")) * units.get(unit, 1), name
+
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def shown() -> list[tuple[str, list[str]]]:
+    """Each command of the README's console blocks, with the lines that it is said to print."""
+    found: list[tuple[str, list[str]]] = []
+    for block in CONSOLE.findall(README):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif line.strip() not in ("", "…"):  # an ellipsis marks lines that were left out
+                found[-1][1].append(line)
+    return found
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The small repository that the README's samples were made in."""
+    base = tmp_path_factory.mktemp("readme")
+    work, home = base / "work", base / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id_rsa").write_text("decoy")
+    work.mkdir()
+    (work / "calc.py").write_text("def add(a, b):\n    return a + b\n")
+    (work / ".env").write_text("TOKEN=decoy\n")
+    environ = {"PATH": f"{Path(AGENT).parent}:/usr/bin:/bin", "HOME": str(home), "RINGFENCE_STATE_DIR": str(base / "s")}
+    who = {f"GIT_{role}_{field}": "n@e" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    when = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+    for words in (["init", "-q"], ["add", "calc.py"], ["commit", "-qm", "Add up"]):
+        subprocess.run(["git", *words], cwd=work, env={**os.environ, **environ, **who, **when}, check=True)
+    return work, environ
+
+
+def plain(line: str) -> str:
+    """Without what differs from run to run: line numbers of rules, dates, times, hashes."""
+    line = re.sub(r"\.toml:\d+", ".toml:N", line.rstrip())
+    line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", line)
+    return re.sub(r"\d+\.\d\d s|\b[0-9a-f]{7,64}\b", "X", line)
+
+
+@pytest.mark.parametrize(("command", "lines"), shown(), ids=[command for command, _ in shown()])
+def test_the_readme_shows_what_is_printed(project: tuple[Path, dict[str, str]], command: str, lines: list[str]) -> None:
+    work, environ = project
+    assert command.startswith("agent "), "samples are run, so they start with our own command"
+    done = subprocess.run(
+        ["/bin/bash", "-c", command],
+        cwd=work,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    printed = iter(plain(line) for line in done.stdout.splitlines())
+    for line in lines:
+        assert plain(line) in printed, (line, done.stdout)  # `in` moves on, so the order counts too
