@@ -1,5 +1,6 @@
 """Fixtures that more than one file needs. No autouse magic."""
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # test support modules lie beside the tests
+
+# A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from sandbox_bench import USERS, Bench, make
 
