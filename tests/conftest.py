@@ -9,10 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # test support modules lie beside the tests
 
+from sandbox_bench import USERS, Bench, make
+
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-from sandbox_bench import USERS, Bench, make
 
 
 @pytest.fixture(scope="session", params=USERS)
