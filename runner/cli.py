@@ -3,6 +3,10 @@
 import io
 import sys
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from runner.gate_args import GateArgs
+
 
 def main() -> int:
     """Run the command line; answers the exit code. No traceback leaves this function."""
@@ -50,23 +54,36 @@ def _version() -> int:
 def _dispatch(words: list[str]) -> int:
     _refuse_strangers()
     if words and words[0] in ("exec", "why"):
+        import gc
+
+        gc.disable()  # one short command makes no garbage worth a tenth of its start-up time
         from runner.gate_args import parse_gate, wants_help
 
         if not wants_help(words[1:]):  # help and completion come from typer; running does not wait for its import
-            import gc
-
-            gc.disable()  # one short command makes no garbage worth a tenth of its start-up time
-            args = parse_gate(words[0], words[1:])
-            if words[0] == "exec":
-                from runner.exec import run_exec
-
-                return run_exec(args)
-            from runner.why import run_why
-
-            return run_why(args)
+            try:
+                args = parse_gate(words[0], words[1:])
+                return _exec(args) if words[0] == "exec" else _why(args)
+            finally:
+                gc.freeze()  # the same for the last collection, which the interpreter makes on its way out
     from runner.cli_app import run_app
 
     return run_app(words)
+
+
+def _exec(args: "GateArgs") -> int:
+    from sandbox.spawn import Spare
+
+    # The helper's interpreter starts on another core while most of this program is still to be imported.
+    with Spare() as spare:
+        from runner.exec import run_exec
+
+        return run_exec(args, spare)
+
+
+def _why(args: "GateArgs") -> int:
+    from runner.why import run_why
+
+    return run_why(args)
 
 
 def _refuse_strangers() -> None:

@@ -13,16 +13,22 @@ from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
 from runner.problems import Exit
 from sandbox.backend import Backend, Enforcement, Level, Outcome
+from sandbox.launch import Ahead
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def confine(
-    case: Case, verdict: Allow, report: Report, stdin: bytes | None, wanted: tuple[str | None, Level]
+    case: Case,
+    verdict: Allow,
+    report: Report,
+    stdin: bytes | None,
+    wanted: tuple[str | None, Level],
+    ahead: Ahead | None,
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
-    async with _boundary(wanted, verdict.permit.terms) as opening:
+    async with _boundary(wanted, verdict.permit.terms, ahead) as opening:
         with open_log() as audit:
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement))
@@ -39,14 +45,16 @@ async def confine(
 
 
 @contextlib.asynccontextmanager
-async def _boundary(wanted: tuple[str | None, Level], terms: Terms) -> AsyncIterator[Opening]:
+async def _boundary(wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None) -> AsyncIterator[Opening]:
     """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
     from sandbox.choose import open_backend
 
     name, minimum = wanted
     cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
-    opening = asyncio.create_task(open_backend(name, minimum, terms=terms, cache=cache, aside=aside, files=False))
-    await asyncio.sleep(0)  # the confined helper is started now, and gets ready on another core
+    opening = asyncio.create_task(
+        open_backend(name, minimum, terms=terms, cache=cache, aside=aside, files=False, ahead=ahead)
+    )
+    await asyncio.sleep(0)  # without one launched ahead, a helper is started now; it gets ready on another core
     try:
         yield opening
     finally:

@@ -147,9 +147,8 @@ def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[st
     for name in dict.fromkeys([*plain, *matched]):
         path = f"/etc/{name}"
         real = _real(path)
-        if not os.path.lexists(path) or any(
-            secrets.exposed_by(one) or secrets.holds_folder(one) for one in (path, real)
-        ):
+        both = {path, real}  # most are no links: asked once
+        if not os.path.lexists(path) or any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
             continue
         found.append(path)
         if not inside(real, "/proc") and not inside(real, "/dev") and not within(real, folders | {*found}):

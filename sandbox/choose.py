@@ -5,13 +5,14 @@ from pathlib import Path
 
 from policy.verdict import Problem, Terms
 from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
+from sandbox.launch import Ahead
 from sandbox.linux import Linux
 
-Maker = Callable[[Path | None, Path | None, bool], Backend]
+Maker = Callable[[Path | None, Path | None, bool, Ahead | None], Backend]
 
 BACKENDS: dict[str, Maker] = {
-    "T1": lambda cache, aside, files: Linux("T1", cache=cache, aside=aside, files=files),
-    "T3": lambda cache, aside, files: Linux("T3", cache=cache, aside=aside, files=files),
+    "T1": lambda cache, aside, files, ahead: Linux("T1", cache=cache, aside=aside, files=files, ahead=ahead),
+    "T3": lambda cache, aside, files, ahead: Linux("T3", cache=cache, aside=aside, files=files, ahead=ahead),
 }
 
 
@@ -23,12 +24,13 @@ async def open_backend(
     cache: Path | None = None,
     aside: Path | None = None,
     files: bool = True,
+    ahead: Ahead | None = None,
 ) -> tuple[Backend, Enforcement]:
     """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
 
     `name` asks for one backend and no other. `terms` are what the first helper is started for, so that it can be used.
     `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
-    be asked for.
+    be asked for. `ahead`: a helper that was launched for `terms`, without file actions, before this was called.
     """
     names = [name] if name is not None else list(BACKENDS)
     first: SandboxUnavailable | None = None
@@ -41,7 +43,7 @@ async def open_backend(
                     "leave --backend out to get the best one",
                 )
             )
-        backend = BACKENDS[candidate](cache, aside, files)
+        backend = BACKENDS[candidate](cache, aside, files, ahead)
         try:
             enforcement = await backend.probe(terms)
         except SandboxUnavailable as error:

@@ -1,14 +1,12 @@
 """One request to a helper and all that comes back: two output streams, one last line, limits kept on the way."""
 
 import asyncio
-import contextlib
-import marshal
 import os
 import select
 import socket
-import struct
 import time
 
+from sandbox import spawn
 from sandbox.backend import Listener
 
 _CHUNK = 1 << 16
@@ -35,18 +33,7 @@ class Exchange:
         return self.line == "" or (self.line is not None and not self._open)
 
     def send(self, request: dict[str, object], handles: list[int]) -> None:
-        body = marshal.dumps(request)
-        # SAFETY: eight bytes always fit; the descriptors travel with them and with nothing else.
-        socket.send_fds(self.control, [struct.pack("Q", len(body))], handles)
-        with contextlib.suppress(BlockingIOError):
-            sent = self.control.send(body)
-            body = body[sent:]
-        if body:  # larger than the socket's buffer: a file to write. The helper reads it at once.
-            self.control.setblocking(True)
-            try:
-                self.control.sendall(body)
-            finally:
-                self.control.setblocking(False)
+        spawn.send(self.control, request, handles)
 
     async def run(self, request: dict[str, object], stdin: bytes | None, wall: float) -> str | None:
         """Returns the limit that ended it (`wall`, `output`) or None. Raises CancelledError, OSError (helper gone)."""

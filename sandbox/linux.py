@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import os
-import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -15,13 +13,13 @@ from pathlib import Path
 
 from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Problem, Rights, Terms
-from sandbox import canary, kernel, landlock, plan, seccomp
+from sandbox import canary, kernel, landlock, plan
 from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable
 from sandbox.exchange import Exchange
-from sandbox.scan import Scan, scan
-from sandbox.violations import explain
-from sandbox.wire import Plan
+from sandbox.launch import Ahead, Launch, launch, make_scratch, remove_scratch
+from sandbox.scan import Scan
+from sandbox.spawn import end
 
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
 IDLE = 4  # helpers kept for the next command; each holds about 10 MB
@@ -41,21 +39,26 @@ class Slot:
     scan: Scan = field(default_factory=Scan)
 
     def kill(self) -> None:
-        """End the helper and, with it, everything in its namespaces."""
-        self.control.close()
-        with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+        end(self.process, self.control)
 
 
 class Linux:
     """T1: namespaces, a private root, Landlock and seccomp. T3: Landlock and seccomp alone, labelled weaker."""
 
-    def __init__(self, tier: str, *, cache: Path | None = None, aside: Path | None = None, files: bool = True) -> None:
+    def __init__(
+        self,
+        tier: str,
+        *,
+        cache: Path | None = None,
+        aside: Path | None = None,
+        files: bool = True,
+        ahead: Ahead | None = None,
+    ) -> None:
         self.name = tier
         self.cache = cache
         self.aside = aside  # where auto-run files that a command made are moved
         self.files = files  # whether file actions will be asked for; without them a helper starts sooner
+        self.ahead = ahead
         self.abi = kernel.landlock_abi()
         self.idle: list[tuple[str, Slot]] = []  # least recently used first
         self.gates: dict[str, asyncio.Semaphore] = {}
@@ -93,7 +96,11 @@ class Linux:
                     self._give_back(terms, slot)
                 else:
                     self._discard(slot)
-        violations = (*watch.settle(), *explain(permit, outcome))
+        violations = watch.settle()
+        if outcome.status != 0:
+            from sandbox.violations import explain  # its patterns are for commands that failed
+
+            violations = (*violations, *explain(permit, outcome))
         return replace(outcome, violations=violations, enforcement=slot.enforcement)
 
     async def close(self) -> None:
@@ -101,7 +108,7 @@ class Linux:
             self._discard(slot)
         self.idle.clear()
         if self.scratch is not None:
-            _remove(self.scratch)
+            remove_scratch(self.scratch)
             self.scratch = None
 
     # ---- helpers
@@ -126,36 +133,22 @@ class Linux:
         self.slots.discard(slot)
         slot.kill()
 
+    def _launch(self, terms: Terms) -> Launch:
+        """The launch that was made ahead, when it was made for this; else a new one."""
+        taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
+        if taken is not None:
+            launched, self.scratch = taken
+            return launched
+        self.scratch = self.scratch or make_scratch()
+        return launch(self.name, terms, self.scratch, cache=self.cache, files=self.files)
+
     async def _start(self, terms: Terms) -> Slot:
-        if self.scratch is None:
-            self.scratch = os.path.realpath(tempfile.mkdtemp(prefix="ringfence-tmp-"))
-        if self.name == "T3":
-            terms = _in_scratch(terms, self.scratch)
-        found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
-        rights = Rights.LOOK if self.name == "T3" else terms.rights  # without a network namespace: no sockets at all
-        programs = seccomp.programs(rights, unix=False, cache=self.cache)
-        compiled = plan.compile_plan(
-            terms, found, programs, tier=self.name, abi=self.abi, warm=self.files, scratch=self.scratch
-        )
-        _make_places(self.scratch, compiled)
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        with theirs:
-            process = subprocess.Popen(
-                [*plan.interpreter(), str(Path(__file__).with_name("helper.py")), str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
-                cwd="/",
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
-            )
-        slot = Slot(process, ours, Enforcement(Level.NONE, self.name), found)
+        launched = self._launch(terms)
+        found = launched.scan
+        slot = Slot(launched.process, launched.control, Enforcement(Level.NONE, self.name), found)
         self.slots.add(slot)
         try:
             first = Exchange(slot.control, 0, None)
-            first.send(compiled.dump(), [])
             await first.settle(READY)
             if first.line != "ready":
                 raise _unavailable(self.name, first.line or "failed 110 start the helper")
@@ -285,36 +278,6 @@ _T3_LACKS = (
     "other processes of the same user share the PID and IPC namespaces",
 )
 _T3_OPEN = frozenset({"processes"})
-
-
-def _in_scratch(terms: Terms, scratch: str) -> Terms:
-    """Without a private root, HOME and TMPDIR are a folder of this session's own."""
-    environment = {**dict(terms.env), "HOME": scratch, "TMPDIR": scratch}
-    return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
-
-
-def _make_places(scratch: str, compiled: Plan) -> None:
-    """Mount points below /tmp (a workspace may lie there) must exist in the scratch folder before it is read-only."""
-    for kind, source, target in compiled.mounts:
-        place = scratch + target.removeprefix("/tmp")
-        if not target.startswith("/tmp/") or kind == "link" or os.path.lexists(place):
-            continue
-        if kind in ("ro", "rw") and not os.path.isdir(source):
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        elif kind != "mask":
-            os.makedirs(place, exist_ok=True)
-
-
-def _remove(folder: str) -> None:
-    """Take a scratch folder away, whatever modes a command gave to what it left there. Links are not followed."""
-    for current, folders, _ in os.walk(folder):
-        for name in folders:
-            path = os.path.join(current, name)
-            if not os.path.islink(path):
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unavailable(tier: str, answer: str) -> SandboxUnavailable:

@@ -2,7 +2,6 @@
 
 import os
 import resource
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -172,8 +171,3 @@ def kind(path: str) -> str | None:
     if os.path.isdir(path):
         return "dir"
     return "file" if os.path.lexists(path) else None
-
-
-def interpreter() -> tuple[str, ...]:
-    """How a helper is started: isolated, without site-packages, nothing taken from the environment."""
-    return (sys.executable, "-I", "-S", "-B", "-X", "utf8")

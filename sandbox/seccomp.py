@@ -9,10 +9,10 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import profiles
 from policy.verdict import Problem, Rights
 from sandbox.backend import SandboxUnavailable
 
@@ -23,7 +23,8 @@ _FORMAT = 2  # bump when the way a program is built changes: it is part of the c
 
 def programs(rights: Rights, *, unix: bool, cache: Path | None) -> tuple[bytes, bytes]:
     """The two programs for one right set: allow by name, refuse by argument. Raises SandboxUnavailable."""
-    text = (files("profiles") / "seccomp" / TABLE).read_bytes()
+    # It lies beside our code in every kind of installation; asking importlib.resources costs more than reading it.
+    text = (Path(str(profiles.__file__)).parent / "seccomp" / TABLE).read_bytes()
     # Root sets vm.memfd_noexec for its namespace (Linux 6.3); everyone else needs the stricter rule.
     root = os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
     seed = f"{_FORMAT}:{os.uname().machine}:{os.uname().release}:{rights}:{unix}:{root}".encode()

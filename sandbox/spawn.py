@@ -1,0 +1,93 @@
+"""A helper's process before it has a plan, and how requests reach it.
+
+No event loop and nothing of `policy`: a command line that knows that it will want a helper starts one first, and the
+interpreter on that side starts while this side is still reading its configuration.
+"""
+
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from types import TracebackType
+
+Helper = tuple[subprocess.Popen[bytes], socket.socket]  # the process, and our end of its socket
+
+
+class Spare:
+    """A helper started early: it was told nothing yet. Leaving the context ends it when nobody took it.
+
+    Should we die without that, it reads the end of its socket and ends itself.
+    """
+
+    __slots__ = ("_helper",)
+
+    def __init__(self) -> None:
+        self._helper: Helper | None = None
+
+    def take(self) -> Helper | None:
+        """The helper, for the one who will end it; None when somebody was first."""
+        helper, self._helper = self._helper, None
+        return helper
+
+    def __enter__(self) -> "Spare":
+        self._helper = spawn()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if (helper := self.take()) is not None:
+            end(*helper)
+
+
+def spawn() -> Helper:
+    """Start a helper. It sits and waits for its plan; whoever holds it ends it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [*interpreter(), os.path.join(os.path.dirname(__file__), "helper.py"), str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
+                cwd="/",
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours
+
+
+def end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    """End a helper and, with it, everything in its namespaces."""
+    control.close()
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def send(control: socket.socket, request: dict[str, object], handles: list[int]) -> None:
+    """One request, whole, with its descriptors. Raises OSError when the helper is gone."""
+    body = marshal.dumps(request)
+    # SAFETY: eight bytes always fit; the descriptors travel with them and with nothing else.
+    socket.send_fds(control, [struct.pack("Q", len(body))], handles)
+    with contextlib.suppress(BlockingIOError):
+        sent = control.send(body)
+        body = body[sent:]
+    if body:  # larger than the socket's buffer: a file to write. The helper reads it at once.
+        control.setblocking(True)
+        try:
+            control.sendall(body)
+        finally:
+            control.setblocking(False)
+
+
+def interpreter() -> tuple[str, ...]:
+    """How a helper is started: isolated, without site-packages, nothing taken from the environment."""
+    return (sys.executable, "-I", "-S", "-B", "-X", "utf8")
