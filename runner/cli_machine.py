@@ -1,6 +1,8 @@
 """`agent doctor` and `agent demo`: what this machine offers, and the product at work on it."""
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,17 +16,19 @@ def doctor(json: JSON = False) -> int:
 
     Exit 4 when no sandbox meets the minimum: then nothing would run.
     """
+    from runner.config import load
     from runner.doctor import examine, render, verdict
 
+    minimum = load(Path.cwd(), os.environ, unattended=True).sandbox_minimum
     findings = examine()
     if json:
         from dataclasses import asdict
         from json import dumps
 
-        print(dumps({"exit": int(verdict(findings)), "findings": [asdict(finding) for finding in findings]}))
+        print(dumps({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]}))
     else:
-        print(render(findings, colour=coloured(sys.stdout)))
-    return verdict(findings)
+        print(render(findings, minimum, colour=coloured(sys.stdout)))
+    return verdict(findings, minimum)
 
 
 def demo(

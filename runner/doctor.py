@@ -12,6 +12,7 @@ from enum import StrEnum
 from policy.verdict import Problem
 from runner.problems import Exit
 from runner.version import VERSION
+from sandbox.backend import Level
 
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
@@ -49,13 +50,14 @@ def examine() -> tuple[Finding, ...]:
     )
 
 
-def verdict(findings: tuple[Finding, ...]) -> Exit:
+def verdict(findings: tuple[Finding, ...], minimum: Level = Level.FULL) -> Exit:
     """DONE when a backend meets the configured minimum, else SANDBOX: nothing would run."""
-    enough = any(finding.sandbox and finding.state is State.OK for finding in findings)
+    good = (State.OK, State.WEAK) if minimum is Level.PARTIAL else (State.OK,)
+    enough = any(finding.sandbox and finding.state in good for finding in findings)
     return Exit.DONE if enough else Exit.SANDBOX
 
 
-def render(findings: tuple[Finding, ...], *, colour: bool) -> str:
+def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
     hues = {State.OK: "\x1b[32m", State.WEAK: "\x1b[33m", State.MISSING: "\x1b[31m"} if colour else {}
     end = "\x1b[0m" if colour else ""
     lines = []
@@ -64,7 +66,7 @@ def render(findings: tuple[Finding, ...], *, colour: bool) -> str:
         lines += [f"{'':<24}not enforced: {item}" for item in finding.missing]
         if finding.fix:
             lines.append(f"{'':<24}fix: {finding.fix}")
-    ready = verdict(findings) is Exit.DONE
+    ready = verdict(findings, minimum) is Exit.DONE
     lines.append("")
     lines.append(
         "ready: commands run confined"

@@ -205,7 +205,8 @@ def _ways(ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...]
         )
     if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
         ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
-    return tuple(ways) or (f"nothing on the command line: no mode and no yes lifts the `{cell.tier.label}` floor",)
+    what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this in this version"
+    return tuple(ways) or (f"nothing on the command line: no mode and no yes lifts {what}",)
 
 
 def reason_json(reason: Reason) -> dict[str, object]:

@@ -45,7 +45,7 @@ class Gate:
             environment=self.environment,
             limits=self.limits,
         )
-        return within_reach(verdict)
+        return within_reach(verdict, assessment)
 
     def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
         """What every mode would rule on the same action, were somebody there to ask."""

@@ -126,6 +126,8 @@ def _provider(args: RunArgs, settings: "Settings") -> "tuple[Provider, str]":
             "neither --model nor --provider was given, and the configuration names none",
             "add for example --model anthropic:claude-sonnet-5-5, or try `agent demo`, which needs no model",
         )
+    if ":" not in spec and spec in settings.models:
+        spec = f"{spec}:{settings.models[spec]}"
     return open_provider(spec, base_url=settings.base_urls.get(spec.partition(":")[0]), environ=os.environ)
 
 

@@ -4,6 +4,7 @@ Flow: environment or OS keyring -> `Secret` -> `runner/providers/connection.py`.
 """
 
 import hmac
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
@@ -123,11 +124,16 @@ def _usable(value: str, source: str) -> Secret:
     return Secret(value)
 
 
+def store_command(provider: str) -> str:
+    """What a person types to keep a key; by our own interpreter, which certainly has the keyring package."""
+    return f"{sys.executable} -m keyring set {KEYRING_SERVICE} {provider}"
+
+
 def _missing(provider: str, variable: str | None, keyring_said: str) -> SecretError:
     tried = [f"environment variable `{variable}` is not set"] if variable else []
     tried.append(f"keyring item `{KEYRING_SERVICE}` / `{provider}`: {keyring_said}")
     ways = [f"set `{variable}`, or run"] if variable else ["run"]
-    ways.append(f"`keyring set {KEYRING_SERVICE} {provider}`")
+    ways.append(f"`{store_command(provider)}`")
     return SecretError(Problem(f"no API key for `{provider}`", "; ".join(tried), " ".join(ways)))
 
 

@@ -53,14 +53,15 @@ async def open_backend(
         if enforcement.level is Level.FULL or minimum is Level.PARTIAL:
             return backend, enforcement
         await backend.close()
-        first = first or SandboxUnavailable(_too_weak(candidate))
-        first.problem = _partial(first.problem, enforcement)
+        first = SandboxUnavailable(_partial(first.problem, enforcement) if first else _too_weak(candidate))
     raise first or SandboxUnavailable(_too_weak("none"))
 
 
 def _too_weak(name: str) -> Problem:
     return Problem(
-        f"the {name} sandbox enforces only a part", "you asked for that backend", "add --accept-partial to run under it"
+        f"the {name} sandbox enforces only a part",
+        "you asked for that backend, and did not accept that",
+        "add --accept-partial to run under it (`agent doctor` lists what it misses)",
     )
 
 

@@ -42,6 +42,9 @@ def launch(
     if tier == "T3":
         terms = _in_scratch(terms, scratch)
     found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
+    for folder in (*terms.read, *terms.write):
+        if os.path.isdir(folder) and folder != scratch:
+            found = found.with_masked(scan(folder, terms.hidden, terms.shown, ()))
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     programs = seccomp.programs(rights, unix=False, cache=cache)
     abi = kernel.landlock_abi()

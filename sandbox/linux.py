@@ -275,6 +275,8 @@ _T3_LACKS = (
     "the file names and sizes of the whole machine can be seen (no private root)",
     "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
     "secret files inside the workspace cannot be masked, nor its auto-run files kept read-only",
+    "memory and processes are limited one by one, not for everything that a command starts",
+    "a command can end the process that watches it, and what it left then goes on",
     "other processes of the same user share the PID and IPC namespaces",
 )
 _T3_OPEN = frozenset({"processes"})

@@ -5,7 +5,7 @@ import glob
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
 MOST = 4000
@@ -26,6 +26,11 @@ class Scan:
     shared: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     truncated: bool = False
+
+    def with_masked(self, other: "Scan") -> "Scan":
+        """The same, with the secret files of a further folder."""
+        masked = tuple(sorted({*self.masked, *other.masked}))
+        return replace(self, masked=masked[:MOST], truncated=self.truncated or other.truncated or len(masked) > MOST)
 
 
 def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...]) -> Scan:

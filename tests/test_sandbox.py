@@ -550,3 +550,15 @@ def test_without_namespaces_leftovers_are_still_killed(bench: Bench) -> None:
     assert (
         f"sleep {mark}" not in subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
     )
+
+
+@pytest.mark.threat("T04")
+def test_secret_files_of_a_named_folder_are_masked_too(bench: Bench) -> None:
+    folder = bench.base / "sibling"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / ".env").write_text(SECRET)
+    (folder / "readme").write_text("shown")
+    bench.own(folder)
+    answer = bench.run(f"grep -rs . {folder}; cat {folder}/deep/.env", read=[str(folder)], hidden=[".env"])
+    assert SECRET not in answer["out"] + answer["err"]
+    assert "shown" in answer["out"]

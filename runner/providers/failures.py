@@ -16,7 +16,7 @@ from policy.verdict import Problem
 from runner.messages import ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.modeltext import parse_object
-from runner.secrets import KEYRING_SERVICE, VARIABLES, Secret, redact
+from runner.secrets import VARIABLES, Secret, redact, store_command
 from runner.visible import one_line
 
 QUOTE_LIMIT = 300  # characters of a server's message
@@ -173,7 +173,7 @@ class Failures:
     def _key_ways(self) -> str:
         variable = VARIABLES.get(self.name)
         by_variable = f"set `{variable}`, or " if variable else ""
-        return f"{by_variable}run `keyring set {KEYRING_SERVICE} {self.name}`"
+        return f"{by_variable}run `{store_command(self.name)}`"
 
     def _quote(self, text: str) -> str:
         masked = redact(text, (self.secret,) if self.secret else ())
