@@ -28,22 +28,13 @@ SECRET = "decoy-4f2a91-do-not-leak"
 
 def world_readable_python() -> str:
     """An interpreter that the other user may run: ours may live in a home folder that is closed to it."""
+    check = "import sys; sys.exit(sys.version_info < (3, 11))"
     for candidate in (os.path.realpath(sys.executable), "/usr/bin/python3"):
-        done = (
-            subprocess.run(
-                [candidate, "-c", "import sys; sys.exit(sys.version_info < (3, 11))"],
-                user=NOBODY,
-                group=NOBODY,
-                extra_groups=[],
-                capture_output=True,
-                cwd="/",
-                check=False,
-            )
-            if os.access(candidate, os.X_OK)
-            else None
-        )
-        if done is not None and done.returncode == 0:
-            return candidate
+        try:
+            subprocess.run([candidate, "-c", check], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return candidate
     pytest.fail("no Python >= 3.11 that uid 65534 may run: `apt-get install python3`")
 
 

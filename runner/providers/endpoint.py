@@ -67,9 +67,11 @@ def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    # An IPv4 address in IPv6 clothes counts as loopback since Python 3.13; nobody writes a server's address so.
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
 def _refused(why: str, fix: str = "write it like `https://host/v1`") -> SetupError:
