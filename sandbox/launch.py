@@ -5,10 +5,8 @@
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 from policy.verdict import Rights, Terms
 from sandbox import kernel, plan, seccomp
 from sandbox.scan import Scan, scan
+from sandbox.scratch import Scratch
 from sandbox.spawn import Spare, end, send, spawn
 from sandbox.wire import Plan
 
@@ -32,7 +31,7 @@ class Launch:
 
 
 def launch(
-    tier: str, terms: Terms, scratch: str, *, cache: Path | None, files: bool, spare: Spare | None = None
+    tier: str, terms: Terms, scratch: Scratch, *, cache: Path | None, files: bool, spare: Spare | None = None
 ) -> Launch:
     """Send a helper (`spare`, when it was not taken yet) the plan for `terms`.
 
@@ -40,15 +39,15 @@ def launch(
     the Terms cannot be granted exactly.
     """
     if tier == "T3":
-        terms = _in_scratch(terms, scratch)
+        terms = _in_scratch(terms, scratch.path)
     found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
     for folder in (*terms.read, *terms.write):
-        if os.path.isdir(folder) and folder != scratch:
+        if os.path.isdir(folder) and folder != scratch.path:
             found = found.with_masked(scan(folder, terms.hidden, terms.shown, ()))
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     programs = seccomp.programs(rights, unix=False, cache=cache)
     abi = kernel.landlock_abi()
-    compiled = plan.compile_plan(terms, found, programs, tier=tier, abi=abi, warm=files, scratch=scratch)
+    compiled = plan.compile_plan(terms, found, programs, tier=tier, abi=abi, warm=files, scratch=scratch.path)
     _make_places(scratch, compiled)
     process, control = (spare.take() if spare else None) or spawn()
     try:
@@ -64,11 +63,11 @@ class Ahead:
 
     __slots__ = ("_key", "_launch", "_scratch", "_tier")
 
-    def __init__(self, tier: str, terms: Terms, scratch: str, launched: Launch) -> None:
+    def __init__(self, tier: str, terms: Terms, scratch: Scratch, launched: Launch) -> None:
         self._tier, self._key, self._scratch = tier, plan.helper_key(terms), scratch
         self._launch: Launch | None = launched
 
-    def take(self, tier: str, terms: Terms) -> tuple[Launch, str] | None:
+    def take(self, tier: str, terms: Terms) -> tuple[Launch, Scratch] | None:
         """The launch and the scratch folder, for the one who will end and remove them; None when they do not fit."""
         launched = self._launch
         if launched is None or (tier, plan.helper_key(terms)) != (self._tier, self._key):
@@ -80,7 +79,7 @@ class Ahead:
         """End what nobody took."""
         if self._launch is not None:
             end(self._launch.process, self._launch.control)
-            remove_scratch(self._scratch)
+            self._scratch.remove()
             self._launch = None
 
 
@@ -91,11 +90,11 @@ def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare)
     if tier not in TIERS:
         yield None  # the choice of a backend will say what is wrong with that name
         return
-    scratch = make_scratch()
+    scratch = Scratch()
     try:
         launched = launch(tier, terms, scratch, cache=cache, files=False, spare=spare)
     except BaseException:
-        remove_scratch(scratch)
+        scratch.remove()
         raise
     ahead = Ahead(tier, terms, scratch, launched)
     try:
@@ -104,36 +103,14 @@ def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare)
         ahead.drop()
 
 
-def make_scratch() -> str:
-    """A session's own /tmp: what one command leaves there the next one finds."""
-    return os.path.realpath(tempfile.mkdtemp(prefix="ringfence-tmp-"))
-
-
-def remove_scratch(folder: str) -> None:
-    """Take a scratch folder away, whatever modes a command gave to what it left there. Links are not followed."""
-    for current, folders, _ in os.walk(folder):
-        for name in folders:
-            path = os.path.join(current, name)
-            if not os.path.islink(path):
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _in_scratch(terms: Terms, scratch: str) -> Terms:
     """Without a private root, HOME and TMPDIR are a folder of this session's own."""
     environment = {**dict(terms.env), "HOME": scratch, "TMPDIR": scratch}
     return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
 
 
-def _make_places(scratch: str, compiled: Plan) -> None:
+def _make_places(scratch: Scratch, compiled: Plan) -> None:
     """Mount points below /tmp (a workspace may lie there) must exist in the scratch folder before it is read-only."""
     for kind, source, target in compiled.mounts:
-        place = scratch + target.removeprefix("/tmp")
-        if not target.startswith("/tmp/") or kind == "link" or os.path.lexists(place):
-            continue
-        if kind in ("ro", "rw") and not os.path.isdir(source):
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        elif kind != "mask":
-            os.makedirs(place, exist_ok=True)
+        if target.startswith("/tmp/") and kind not in ("link", "mask"):
+            scratch.make(target, folder=kind not in ("ro", "rw") or os.path.isdir(source))

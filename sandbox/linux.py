@@ -17,8 +17,9 @@ from sandbox import canary, kernel, landlock, plan
 from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable
 from sandbox.exchange import Exchange
-from sandbox.launch import Ahead, Launch, launch, make_scratch, remove_scratch
+from sandbox.launch import Ahead, Launch, launch
 from sandbox.scan import Scan
+from sandbox.scratch import Scratch
 from sandbox.spawn import end
 
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
@@ -63,7 +64,7 @@ class Linux:
         self.idle: list[tuple[str, Slot]] = []  # least recently used first
         self.gates: dict[str, asyncio.Semaphore] = {}
         self.slots: set[Slot] = set()
-        self.scratch: str | None = None  # the session's own /tmp: what one command leaves there the next one finds
+        self.scratch: Scratch | None = None  # the session's own /tmp: what one command leaves there the next one finds
 
     # ---- the Backend protocol
 
@@ -108,7 +109,7 @@ class Linux:
             self._discard(slot)
         self.idle.clear()
         if self.scratch is not None:
-            remove_scratch(self.scratch)
+            self.scratch.remove()
             self.scratch = None
 
     # ---- helpers
@@ -139,7 +140,7 @@ class Linux:
         if taken is not None:
             launched, self.scratch = taken
             return launched
-        self.scratch = self.scratch or make_scratch()
+        self.scratch = self.scratch or Scratch()
         return launch(self.name, terms, self.scratch, cache=self.cache, files=self.files)
 
     async def _start(self, terms: Terms) -> Slot:

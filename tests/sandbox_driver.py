@@ -30,7 +30,7 @@ async def main() -> None:
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         told = json.loads(line)
         name = told["tier"]
-        backend = backends.setdefault(name, Linux(name, cache=Path(told["cache"])))
+        backend = backends.setdefault(name, Linux(name, cache=Path(told["cache"]), aside=Path(told["cache"]) / "aside"))
         made = getattr(actions, told["action"].pop("kind"))
         if "argv" in told["action"]:
             told["action"]["argv"] = tuple(told["action"]["argv"])

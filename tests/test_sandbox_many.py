@@ -82,7 +82,7 @@ def test_a_thousand_in_a_row_grow_nothing(terms: Terms, tmp_path: Path) -> None:
         scratch = backend.scratch
         assert scratch is not None
         await backend.close()
-        assert not os.path.exists(scratch)
+        assert not os.path.exists(scratch.path)
 
     asyncio.run(main())
     assert left_behind() == []

@@ -1,0 +1,84 @@
+"""A session's own /tmp: one folder on the host, held by a lock, gone at the end, swept up if its session was killed."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+
+from policy.verdict import Problem
+from sandbox.backend import SandboxUnavailable
+
+_PREFIX = "ringfence-tmp-"
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Scratch:
+    """`path` is real. What one command leaves there the next one finds; `remove` takes it away."""
+
+    __slots__ = ("_lock", "path")
+
+    def __init__(self) -> None:
+        self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed.
+        self._lock = os.open(self.path, _FOLDER)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def make(self, target: str, *, folder: bool) -> None:
+        """A mount point at `target` (below /tmp). Raises SandboxUnavailable where a command has put a link in the way.
+
+        THREAT T18: we are not confined, so nothing here may follow what a command left.
+        """
+        *parents, last = target.removeprefix("/tmp/").split("/")
+        handle = os.dup(self._lock)
+        try:
+            for part in (*parents, last) if folder else parents:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=handle)
+                inner = os.open(part, _FOLDER, dir_fd=handle)
+                os.close(handle)
+                handle = inner
+            if not folder:
+                with contextlib.suppress(FileExistsError):
+                    os.close(os.open(last, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=handle))
+        except OSError as error:
+            raise SandboxUnavailable(
+                Problem(
+                    f"`{target}` cannot be shown to the command",
+                    f"something that an earlier command left in /tmp is in its way ({(error.strerror or '').lower()})",
+                    "start a new session, or name a path outside of /tmp",
+                )
+            ) from None
+        finally:
+            os.close(handle)
+
+    def remove(self) -> None:
+        """Take the folder away, and those of sessions that were killed. Every helper of this session is gone by now."""
+        _take_away(self.path)
+        os.close(self._lock)
+        _sweep(os.path.dirname(self.path))
+
+
+def _take_away(folder: str) -> None:
+    """Whatever modes a command gave to what it left. Links are not followed."""
+    for current, folders, _ in os.walk(folder):
+        for name in folders:
+            path = os.path.join(current, name)
+            if not os.path.islink(path):
+                with contextlib.suppress(OSError):
+                    os.chmod(path, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sweep(where: str) -> None:
+    with contextlib.suppress(OSError), os.scandir(where) as entries:
+        left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
+        for path in left:
+            with contextlib.suppress(OSError):  # another user's, or another session's: not ours to touch
+                handle = os.open(path, _FOLDER)
+                try:
+                    if os.fstat(handle).st_uid == os.geteuid():
+                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        _take_away(path)
+                finally:
+                    os.close(handle)
