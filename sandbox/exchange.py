@@ -94,7 +94,13 @@ class Exchange:
         watched = {self.control.fileno(), *self._open}
 
         def on_readable(handle: int) -> None:
-            if not self._read(handle):
+            try:
+                more = self._read(handle)
+            except Exception as error:  # the seam of a callback: a listener that fails ends the exchange, not the loop
+                if not done.done():
+                    done.set_exception(error)
+                return
+            if not more:
                 watched.discard(handle)
                 loop.remove_reader(handle)
                 self._shut(handle)
@@ -107,6 +113,8 @@ class Exchange:
             await asyncio.wait({done}, timeout=max(seconds, 0))
             if self.line is not None and not done.done():
                 await asyncio.wait({done}, timeout=_DRAIN)
+            if done.done():
+                done.result()
         finally:
             for handle in watched:
                 loop.remove_reader(handle)

@@ -172,7 +172,8 @@ class Linux:
     async def _canary(self, slot: Slot, terms: Terms, found: Scan) -> Enforcement:
         """Lay out decoys, let the helper try them, and look again from outside."""
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-"))
+            where = next((place for place in _places() if not _shown(place, terms)), None)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=where))
             secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
             for path in (secret, target):
                 Path(path).write_text("untouched", encoding="utf-8")
@@ -262,6 +263,9 @@ class Linux:
                     self._discard(slot)
             return exchange, ended
         except OSError:
+            if slot.process.poll() is None:  # not the helper's end but the listener's: the caller's own to explain
+                self._discard(slot)
+                raise
             return exchange, None  # the helper is gone: no line, and the caller says so
         except asyncio.CancelledError:
             # SAFETY: a cancelled command must not outlive the cancel; the helper goes with it, in one signal.
@@ -269,6 +273,17 @@ class Linux:
             raise
         finally:
             exchange.close()
+
+
+def _places() -> tuple[str, ...]:
+    """Where decoys may lie, best first."""
+    return tuple(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm")))
+
+
+def _shown(place: str, terms: Terms) -> bool:
+    """Whether a command under `terms` may see `place`: a decoy there would prove nothing."""
+    granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
+    return any(place == root or place.startswith(root.rstrip("/") + "/") for root in granted)
 
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.

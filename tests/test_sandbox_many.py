@@ -93,3 +93,33 @@ def test_nothing_but_a_permit_is_run(terms: Terms, tmp_path: Path) -> None:
     backend = Linux("T1", cache=tmp_path)
     with pytest.raises(TypeError, match="Permits"):
         asyncio.run(backend.run("rm -rf /"))  # type: ignore[arg-type]  # what must not work
+
+
+@pytest.mark.parametrize("script", ["echo now", "sleep 0.1; echo later"])
+def test_a_listener_that_fails_is_told_so_and_leaves_nothing_running(terms: Terms, tmp_path: Path, script: str) -> None:
+    def listen(stream: int, chunk: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def main() -> None:
+        backend = Linux("T1", cache=tmp_path)
+        with pytest.raises(OSError, match="No space left"):
+            await backend.run(Permit(RunScript(script, terms.workspace), terms, _MINT), listen=listen)
+        assert (await backend.run(Permit(RunScript("echo on", terms.workspace), terms, _MINT))).stdout == b"on\n"
+        await backend.close()
+
+    asyncio.run(main())
+    assert left_behind() == []
+
+
+def test_the_folder_for_temporary_files_can_be_a_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    here = Terms(Rights.WORK, str(tmp_path), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+
+    async def main() -> None:
+        backend = Linux("T1", cache=tmp_path)
+        outcome = await backend.run(Permit(RunScript("echo made > new", str(tmp_path)), here, _MINT))
+        assert (outcome.status, outcome.enforcement and outcome.enforcement.level.value) == (0, "FULL")
+        await backend.close()
+
+    asyncio.run(main())
+    assert (tmp_path / "new").read_text() == "made\n"
