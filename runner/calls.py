@@ -12,6 +12,8 @@ from runner.world import World
 from tools.arguments import parse
 from tools.tool import Tool, find
 
+_LONGEST_NAME = 200  # characters
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -22,7 +24,9 @@ class Call:
 
     @property
     def name(self) -> str:
-        return self.of.name
+        """What the model called, cut: it stands in events and records, and a name that long is of no tool."""
+        name = self.of.name
+        return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
 
 @dataclass(frozen=True, slots=True)

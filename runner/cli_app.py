@@ -10,11 +10,11 @@ from runner.cli_run import converse, run
 from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
 
-EPILOG = (
+CODES = (
     "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
-    "4 sandbox unavailable · 5 a limit was reached · 130 interrupted. "
-    "`agent exec` passes the command's own status through."
+    "4 sandbox unavailable · 5 a limit was reached · 130 interrupted."
 )
+EPILOG = f"{CODES} `agent exec` passes the command's own status through."
 
 app = typer.Typer(
     name="agent",
@@ -26,7 +26,7 @@ app = typer.Typer(
     invoke_without_command=True,
     callback=converse,
 )
-app.command("run")(run)
+app.command("run", epilog=CODES)(run)
 app.command("exec", epilog=EPILOG)(exec_help)
 app.command("why")(why_help)
 app.add_typer(policy_app, name="policy")
@@ -45,21 +45,31 @@ def run_app(words: list[str]) -> int:
         raise _usage(error, words) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit as left:
+        # typer and rich make an exit with 1 of it when nobody reads the output any more; `main` has a code for that
+        if isinstance(left.__context__, BrokenPipeError):
+            raise left.__context__ from None
+        raise
     return code if isinstance(code, int) else 0
 
 
 def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
-    what = error.format_message().rstrip(".").replace("'", "`")
+    """The mistake in our words; typer's own speak of values and of python."""
+    said = error.format_message()
+    what = said.rstrip(".").replace("'", "`").replace("Value error, ", "")
     what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))
-    command = next((word for word in words if not word.startswith("-")), "")
     names = [item.name or "" for item in app.registered_commands] + [item.name or "" for item in app.registered_groups]
-    if command and command not in names:
-        if " " in command:
-            return usage(
-                "a prompt needs the command `run`", f"`{command}` is not a command", f'try: agent run "{command}"'
-            )
-        near = nearest(command, names)
-        return usage(
-            f"there is no command `{command}`", f"the commands are {', '.join(names)}", near or "see `agent --help`"
-        )
+    command = next((word for word in words if word in names), "")
+    unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
+    if unknown is not None and not command:
+        return _no_command(unknown, names)
+    if command == "run" and "unexpected extra argument" in what:
+        return usage("there is more than one prompt", "`agent run` takes one", "put the whole prompt in quotes")
     return usage(what, "the command line could not be understood", f"see `agent {command} --help`".replace("  ", " "))
+
+
+def _no_command(name: str, names: list[str]) -> Stopped:
+    if " " in name:
+        return usage("a prompt needs the command `run`", f"`{name}` is not a command", f'try: agent run "{name}"')
+    why = f"the commands are {', '.join(names)}"
+    return usage(f"there is no command `{name}`", why, nearest(name, names) or "see `agent --help`")

@@ -1,6 +1,7 @@
 """`agent audit`: what was decided, and the proof that nobody changed the record of it."""
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import typer
 from runner.cli_gate import FLAG, JSON
 from runner.problems import Exit, Stopped, coloured, usage
 
-audit_app = typer.Typer(invoke_without_command=True)
+audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
 FILE = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read this log instead of your own.")]
 
@@ -25,10 +26,12 @@ def listing(
 ) -> int:
     """List decisions, newest first: tier, verdict, action, why, rule, and what became of it.
 
+    Malformed calls of a model are listed as denials; they ran nothing. Times are UTC.
+
     **Examples**
 
         agent audit --denied
-        agent audit --json --limit 1000 | jq 'select(.verdict == "deny") | .because.rule'
+        agent audit --json --limit 1000 | jq 'select(.outcome.status != 0) | .id'
         agent audit show 12
         agent audit verify
     """
@@ -65,7 +68,15 @@ def listing(
 def show(
     number: Annotated[int, typer.Argument(metavar="ID", help="The number that the list shows.")], file: FILE = None
 ) -> int:
-    """Print everything that is recorded about one decision, as JSON: parse, rule, terms, session, outcome."""
+    """Print everything that is recorded about one decision, as JSON: parse, rule, terms, session, outcome.
+
+    `terms` are the exact rights that were granted, `outcome` how it ended and what the sandbox stopped.
+
+    **Examples**
+
+        agent audit show 12
+        agent audit show 12 | jq .terms
+    """
     from runner.audit import AuditLog
     from runner.audit_view import whole
 
@@ -92,9 +103,19 @@ def verify(
 
     The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew. Keep it
     where the writer of the log cannot reach: in the CI log, for example.
+
+    **Examples**
+
+        agent audit verify
+        agent audit verify --expect 12:56a0164898f859af...
+        agent audit verify --json --file audit.db
     """
     from runner.audit import AuditLog, Broken, Sealed
 
+    if expect is not None and not re.fullmatch(r"\d+:[0-9a-f]{64}", expect):
+        raise usage(
+            f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
+        )
     path = _path(file)
     with AuditLog.open_to_read(path) as log:
         result = log.verify(expect=expect)

@@ -27,7 +27,8 @@ JSON = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Machine-readab
 LIMIT = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=VALUE", help=f"What it may use up: {', '.join(limit_names())}. Repeatable; memory=2G, cpu=30s."
+        metavar="NAME=VALUE",
+        help=f"What one command may use up: {', '.join(limit_names())}. Repeatable; memory=2G, cpu=30s.",
     ),
 ]
 TIMEOUT = Annotated[str | None, typer.Option(metavar="TIME", help="Wall time: 30s, 5m. The same as --limit wall=TIME.")]

@@ -14,7 +14,12 @@ from runner.problems import coloured
 def doctor(json: JSON = False) -> int:
     """Show what this machine offers: kernel, a canary in every sandbox, programs, and where things live.
 
-    Exit 4 when no sandbox meets the minimum: then nothing would run.
+    Exit 4 when no sandbox meets the minimum: then nothing would run. Each line that is not ok says what to do.
+
+    **Examples**
+
+        agent doctor
+        agent doctor --json | jq '.findings[] | select(.state != "ok")'
     """
     from runner.config import load
     from runner.doctor import examine, render, verdict
@@ -39,6 +44,11 @@ def demo(
     """Watch the product do its main job: a scripted model works on a small repository and tries what it must not do.
 
     Needs no key and no network, and leaves your files alone.
+
+    **Examples**
+
+        agent demo
+        agent demo --keep
     """
     from runner.demo import run_demo
 

@@ -6,12 +6,30 @@ import typer
 
 from runner.cli_gate import CONFIG, CWD, JSON, MODE, UNATTENDED
 
-policy_app = typer.Typer(help="Look at the policy: the permission matrix, and verdicts in bulk.", no_args_is_help=True)
+HELP = """Look at the policy: the permission matrix, and verdicts in bulk.
+
+For one command, with every reason: `agent why`.
+
+**Examples**
+
+    agent policy matrix
+    agent policy judge < scripts.jsonl
+"""
+
+policy_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @policy_app.command("matrix")
 def matrix(json: JSON = False) -> int:
-    """Print the permission matrix: what each mode does with each kind of risk."""
+    """Print the permission matrix: what each mode does with each kind of risk.
+
+    An action gets the strictest cell of all its tiers. Where nobody can be asked, `ask` means deny.
+
+    **Examples**
+
+        agent policy matrix
+        agent policy matrix --json | jq .network
+    """
     from policy.matrix_text import rows, table
 
     if json:
@@ -36,6 +54,11 @@ def judge(
     In:  {"id": 1, "cmd": "git status"}
 
     Out: {"id": 1, "verdict": "allow", "tiers": ["read"], "reasons": [...]}
+
+    **Examples**
+
+        agent policy judge < scripts.jsonl
+        echo '{"id": 1, "cmd": "git status"}' | agent policy judge
     """
     from runner.judge import judge_lines
 

@@ -25,7 +25,7 @@ TIME = Annotated[
 
 def run(
     prompt: Annotated[
-        str | None, typer.Argument(metavar="[PROMPT]", help="What to do. Read from stdin when left out.")
+        str | None, typer.Argument(metavar="PROMPT", help="What to do. Read from stdin when left out.")
     ] = None,
     prompt_file: Annotated[
         Path | None, typer.Option("--prompt-file", metavar="FILE", help="Read the prompt from this file.")

@@ -4,7 +4,7 @@ The keys are few and checked by hand: a schema library would cost more start-up 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,13 +26,16 @@ from sandbox.backend import Level
 
 PROJECT_FILE = ".ringfence/config.toml"
 
+# As in runner/providers, whose import would cost more than reading all settings.
+REMOTE = ("anthropic", "openai")  # those that have an address
+_PROVIDERS = (*REMOTE, "scripted")
+
 # fmt: off
 _SHAPES: dict[KeyPath, Shape] = {
     ("mode",):                      Shape.TEXT,
     ("model",):                     Shape.TEXT,
     ("max_turns",):                 Shape.WHOLE,
-    ("provider", "*", "base_url"):  Shape.TEXT,
-    ("provider", "*", "model"):     Shape.TEXT,
+    **{("provider", name, key): Shape.TEXT for name in REMOTE for key in ("base_url", "model")},
     ("sandbox", "minimum"):         Shape.TEXT,
     ("secret", "names"):            Shape.TEXTS,
     ("deny", "commands"):           Shape.PATTERNS,
@@ -153,12 +156,12 @@ def _widened(settings: Settings, keyed: Keyed) -> Settings:
                 urls[path[1]] = _url(keyed, path, value)
             else:
                 models[path[1]] = value
-    model, turns = keyed.values.get(("model",)), keyed.values.get(("max_turns",))
+    turns = keyed.values.get(("max_turns",))
     return replace(
         settings,
         profile=profile,
         mode=_mode(keyed) or settings.mode,
-        model=model if isinstance(model, str) else settings.model,
+        model=_model(keyed) or settings.model,
         base_urls=urls,
         models=models,
         sandbox_minimum=_minimum(keyed) or settings.sandbox_minimum,
@@ -254,6 +257,17 @@ def _mode(keyed: Keyed) -> Mode | None:
     return Mode(value)
 
 
+def _model(keyed: Keyed) -> str | None:
+    value = keyed.values.get(("model",))
+    if value is None:
+        return None
+    name = str(value).partition(":")[0]
+    if name not in _PROVIDERS:
+        fix = f'write it as `provider:model`, such as "anthropic:claude-sonnet-5-5"{_near(name, _PROVIDERS)}'
+        raise keyed.complain(("model",), f"there is no provider `{name}`", fix)
+    return str(value)
+
+
 def _minimum(keyed: Keyed) -> Level | None:
     path = ("sandbox", "minimum")
     value = keyed.values.get(path)
@@ -264,7 +278,7 @@ def _minimum(keyed: Keyed) -> Level | None:
     return _LEVELS[str(value)]
 
 
-def _near(value: str, known: list[Mode]) -> str:
+def _near(value: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(value, known, n=1)

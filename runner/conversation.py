@@ -14,9 +14,11 @@ from runner.world import World
 
 HELP = """\
 Type what you want done; the model works on it here, and every action passes the gate.
-  /mode         which mode this is      /mode NAME  change it: {modes}
-  /help         this text               /quit       leave (so does Ctrl-D)
-  Ctrl-C stops the turn and whatever it runs; a second Ctrl-C leaves."""
+  /mode         which mode this is
+  /mode NAME    change it: {modes}
+  /help         this text
+  /quit         leave (so does Ctrl-D)
+  Ctrl-C        stops the turn and whatever it runs; a second one leaves"""
 
 
 async def converse(world: World, read_line: ReadLine) -> int:
@@ -69,13 +71,14 @@ async def _turn(prompt: str, world: World, history: list[Message]) -> Ending:
 def _command(line: str, world: World) -> World:
     """Do a `/command`; answers the world to go on with."""
     name, _, rest = line.partition(" ")
-    modes = ", ".join(mode.value for mode in Mode)
+    names = [mode.value for mode in Mode]
+    modes = ", ".join(names)
     match name, rest.strip():
         case "/help", _:
-            world.emit(Notice(HELP.format(modes=modes)))
+            world.emit(Notice(HELP.format(modes=f"{', '.join(names[:4])},\n                {', '.join(names[4:])}")))
         case "/mode", "":
             world.emit(Notice(f"the mode is {world.mode.value}"))
-        case "/mode", wanted if wanted in [mode.value for mode in Mode]:
+        case "/mode", wanted if wanted in names:
             world.emit(Notice(f"the mode is now {wanted}"))
             return replace(world, mode=Mode(wanted))
         case "/mode", wanted:

@@ -21,7 +21,9 @@ from runner.demo_repo import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.events import Emit
 from runner.loop import Ending, answer, run
 from runner.messages import Message, TextBlock, ToolCall
+from runner.model_run import on_stdout
 from runner.problems import Exit, coloured
+from runner.providers import Opened
 from runner.providers.script_file import read_script
 from runner.providers.scripted import ScriptedProvider
 from runner.session import SessionOptions, open_session
@@ -43,7 +45,7 @@ def run_demo(*, keep: bool = False) -> int:
     """Show it; answers 0 when every promise held. With `keep` everything stays on the disk to look at."""
     base = fresh_folder()
     try:
-        return asyncio.run(demo(lay_out(base, _search_path()), _transcript()))
+        return asyncio.run(demo(lay_out(base, _search_path()), on_stdout()))
     finally:
         if keep:
             print(f"\neverything of this demo is kept in {base}")
@@ -63,14 +65,12 @@ async def demo(stage: Stage, emit: Emit) -> int:
 
     listener = await asyncio.start_server(notice, "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
-    provider = ScriptedProvider(read_script(_script(stage, port)))
+    model = Opened(ScriptedProvider(read_script(_script(stage, port))), "demo")
     options = SessionOptions(stage.workspace, unattended=True, mode=Mode.TRUST_PROJECT, argv=("agent", "demo"))
     history: list[Message] = []
     async with (
         listener,
-        open_session(
-            options, settings, environ, provider=provider, model="demo", approver=Unattended(emit), emit=emit
-        ) as world,
+        open_session(options, settings, environ, model=model, approver=Unattended(emit), emit=emit) as world,
     ):
         emit(world.opening())
         ending = await run(PROMPT, world, history)
@@ -146,11 +146,3 @@ def _script(stage: Stage, port: int) -> Path:
 
 def _search_path() -> str:
     return os.environ.get("PATH") or os.defpath
-
-
-def _transcript() -> Emit:
-    from rich.console import Console
-
-    from runner.transcript import Transcript
-
-    return Transcript(Console())

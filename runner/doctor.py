@@ -16,6 +16,9 @@ from sandbox.backend import Level
 
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
+_CAP_SYS_ADMIN = 21
+# The kernel's switches allow namespaces and it refuses all the same: a container around us does that.
+_OUTSIDE = "run it outside of the container, or in one that may make namespaces (`--privileged`)"
 
 
 class State(StrEnum):
@@ -38,13 +41,19 @@ class Finding:
 
 def examine() -> tuple[Finding, ...]:
     """Look at everything. Runs a canary in every backend; changes nothing."""
+    spaces = namespaces(
+        admin=_is_admin(),
+        most=_read("/proc/sys/user/max_user_namespaces"),
+        clone=_read("/proc/sys/kernel/unprivileged_userns_clone"),
+        apparmor=_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+    )
     return (
         Finding("ringfence", State.OK, f"{VERSION}, python {platform.python_version()}"),
         _kernel(),
         _landlock(),
-        _namespaces(),
+        spaces,
         _libseccomp(),
-        *asyncio.run(_backends()),
+        *asyncio.run(_backends(spaces)),
         *(_program(*row) for row in _PROGRAMS),
         *_places(),
     )
@@ -95,28 +104,32 @@ def _landlock() -> Finding:
     return Finding("landlock", State.MISSING, why, "use a kernel from 5.13 on that is booted with lsm=landlock,...")
 
 
-def _namespaces() -> Finding:
-    limit = _read("/proc/sys/user/max_user_namespaces")
-    apparmor = _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-    clone = _read("/proc/sys/kernel/unprivileged_userns_clone")
-    if os.geteuid() == 0:
-        return Finding("namespaces", State.OK, "root: user namespaces are not needed")
-    if limit == "0":
-        return Finding(
-            "namespaces", State.WEAK, "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"
-        )
-    if clone == "0":
-        return Finding(
-            "namespaces", State.WEAK, "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"
-        )
-    if apparmor == "1":
-        return Finding(
-            "namespaces",
-            State.WEAK,
+def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
+    """Whether T1 may make namespaces, from what the kernel's switches say. An empty text: there is no such switch."""
+    if admin:
+        return Finding("namespaces", State.OK, "root, who needs no user namespace")
+    ways = (
+        (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"),
+        (clone == "0", "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        (
+            apparmor == "1",
             "AppArmor restricts unprivileged ones",
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or accept T3 with --accept-partial",
-        )
-    return Finding("namespaces", State.OK, f"unprivileged user namespaces, at most {limit}")
+            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    )
+    for off, why, fix in ways:
+        if off:
+            return Finding("namespaces", State.WEAK, why, fix)
+    return Finding(
+        "namespaces", State.OK, f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}"
+    )
+
+
+def _is_admin() -> bool:
+    """Root with its powers. Root of a container or of a user namespace may lack the one that makes namespaces."""
+    status = _read("/proc/self/status")
+    powers = status.partition("CapEff:")[2].split()[:1]
+    return os.geteuid() == 0 and bool(powers) and bool(int(powers[0], 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def _libseccomp() -> Finding:
@@ -128,7 +141,7 @@ def _libseccomp() -> Finding:
     return Finding("libseccomp", State.OK, f"API {pyseccomp.get_api()}" if version is None else str(version))
 
 
-async def _backends() -> list[Finding]:
+async def _backends(spaces: Finding) -> list[Finding]:
     from sandbox.backend import Level, SandboxUnavailable
     from sandbox.choose import BACKENDS, open_backend
 
@@ -137,7 +150,7 @@ async def _backends() -> list[Finding]:
         try:
             backend, enforcement = await open_backend(name, Level.PARTIAL)
         except SandboxUnavailable as error:
-            found.append(_refused(name, error.problem))
+            found.append(_refused(name, error.problem, spaces))
             continue
         await backend.close()
         held = sum(1 for _, good in enforcement.checks if good)
@@ -148,8 +161,13 @@ async def _backends() -> list[Finding]:
     return found
 
 
-def _refused(name: str, problem: Problem) -> Finding:
-    return Finding(f"sandbox {name}", State.MISSING, f"{problem.what}: {problem.why}", problem.fix, sandbox=True)
+def _refused(name: str, problem: Problem, spaces: Finding) -> Finding:
+    """A sandbox that cannot be built. Elsewhere its problem sends people here, so here stands what to do."""
+    fix = problem.fix
+    if "agent doctor" in fix:
+        first = "do what `namespaces` says above" if spaces.fix else _OUTSIDE
+        fix = f"{first}; or accept T3, which enforces less, with --accept-partial"
+    return Finding(f"sandbox {name}", State.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
 
 
 # program, whether the product needs it, what for

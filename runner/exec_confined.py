@@ -11,7 +11,7 @@ from runner.audit_records import Decision
 from runner.exec import Case, open_log
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
-from runner.problems import Exit
+from runner.problems import Exit, Stopped, print_problem
 from sandbox.backend import Backend, Enforcement, Level, Outcome
 from sandbox.launch import Ahead
 
@@ -65,7 +65,7 @@ async def _boundary(wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead
 
 
 async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:
-    """Run the permit; a signal to us or a reader that went away ends it. The second value is then our exit code."""
+    """Run the permit; a signal to us, or output that nobody takes, ends it. The second value is then our exit code."""
     ended: list[int] = []
 
     def listen(stream: int, chunk: bytes) -> None:
@@ -75,6 +75,9 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
             report.listen(stream, chunk)
         except BrokenPipeError:
             end(Exit.BROKEN_PIPE)
+        except Stopped as error:
+            print_problem(error.problem)
+            end(error.code)
 
     def end(code: int) -> None:
         if not ended:  # once: a second cancel would cut short the killing of what the first one stops

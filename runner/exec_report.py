@@ -6,7 +6,7 @@ from typing import Protocol
 
 from policy.assessment import Assessment
 from policy.verdict import Allow, Deny, Limits, Problem
-from runner.problems import Exit, print_problem, say
+from runner.problems import Exit, Stopped, print_problem, say, unwritten
 from runner.relay import write_all
 from sandbox.backend import Enforcement, Outcome
 
@@ -29,7 +29,7 @@ class Report(Protocol):
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None: ...
 
     def listen(self, stream: int, chunk: bytes) -> None:
-        """Take output as it comes. Raises BrokenPipeError when nobody reads it."""
+        """Take output as it comes. Raises BrokenPipeError when nobody reads it, Stopped when it cannot be written."""
         ...
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
@@ -51,7 +51,7 @@ class PlainReport:
         pass
 
     def listen(self, stream: int, chunk: bytes) -> None:
-        write_all(stream, chunk)
+        _write(stream, chunk)
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
         for violation in outcome.violations:
@@ -130,7 +130,16 @@ class EventReport:
 
     def _print(self, event: dict[str, object]) -> None:
         sys.stdout.flush()
-        write_all(1, (json.dumps(event, separators=(",", ":")) + "\n").encode())
+        _write(1, (json.dumps(event, separators=(",", ":")) + "\n").encode())
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    try:
+        write_all(descriptor, data)
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk
+        raise Stopped(unwritten(error), Exit.FAILED) from None
 
 
 def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:

@@ -41,7 +41,7 @@ def judge(call: Call, world: World) -> Judgement | Report:
     if isinstance(planned, Problem):
         world.audit.refused(world.session, records.Refusal(call.name, raw_arguments(call), planned))
         world.emit(Malformed(call.key, call.name, planned))
-        return Report(refused(call, planned))
+        return Report(refused(call, planned, world))
     facts = world.look()  # the one look at the disk
     assessment = classify(planned.action, facts, world.rules, world.profile)
     verdict = decide(

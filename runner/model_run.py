@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.tier import Mode
-from runner.problems import usage
+from runner.problems import Exit, Stopped, unwritten, usage
 
 if TYPE_CHECKING:
     from runner.approval import Approver
     from runner.config import Settings
-    from runner.events import Emit
-    from runner.messages import Provider
+    from runner.events import Emit, Event
+    from runner.providers import Opened
     from runner.session import SessionOptions
 
 _LONGEST_PROMPT = 1 << 20
@@ -48,8 +48,8 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     text = _prompt(prompt, prompt_file)
     unattended = nobody_there(args.unattended)
     options, settings = _open(args, unattended)
-    provider, model = _provider(args, settings)
-    emit = _emit(args.json)
+    model = _model(args, settings)
+    emit = on_stdout(json=args.json)
     approver = _approver(unattended, emit)
 
     async def work() -> int:
@@ -59,10 +59,8 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
         task = asyncio.current_task()
         if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        async with open_session(
-            options, settings, os.environ, provider=provider, model=model, approver=approver, emit=emit
-        ) as world:
-            emit(world.opening())
+        async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as world:
+            world.emit(world.opening())
             return (await run(text, world)).exit
 
     return asyncio.run(work())
@@ -73,8 +71,8 @@ def start_conversation(args: RunArgs) -> int:
     import asyncio
 
     options, settings = _open(args, unattended=False)
-    provider, model = _provider(args, settings)
-    emit = _emit(json=False)
+    model = _model(args, settings)
+    emit = on_stdout()
     approver = _approver(False, emit)
 
     async def work() -> int:
@@ -82,9 +80,7 @@ def start_conversation(args: RunArgs) -> int:
         from runner.session import open_session
         from runner.terminal_input import line_reader
 
-        async with open_session(
-            options, settings, os.environ, provider=provider, model=model, approver=approver, emit=emit
-        ) as world:
+        async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as world:
             return await converse(world, line_reader())
 
     return asyncio.run(work())
@@ -114,11 +110,17 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
     return options, settings
 
 
-def _provider(args: RunArgs, settings: "Settings") -> "tuple[Provider, str]":
-    from runner.providers import open_provider
+def _model(args: RunArgs, settings: "Settings") -> "Opened":
+    from runner.providers import PROVIDERS, open_provider
 
     spec = args.model or args.provider or settings.model
     if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):
+        if args.model.partition(":")[0] in PROVIDERS:
+            raise usage(
+                f"`{args.model}` is not a model of `{args.provider}`",
+                "--provider and --model name two providers",
+                "leave --provider out, since --model says it too",
+            )
         spec = f"{args.provider}:{args.model}"
     if not spec:
         raise usage(
@@ -131,14 +133,42 @@ def _provider(args: RunArgs, settings: "Settings") -> "tuple[Provider, str]":
     return open_provider(spec, base_url=settings.base_urls.get(spec.partition(":")[0]), environ=os.environ)
 
 
-def _emit(json: bool) -> "Emit":
-    if json:
-        return lambda event: print(event.line(), flush=True)
+def on_stdout(*, json: bool = False) -> "Emit":
+    """Shows every event on standard output. When that takes no more, BrokenPipeError or Stopped ends the session."""
+    show = _print_line if json else _transcript()
+    broken: list[Exception] = []
+
+    def emit(event: "Event") -> None:
+        chunk = event.type == "output"
+        if broken:
+            if chunk:
+                return
+            raise broken[0]
+        try:
+            show(event)
+        except OSError as error:
+            gone = isinstance(error, BrokenPipeError)
+            broken.append(error if gone else Stopped(unwritten(error), Exit.FAILED))
+            if not chunk:  # output comes through a callback of the event loop, where nobody would catch it
+                raise broken[0] from None
+
+    return emit
+
+
+def _print_line(event: "Event") -> None:
+    print(event.line(), flush=True)
+
+
+def _transcript() -> "Emit":
     from rich.console import Console
 
     from runner.transcript import Transcript
 
-    return Transcript(Console())
+    class Stdout(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # called while BrokenPipeError is handled; rich would end the program on the spot
+
+    return Transcript(Stdout())
 
 
 def _approver(unattended: bool, emit: "Emit") -> "Approver":

@@ -7,11 +7,14 @@ from policy.verdict import Deny, Problem
 from runner.calls import Call, Planned
 from runner.events import Chunk, Denied, Emit, Finished
 from runner.messages import ImageBlock, TextBlock, ToolResult
+from runner.visible import one_line
 from runner.wording import action_words
 from runner.world import World
 from sandbox.backend import Listener, Outcome
 from tools.answer import problem_of
 from tools.tool import TextPart
+
+_REFUSED = 1000  # characters of an action that was refused; the event that proposed it holds all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +25,26 @@ class Report:
     denied: Denied | None = None
 
 
-def refused(call: Call, problem: Problem) -> ToolResult:
+def refused(call: Call, problem: Problem, world: World) -> ToolResult:
     """A refusal in words, with the way out: the model can act on it."""
-    text = f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}"
+    text = world.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}")
     return ToolResult(call.of.id, (TextBlock(text),), is_error=True)
 
 
 def denied(planned: Planned, verdict: Deny, world: World) -> Report:
     """Policy or a person said no."""
-    action = action_words(planned.action, world.cwd)
+    action = one_line(action_words(planned.action, world.cwd), _REFUSED)
     event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem)
     world.emit(event)
-    return Report(refused(planned.call, verdict.problem), event)
+    return Report(refused(planned.call, verdict.problem, world), event)
 
 
 def finished(planned: Planned, outcome: Outcome, world: World) -> Report:
-    """The action ended, well or not. A long output is kept whole on the shelf; the model sees what the tool shows."""
+    """The action ended, well or not. A long output is kept whole on the shelf; the model sees what the tool shows.
+
+    Neither holds a live secret: what the sandbox answered is masked first, so that no cut can hide a part of one.
+    """
+    outcome = world.redactor.mask(outcome)
     kept: list[str] = []
 
     def keep(stdout: bytes, stderr: bytes) -> str:
@@ -46,7 +53,10 @@ def finished(planned: Planned, outcome: Outcome, world: World) -> Report:
 
     parts = planned.tool.render(planned.action, outcome, world.seen, keep=keep)
     content = tuple(
-        TextBlock(part.text) if isinstance(part, TextPart) else ImageBlock(part.media_type, part.data) for part in parts
+        TextBlock(world.redactor.text(part.text))
+        if isinstance(part, TextPart)
+        else ImageBlock(part.media_type, part.data)
+        for part in parts
     )
     problem = problem_of(outcome)
     world.emit(

@@ -1,6 +1,7 @@
 """Credentials: where they are found, and the one value type that carries them to a provider's header.
 
-Flow: environment or OS keyring -> `Secret` -> `runner/providers/connection.py`. Nothing else imports this module.
+Flow: environment or OS keyring -> `Secret` -> `runner/providers/connection.py`. Beside the providers, only
+`runner/redactor.py` looks at a value, to mask it.
 """
 
 import hmac
@@ -45,7 +46,7 @@ class Secret:
         object.__setattr__(self, "_door", lambda: value)
 
     def reveal(self) -> str:
-        """The value. Every use of this word outside the providers is a defect."""
+        """The value. Every use of this word outside the providers and the redactor is a defect."""
         value: str = self._door()  # type: ignore[attr-defined]  # the slot is filled through object.__setattr__
         return value
 

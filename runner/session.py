@@ -14,8 +14,9 @@ from runner.commit import head_commit
 from runner.config import Settings
 from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
-from runner.messages import Provider
 from runner.places import cache_dir, state_dir
+from runner.providers import Opened
+from runner.redactor import Redactor
 from runner.shelf import Shelf
 from runner.world import Bounds, World
 from sandbox.backend import Level
@@ -42,12 +43,13 @@ async def open_session(
     settings: Settings,
     environ: Mapping[str, str],
     *,
-    provider: Provider,
-    model: str,
+    model: Opened,
     approver: Approver,
     emit: Emit,
 ) -> AsyncIterator[World]:
     """A World whose boundary stands and whose session is recorded. Leaving ends every child and closes the log.
+
+    What is emitted or recorded holds none of the model's secrets.
 
     Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
     """
@@ -60,9 +62,11 @@ async def open_session(
     minimum = Level.PARTIAL if options.accept_partial else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
     state = state_dir(environ)
+    redactor = Redactor(model.secrets)
+    emit = redactor.watch(emit)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(provider.close)
-        audit = stack.enter_context(AuditLog.open(state / "audit.db"))
+        stack.push_async_callback(model.provider.close)
+        audit = stack.enter_context(AuditLog.open(state / "audit.db", redact=redactor.text))
         sandbox, enforcement = await open_backend(
             options.backend, minimum, cache=cache_dir(environ), aside=state / "aside"
         )
@@ -73,7 +77,7 @@ async def open_session(
             unattended=options.unattended,
             enforcement=enforcement,
             argv=options.argv,
-            model=f"{provider.name}:{model}",
+            model=f"{model.provider.name}:{model.model}",
             commit=head_commit(facts.workspace),
             sources=settings.sources,
         )
@@ -95,9 +99,10 @@ async def open_session(
             audit=audit,
             sandbox=sandbox,
             enforcement=enforcement,
-            provider=provider,
-            model=model,
+            provider=model.provider,
+            model=model.model,
             shelf=Shelf(state / "outputs" / session),
             emit=emit,
+            redactor=redactor,
             bounds=options.bounds,
         )

@@ -4,6 +4,7 @@ THREAT: the model, files and commands choose most of this text. All of it passes
 markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
 """
 
+from collections.abc import Callable
 from typing import assert_never
 
 from rich.cells import cell_len, set_cell_size
@@ -64,16 +65,20 @@ class Transcript:
     def __init__(self, console: Console, *, thinking: bool = False) -> None:
         self._console = console
         self._thinking = thinking
-        self._width = min(console.width, WIDEST)
         self._cwd = ""
         self._actions: dict[str, tuple[str, Action | None]] = {}
         self._verdicts: dict[str, Judged] = {}
         self._drawn: set[str] = set()
-        self._open: set[str] = set()  # drawn, and not yet ended
-        self._flow = _Flow(console, self._width)
+        self._open: set[str] = set()  # asked about or allowed, and not yet ended
+        self._flow = _Flow(console, lambda: self._width)
         self._encoding = console.encoding or "utf-8"
         fancy = self._encoding.lower().replace("-", "").startswith("utf")
         self._bar, self._end, self._cut = ("│", "└", "…") if fancy else ("|", "`", "...")
+
+    @property
+    def _width(self) -> int:
+        """The columns we use, as the terminal is now."""
+        return min(self._console.width, WIDEST)
 
     def __call__(self, event: Event) -> None:
         """Draw `event`. Fits `Emit`."""
@@ -97,8 +102,11 @@ class Transcript:
             case Proposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
+                self._verdicts.pop(call, None)
             case Judged():
                 self._verdicts[event.call] = event
+                if event.ruling is Ruling.ALLOW:
+                    self._open.add(event.call)
                 if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
                     self._header(event.call)
             case Asked():
@@ -125,7 +133,8 @@ class Transcript:
                 self._title(" failed ", "white on red", problem.what)
                 self._problem(Problem(problem.why, "", problem.fix), "why      ")
             case RunEnded():
-                for _ in self._open:
+                for call in sorted(self._open):
+                    self._header(call)  # a read is drawn when it ends, and this one never did
                     self._row(self._styled("stopped", "yellow"), last=True)
                 self._open.clear()
                 self._ended(event)
@@ -247,7 +256,7 @@ class Transcript:
 class _Flow:
     """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file."""
 
-    def __init__(self, console: Console, width: int) -> None:
+    def __init__(self, console: Console, width: Callable[[], int]) -> None:
         self._console = console
         self._width = width
         self._column = 0
@@ -282,7 +291,7 @@ class _Flow:
     def _flush(self) -> None:
         """Put the pending word (with the space before it) on this line or the next."""
         size = cell_len(self._word)
-        if self._column and self._column + size > self._width and self._word.strip():
+        if self._column and self._column + size > self._width() and self._word.strip():
             self._out("\n", "")
             self._column, self._word = 0, self._word.lstrip(" ")
             size = cell_len(self._word)

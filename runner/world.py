@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from runner.audit import AuditLog
     from runner.events import Emit, SessionStarted
     from runner.messages import Provider
+    from runner.redactor import Redactor
     from runner.shelf import Shelf
     from sandbox.backend import Backend, Enforcement
     from tools.tool import Seen, Tool
@@ -52,6 +53,7 @@ class World:
     model: str
     shelf: "Shelf"
     emit: "Emit"
+    redactor: "Redactor"
     bounds: Bounds = field(default_factory=Bounds)
 
     def opening(self) -> "SessionStarted":

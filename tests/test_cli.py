@@ -357,11 +357,15 @@ def test_doctor_tells_what_this_machine_offers(desk: Desk) -> None:
 # command line, exit code, a part of stderr
 MISTAKES = [
     (("foo",), 2, "there is no command `foo`"),
+    (("--mode", "plan", "foo"), 2, "there is no command `foo`"),
+    (("audit", "foo"), 2, "see `agent audit --help`"),
     (("rum",), 2, "did you mean `run`?"),
     (("make the tests pass",), 2, 'agent run "make the tests pass"'),
     (("--mode", "plan", "exec", "ls"), 2, "write `agent exec [options] ...`"),
     (("--unattended", "audit"), 2, "write `agent audit [options] ...`"),
-    (("--mode", "nope"), 2, "nope"),
+    (("--mode", "nope"), 2, "agent: invalid value for `--mode`: `nope` is not one of `plan`"),
+    (("run", "two", "prompts"), 2, "put the whole prompt in quotes"),
+    (("run", "--provider", "openai", "--model", "anthropic:x", "hi"), 2, "`anthropic:x` is not a model of `openai`"),
     (("run",), 2, "there is no prompt"),
     (("run", "x", "--prompt-file", "a.txt"), 2, "two prompts"),
     (("run", "--prompt-file", "missing"), 2, "`missing` cannot be read"),
@@ -369,11 +373,13 @@ MISTAKES = [
     (("run", "hello"), 2, "no model is chosen"),
     (("run", "--model", "nobody:x", "hello"), 2, "there is no provider `nobody`"),
     (("run", "--max-turns", "0", "x"), 2, "--max-turns"),
+    (("run", "--max-turns", "many", "x"), 2, "agent: invalid value for `--max-turns`: "),
     (("run", "--timeout", "soon", "x"), 2, "--timeout"),
     ((), 2, "there is no prompt"),
     (("audit", "--limit", "0"), 2, "--limit"),
     (("audit", "show", "999999"), 2, "there is no record 999999"),
     (("audit", "--file", "missing.db"), 2, "no such file"),
+    (("audit", "verify", "--expect", "12:abc"), 2, "`12:abc` is no head of a log"),
     (("audit", "--denied", "verify"), 2, "see `agent audit verify --help`"),
 ]
 
@@ -491,14 +497,49 @@ def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path:
     assert "local-value" not in text
 
 
-def test_a_full_stdout_is_not_a_traceback(desk: Desk) -> None:
+@pytest.mark.parametrize("words", ["policy matrix", "exec ls", "exec --json ls", "run hi", "run --json hi"])
+def test_a_full_stdout_is_a_problem(desk: Desk, words: str) -> None:
+    script = desk.base / "script.json"
+    script.write_text(json.dumps({"turn": [{"text": "all is well"}]}))
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [AGENT, "policy", "matrix"], env=desk.environ, stdout=full, stderr=subprocess.PIPE, text=True, cwd=desk.work
+            [AGENT, *words.split(" ")],
+            env=desk.environ | {"RINGFENCE_MODEL": f"scripted:{script}"},
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=desk.work,
         )
     assert done.returncode == 1
-    assert "Traceback" not in done.stderr
+    assert "the output could not be written" in done.stderr
     assert "no space left" in done.stderr
+    assert "defect" not in done.stderr
+    assert list((desk.base / "state").glob("crash-*")) == []
+
+
+UNREAD = ["policy matrix", "audit --json", "doctor", "exec ls", "exec --json ls", "run hi", "run --json hi"]
+
+
+@pytest.mark.parametrize("words", UNREAD)
+def test_output_that_nobody_reads_ends_it_without_a_word(desk: Desk, words: str) -> None:
+    script = desk.base / "script.json"
+    turns = [{"calls": [{"name": "bash", "arguments": {"command": "seq 2000"}}]}, {"text": "done"}]
+    script.write_text(json.dumps({"turn": turns}))
+    desk.agent("exec", "true")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [AGENT, *words.split(" ")],
+        env=desk.environ | {"RINGFENCE_MODEL": f"scripted:{script}"},
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=desk.work,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 @pytest.mark.threat("T24")

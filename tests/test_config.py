@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from policy.tier import Mode
-from runner.config import ConfigError, load
+from runner.config import _PROVIDERS, REMOTE, ConfigError, load
 from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
+from runner.providers import PROVIDERS, Remote
 from sandbox.backend import Level
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,8 +82,8 @@ REPOSITORY = [
     ('mode = "dont-ask"', ["1: `mode`"], "allows writes that the usual mode asks about"),
     ('mode = "plan"', [], "the strictest mode"),
     ("max_turns = 5", [], "fewer turns than nobody chose"),
-    ('model = "x:y"', ["1: `model`"], "where prompts go"),
-    ('[provider.x]\nbase_url = "https://evil"', ["2: `provider.x.base_url`"], "where the key goes"),
+    ('model = "openai:y"', ["1: `model`"], "where prompts go"),
+    ('[provider.openai]\nbase_url = "https://evil"', ["2: `provider.openai.base_url`"], "where the key goes"),
     ('[sandbox]\nminimum = "partial"', ["2: `sandbox.minimum`"], "a weaker boundary"),
     ('[sandbox]\nminimum = "full"', [], "the stronger one"),
     ("[limits]\nwall = 30", [], "less time"),
@@ -165,15 +166,38 @@ BROKEN = [
     ('mode = "trust"', 1, ["`mode`", "`trust-project`"], "the nearest mode"),
     ("\n[limits]\nwal = 3", 3, ["`limits.wal`", "`limits.wall`"], "the nearest limit"),
     ("wall = 3", 1, ["`wall`", "`limits.wall`"], "the right key in the wrong table"),
-    ('[provider.x]\nurl = "https://a"', 2, ["`provider.x.url`", "`provider.x.base_url`"], "a key of a named table"),
-    ('[provider.x]\nbase_url = "ftp://a"', 2, ["https://host/v1"], "another protocol"),
-    ('[provider.x]\nbase_url = "https://u:secret@a"', 2, ["secrets never stand in a file"], "a login in an address"),
+    (
+        '[provider.openai]\nurl = "https://a"',
+        2,
+        ["`provider.openai.url`", "`provider.openai.base_url`"],
+        "a key of a table",
+    ),
+    (
+        '[provider.antropic]\nbase_url = "https://a"',
+        1,
+        ["did you mean `provider.anthropic`?"],
+        "a provider that does not exist",
+    ),
+    (
+        'model = "antropic:x"',
+        1,
+        ["`model`", "no provider `antropic`", "did you mean `anthropic`?"],
+        "a model of nobody",
+    ),
+    ('model = "gpt"', 1, ["`model`", "`provider:model`"], "a model without its provider"),
+    ('[provider.openai]\nbase_url = "ftp://a"', 2, ["https://host/v1"], "another protocol"),
+    (
+        '[provider.openai]\nbase_url = "https://u:secret@a"',
+        2,
+        ["secrets never stand in a file"],
+        "a login in an address",
+    ),
     ('[sandbox]\nminimum = "none"', 2, ["`full` or `partial`"], "no boundary is no level"),
     ("[sandbox]\nminimum = 1", 2, ["a text in quotes"], "a number"),
     ('[secret]\nhome = [".x"]', 2, ["`secret.home`", "`names`"], "only names can be added here"),
     ("max_turns = 0", 1, ["above 0"], "no turn at all"),
     ('mode = "plan', 1, ["TOML"], "broken syntax"),
-    ('[provider]\nx = "y"', 2, ["`provider.x`", "table"], "not a table"),
+    ('[provider]\nopenai = "y"', 2, ["`provider.openai`", "table"], "not a table"),
 ]
 
 
@@ -385,3 +409,8 @@ def test_a_broken_repository_file_stops_a_person_and_is_a_notice_when_nobody_is_
     (notice,) = load(project, environ, unattended=True).notices
     assert "config.toml:1" in notice
     assert "ignored" in notice
+
+
+def test_the_providers_that_settings_know_are_those_that_there_are() -> None:
+    assert tuple(PROVIDERS) == _PROVIDERS
+    assert tuple(name for name, found in PROVIDERS.items() if isinstance(found, Remote)) == REMOTE

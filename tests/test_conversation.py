@@ -19,6 +19,7 @@ from runner.conversation import converse
 from runner.events import Event, Finished, Judged, Notice, RunEnded, SessionStarted
 from runner.messages import ToolCall
 from runner.problems import Exit
+from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.session import SessionOptions, open_session
 
@@ -55,8 +56,7 @@ def talk(base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], 
             options,
             load(workspace, environ),
             environ,
-            provider=ScriptedProvider(turns),
-            model="m",
+            model=Opened(ScriptedProvider(turns), "m"),
             approver=Unattended(emit),
             emit=emit,
         ) as world:
@@ -166,7 +166,7 @@ def test_ctrl_c_twice_at_the_prompt_leaves(tmp_path: Path) -> None:
 
 # fmt: off
 COMMANDS: list[tuple[str, str, str]] = [
-    ("/help",           "Ctrl-C stops the turn", "what there is"),
+    ("/help",           "stops the turn", "what there is"),
     ("/mode",           "trust-project",         "which mode it is"),
     ("/mode plan",      "now plan",              "change it"),
     ("/mode sudo",      "no mode `sudo`",        "a wrong name says the right ones"),

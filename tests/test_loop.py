@@ -33,6 +33,7 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
+from runner.redactor import Redactor
 from runner.shelf import Shelf
 from runner.world import Bounds, World
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, Violation
@@ -170,6 +171,7 @@ def stage(tmp_path: Path) -> Make:
             model="m",
             shelf=Shelf(tmp_path / "kept"),
             emit=events.append,
+            redactor=Redactor(),
             bounds=bounds or Bounds(pauses=(0.0, 0.0)),
         )
         return Stage(world, sandbox, events, [], audit)
@@ -244,6 +246,25 @@ def test_the_whole_story_is_in_the_log(stage: Make) -> None:
         ("decided", "deny"),
         ("refused", "deny"),
     ]
+
+
+@pytest.mark.threat("T26")
+def test_a_name_of_megabytes_is_named_shortly(stage: Make) -> None:
+    found = stage(call("x" * 10_000_000, {}), DONE)
+    found.play()
+    assert max(len(event.line()) for event in found.events) < 2000
+    assert len(found.told()[0]) < 500
+    assert next(found.audit.rows(kind="refused")).body["tool"] == "x" * 200 + "…"
+
+
+def test_a_long_refused_script_is_said_whole_once(stage: Make) -> None:
+    found = stage(bash("curl https://example.test/\n" + "ls\n" * 100_000), DONE)
+    found.play()
+    assert [type(event) for event in found.events if len(event.line()) > 5000] == [Proposed]
+    (denied,) = found.of(Denied)
+    assert isinstance(denied, Denied)
+    assert denied.action.startswith("$ curl https://example.test/")
+    assert "\n" not in denied.action, "it says it in one line"
 
 
 def test_what_the_sandbox_stopped_is_told_to_the_model_and_to_the_person(stage: Make) -> None:

@@ -17,7 +17,7 @@ from runner.messages import ProviderError
 from runner.providers import PROVIDERS, Remote, open_provider
 from runner.providers.endpoint import Endpoint, SetupError, parse_endpoint
 from runner.providers.modeltext import parse_arguments, parse_object, whole_text, wire_json
-from runner.secrets import SecretError
+from runner.secrets import Secret, SecretError
 
 CANARY = "sk-canary-a07d44be1f93"
 KEYS = {"ANTHROPIC_API_KEY": CANARY, "OPENAI_API_KEY": CANARY}
@@ -56,8 +56,10 @@ SPECS: list[tuple[str, str | None, Mapping[str, str], str, str, str]] = [
 def test_a_spec_opens(
     spec: str, base_url: str | None, more: Mapping[str, str], name: str, model: str, url: str
 ) -> None:
-    provider, found = open_provider(spec, base_url=base_url, environ={**KEYS, **more})
-    assert (provider.name, found, where(provider)) == (name, model, url)
+    opened = open_provider(spec, base_url=base_url, environ={**KEYS, **more})
+    provider = opened.provider
+    assert (provider.name, opened.model, where(provider)) == (name, model, url)
+    assert opened.secrets == (Secret(CANARY),), "whoever masks the key must know it"
     assert CANARY not in repr(provider) + repr(vars(provider)) + repr(vars(provider._connection))  # type: ignore[attr-defined]
 
 
@@ -140,10 +142,11 @@ def test_any_text_is_an_endpoint_or_a_problem(text: str) -> None:
 
 def test_a_server_on_this_machine_needs_no_key_and_wakes_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)  # importing it fails
-    provider, _ = open_provider("openai:m", base_url=LOCAL, environ={})
-    assert provider._connection._auth is None  # type: ignore[attr-defined]
-    provider, _ = open_provider("openai:m", base_url=LOCAL, environ=KEYS)
-    assert provider._connection._auth is not None  # type: ignore[attr-defined]
+    opened = open_provider("openai:m", base_url=LOCAL, environ={})
+    assert opened.provider._connection._auth is None  # type: ignore[attr-defined]
+    assert opened.secrets == ()
+    opened = open_provider("openai:m", base_url=LOCAL, environ=KEYS)
+    assert opened.provider._connection._auth is not None  # type: ignore[attr-defined]
 
 
 def test_any_other_server_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,8 +173,9 @@ def test_a_file_is_a_script(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
     assert read_script(path) == EXPECTED
-    provider, model = open_provider(f"scripted:{path}", environ={})
-    assert (provider.name, model) == ("scripted", str(path))
+    opened = open_provider(f"scripted:{path}", environ={})
+    provider = opened.provider
+    assert (provider.name, opened.model, opened.secrets) == ("scripted", str(path), ())
     assert said(provider) == "I will run the tests."
     assert said(provider, results("refused")) == "Then I only read."
 

@@ -230,7 +230,7 @@ def test_the_exit_codes_in_the_readme_are_the_exit_codes() -> None:
 
 def test_the_settings_in_the_readme_exist() -> None:
     table = README.partition("| key |")[2].partition("\n\n")[0]
-    known = {".".join(path).replace("*", "NAME") for path in _SHAPES}
+    known = {re.sub(r"^provider\.\w+", "provider.NAME", ".".join(path)) for path in _SHAPES}
     told = set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE))
     assert told
     assert told - {"limits.NAME"} <= known, "a key that the program does not know"

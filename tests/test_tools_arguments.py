@@ -55,10 +55,13 @@ FAULTS: list[tuple[str, dict[str, object] | None, str, str, str]] = [
     ("read", None, "",                              "no arguments came with the call",                     "nothing"),
     ("read", None, "[1]",                           "they are a list, not an object",                      "a list"),
     ("read", None, '"a"',                           "they are text, not an object",                        "text"),
-    ("read", None, '{"path": "a',                   "they are not valid JSON: unterminated string starting at at character 10, "
+    ("read", None, '{"path": "a',                   "they are not valid JSON: unterminated string starting at character 10, "
                                                     "near `{\"path\": \"a`",                               "cut off"),
     ("read", None, '{"path": \ud800}',              "they are not valid JSON: expecting value at character 10, near `{\"path\": \\ud800}`", "odd"),
     ("read", None, "[" * 1_000_000,                 "they are not JSON that can be read: a number or a nesting in it is too large", "nested"),
+    ("bash", None, '{"command": "a", "timeout": NaN}',   "`NaN` in them is no number that JSON can hold", "no number"),
+    ("bash", None, '{"command": "a", "timeout": -1e999}', "`-1e999` in them is no number that JSON can hold", "beyond all numbers"),
+    ("bash", None, '{"command": ' + "[" * 99 + "]" * 99 + "}", "they nest too deeply",                    "nested, and whole"),
     ("read", None, "1" * 10_000,                    "they are not JSON that can be read: a number or a nesting in it is too large", "digits"),
 ]
 # fmt: on

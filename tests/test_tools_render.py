@@ -229,6 +229,13 @@ def test_keep_gets_the_whole_and_only_when_something_is_cut() -> None:
     assert kept_streams == [(LINES, b"x")]
 
 
+def test_what_went_beyond_the_output_limit_is_not_called_the_whole() -> None:
+    outcome = Outcome(137, b"y\n" * 60_000, seconds=1.0, ended_by="output", truncated=True)
+    shown = text(tool("bash").render(RUN, outcome, Seen(), keep=kept))
+    assert "the first 117.2 KB are kept for the user in /state/outputs/0001.txt]" in shown
+    assert "whole" not in shown
+
+
 def test_an_image_is_an_image_part() -> None:
     answer = FILE | {"type": "image", "media": "image/png", "base64": "aGk="}
     assert tool("read").render(READ, data(answer), Seen()) == (

@@ -259,3 +259,30 @@ def test_no_event_lets_its_text_through(text: str) -> None:
     ]
     plain = drawn(story)
     assert not [char for char in plain if char != "\n" and unicodedata.category(char) in ("Cc", "Cf", "Cs")]
+
+
+def test_a_read_that_was_stopped_is_drawn_although_it_never_ended() -> None:
+    """Reads are drawn when they end; whoever stops a run wants to know what it was at."""
+    ended = events.RunEnded(130, "stopped by the user", 1, Usage(), ())
+    prompt = [
+        events.Proposed("1.1", "bash", RunScript("sleep 60", "/w")),
+        judged("1.1", Tier.READ, Ruling.ALLOW, "`sleep` waits"),
+        ended,
+    ]
+    text = drawn(prompt)
+    assert text.index(" read   $ sleep 60") < text.index(" └ stopped") < text.index("stopped by the user")
+    again = [events.Proposed("1.1", "nope", None), events.Malformed("1.1", "nope", Problem("no", "no", "no")), ended]
+    assert drawn([*prompt, *again]).count("$ sleep 60") == 1, "the keys of the next prompt start again"
+
+
+def test_a_terminal_that_is_made_narrower_is_kept_to() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=100)
+    transcript = Transcript(console)
+    transcript(events.Said("word " * 30 + "\n"))
+    console.width = 40
+    transcript(events.Said("word " * 30))
+    transcript(events.Notice("word " * 30))
+    lines = file.getvalue().splitlines()
+    assert max(len(line) for line in lines[:3]) > 80
+    assert max(len(line) for line in lines[3:]) <= 40

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import math
 from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -111,14 +112,25 @@ def _unparsed(raw: str) -> str:
     """Why `raw` is no JSON object."""
     if not raw.strip():
         return "no arguments came with the call"
+    odd: list[str] = []  # what python reads as a number and JSON does not have
     try:
-        value = json.loads(raw)
+        value = json.loads(raw, parse_constant=odd.append, parse_float=lambda text: _number(text, odd))
     except json.JSONDecodeError as error:
         near = short(raw[max(error.pos - 20, 0) : error.pos + 20], 60)
-        return f"they are not valid JSON: {error.msg.lower()} at character {error.pos + 1:,}, near `{near}`"
+        fault = error.msg.lower().removesuffix(" at")
+        return f"they are not valid JSON: {fault} at character {error.pos + 1:,}, near `{near}`"
     except (ValueError, RecursionError):  # a number of thousands of digits, or thousands of brackets
         return "they are not JSON that can be read: a number or a nesting in it is too large"
-    return f"they are {_kind(value)}, not an object" if not isinstance(value, dict) else "they came incomplete"
+    if odd:
+        return f"`{short(odd[0], 20)}` in them is no number that JSON can hold"
+    return f"they are {_kind(value)}, not an object" if not isinstance(value, dict) else "they nest too deeply"
+
+
+def _number(text: str, odd: list[str]) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        odd.append(text)
+    return number
 
 
 def _bad_text(text: str) -> str | None:

@@ -106,7 +106,11 @@ def _kept(finished: Finished, keep: Keep | None) -> str:
         path = keep(finished.stdout, finished.stderr)
     except OSError as error:
         return f", and the whole could not be kept: {(error.strerror or 'the disk refused').lower()}"
-    return f"; the whole is kept for the user in {path}" if path else ""
+    if not path:
+        return ""
+    # Beyond the output limit there is no whole any more.
+    first = f"the first {size(len(finished.stdout) + len(finished.stderr))} are"
+    return f"; {first if finished.truncated else 'the whole is'} kept for the user in {path}"
 
 
 def _ending(action: RunScript, finished: Finished) -> str:

@@ -19,6 +19,15 @@ class Remote:
     make: Callable[[Endpoint, Secret | None, Timeouts], Provider]
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A provider that is ready to be asked. `secrets` are the live ones, for whoever masks them."""
+
+    provider: Provider
+    model: str
+    secrets: tuple[Secret, ...] = ()
+
+
 def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts) -> Provider:
     from runner.providers.anthropic import AnthropicProvider
 
@@ -55,7 +64,7 @@ def open_provider(
     base_url: str | None = None,
     environ: Mapping[str, str],
     timeouts: Timeouts | None = None,
-) -> tuple[Provider, str]:
+) -> Opened:
     """The provider that `spec` (`provider:model`, or `provider` for its default model) names, and the model.
 
     `base_url` comes before the vendor's environment variable, and that before the default. Nothing is sent yet. Raises
@@ -71,11 +80,12 @@ def open_provider(
             if not model and endpoint != parse_endpoint(remote.url):
                 raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
             secret = from_environment(name, environ) if endpoint.loopback else find_secret(name, environ)
-            return remote.make(endpoint, secret, timeouts or Timeouts()), model or remote.model
+            made = remote.make(endpoint, secret, timeouts or Timeouts())
+            return Opened(made, model or remote.model, (secret,) if secret else ())
         case local:
             if not model:
                 raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
-            return local(model), model
+            return Opened(local(model), model)
 
 
 def _nameless(name: str, why: str, fix: str) -> SetupError:

@@ -1,0 +1,77 @@
+"""What every `--help` says: how the command is called, with examples, on a terminal of 80 columns; and completion."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AGENT = str(Path(sys.executable).parent / "agent")
+# fmt: off
+COMMANDS = [
+    "", "run", "exec", "why", "doctor", "demo",
+    "policy", "policy matrix", "policy judge",
+    "audit", "audit show", "audit verify",
+]
+# fmt: on
+
+
+def shown(command: str, tmp_path: Path) -> str:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "80", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        [AGENT, *command.split(), "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command or "agent" for command in COMMANDS])
+def test_help_teaches_by_examples_and_fits(command: str, tmp_path: Path) -> None:
+    text = shown(command, tmp_path)
+    lines = text.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert "Examples" in text
+    examples = [line.strip() for line in lines if re.match(r"  (.* \| )?agent( |$)", line)]
+    assert examples, "each example stands on a line of its own"
+    assert any(example.partition("agent ")[2].startswith(command) for example in examples)
+    for example in examples:
+        assert example.count("agent ") == 1, "examples do not run into each other"
+        shlex.split(example.partition("      ")[0])  # raises where a quote is not closed
+
+
+def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) -> None:
+    for command in ("", "run", "exec"):
+        assert "3 policy denied" in " ".join(shown(command, tmp_path).split())
+
+
+# the words typed so far, what is offered
+COMPLETIONS = [
+    ("agent ", {"run", "exec", "why", "policy", "audit", "doctor", "demo"}),
+    ("agent au", {"audit"}),
+    ("agent audit ", {"show", "verify"}),
+    ("agent run --mo", {"--mode", "--model"}),
+    ("agent run --mode d", {"default", "dont-ask", "dangerously"}),
+    ("agent exec --mode t", {"trust-project"}),
+    ("agent policy m", {"matrix"}),
+]
+
+
+@pytest.mark.parametrize(("typed", "offered"), COMPLETIONS, ids=[typed for typed, _ in COMPLETIONS])
+def test_bash_completes(typed: str, offered: set[str], tmp_path: Path) -> None:
+    """As bash does it: the printed script is loaded, and its function called on the words typed so far."""
+    words = typed.split(" ")
+    script = f"""
+        eval "$(agent --show-completion bash)"
+        COMP_WORDS=({" ".join(shlex.quote(word) for word in words)}) COMP_CWORD={len(words) - 1}
+        _agent_completion agent
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    path = f"{Path(AGENT).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env={"PATH": path, "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert set(done.stdout.split()) == offered, done.stderr

@@ -1,0 +1,62 @@
+"""`agent doctor` where something is missing: it says what to do, and what it says is true."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sandbox_bench import NO_NAMESPACES
+
+from policy.verdict import Problem
+from runner.doctor import Finding, State, _refused, namespaces
+
+AGENT = str(Path(sys.executable).parent / "agent")
+
+# fmt: off
+SWITCHES: list[tuple[bool, str, str, str, State, str, str]] = [
+    # admin, most, clone, apparmor, state, a part of the fix, why
+    (True,  "0",   "0", "1", State.OK,   "",                                                "root needs no user namespace"),
+    (False, "0",   "",  "",  State.WEAK, "user.max_user_namespaces=",                       "none may be made at all"),
+    (False, "99",  "0", "",  State.WEAK, "kernel.unprivileged_userns_clone=1",              "Debian's switch"),
+    (False, "99",  "1", "1", State.WEAK, "kernel.apparmor_restrict_unprivileged_userns=0",  "Ubuntu's switch"),
+    (False, "99",  "1", "0", State.OK,   "",                                                "every switch is on"),
+    (False, "",    "",  "",  State.OK,   "",                                                "no switch is there"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("admin", "most", "clone", "apparmor", "state", "fix", "why"), SWITCHES)
+def test_the_switches(admin: bool, most: str, clone: str, apparmor: str, state: State, fix: str, why: str) -> None:
+    found = namespaces(admin=admin, most=most, clone=clone, apparmor=apparmor)
+    assert found.state is state, why
+    assert fix in found.fix
+    assert bool(found.fix) is (state is not State.OK)
+
+
+def test_a_refused_sandbox_does_not_send_the_reader_round_in_a_circle() -> None:
+    problem = Problem("it cannot be built", "the kernel refused", "run `agent doctor`: it says what is missing")
+    for spaces, word in (
+        (Finding("namespaces", State.WEAK, "off", "sudo sysctl"), "`namespaces`"),
+        (Finding("namespaces", State.OK, "on"), "container"),
+    ):
+        fix = _refused("T1", problem, spaces).fix
+        assert word in fix
+        assert "--accept-partial" in fix
+        assert "agent doctor" not in fix
+    other = Problem("it cannot be built", "no library", "sudo apt-get install libseccomp2")
+    assert _refused("T1", other, spaces).fix == other.fix
+
+
+@pytest.mark.threat("T19")
+def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Path) -> None:
+    """For real: in a user namespace in which no further one may be made, as root without powers."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [*NO_NAMESPACES, AGENT, "doctor"], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "max_user_namespaces is 0" in done.stdout
+    assert "fix: sudo sysctl -w user.max_user_namespaces=" in done.stdout
+    assert "fix: do what `namespaces` says above; or accept T3" in done.stdout
+    assert "not ready" in done.stdout
