@@ -1,5 +1,6 @@
 """One simple command against its rule: flags letter by letter, operands by position."""
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -36,6 +37,9 @@ _OTHERWISE = {
     Tier.NETWORK: "may talk to a network",
     Tier.DANGEROUS: "changes settings or the system",
 }
+
+
+_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
 class Walker(Protocol):
@@ -104,6 +108,8 @@ def judge(call: Call) -> None:
     operands = shape.operands
     given = {flag.name for flag, _ in shape.flags}
     call.flags = {flag.name: value for flag, value in shape.flags}
+    if given & rule.looks:
+        call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
     if rule.listing and operands and not given & rule.listing:
         shape.trouble = f"`{call.label}` with operands"
         _not_described(call, shape)
@@ -114,8 +120,7 @@ def judge(call: Call) -> None:
         shape.where = operands[-1]
         _not_described(call, shape)
         return
-    shifts = any(word.many and not word.wild for word in operands) and len(set(roles)) > 1
-    if shifts and not (rule.anywhere and rule.tier is Tier.READ):
+    if _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
         # Which position a word takes is only certain while the words before it are single words.
         shape.trouble = f"a word known only when it runs may shift the operands of `{call.label}`"
         _not_described(call, shape)
@@ -168,6 +173,31 @@ def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] |
     if operands.runs:
         return operands.inner(count)
     return Operands(head, operands.rest, tail).roles(count)
+
+
+def _looking(operands: Operands) -> Operands:
+    """The same operands, for a command that reads what it would change otherwise."""
+    head, tail = (tuple(map(_look, roles)) for roles in (operands.head, operands.tail))
+    return Operands(head, operands.rest and _look(operands.rest), tail)
+
+
+def _look(role: Role) -> Role:
+    return Role.READ if role in (Role.WRITE, Role.MOVE, Role.DELETE) else role
+
+
+def _shifts(rule: CommandRule, given: set[str], operands: list[Sense], roles: tuple[Role, ...]) -> bool:
+    """Whether a word that becomes several would give another role to itself or to those after it."""
+    for index, word in enumerate(operands):
+        if not word.many:
+            continue
+        if not word.wild and len(set(roles)) > 1:
+            return True  # it may also become nothing
+        if rule.operands.runs:
+            continue
+        longer = _roles(rule, given, len(operands) + 1)
+        if longer != (*roles[: index + 1], *roles[index:]):
+            return True
+    return False
 
 
 def _say(call: Call, given: set[str]) -> None:
@@ -239,6 +269,8 @@ def apply(call: Call, role: Role, word: Sense) -> None:
         _revision(call, word)
     elif role is Role.FOLDER:
         call.state = enter(call, word)
+    elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
+        connect(call, word)  # some programs fetch what they are told to read
     elif role is not Role.DATA:
         call.touch(role, word)
 

@@ -92,12 +92,26 @@ class Findings:
             if start in (".", "..") and role not in (Role.READ, Role.NAMES, Role.TREE):
                 folder += "/.."  # older bash lets `.*` match the parent folder too
             paths += [self.atlas.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
+            if role in (Role.WRITE, Role.DELETE, Role.MOVE):
+                paths += self._reached(word, folder, start, cwds or ("/",), rule, span)
         else:
             self._somewhere(role, "a path known only when it runs", rule, span)
             return
         whole = word.wild and not word.some and not word.tail and word.head[-1:] in ("", "/")
         for place in paths:
             self._path(role, place, rule, span, whole=whole)
+
+    def _reached(
+        self, word: Sense, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: Span | None
+    ) -> list[Place]:
+        """What other programs run by themselves and a pattern may match: `.gi*` is also `.git`."""
+        end, more, rest = word.tail.partition("/")
+        names = self.atlas.locked_names(start, "" if more else end)
+        places = [self.atlas.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
+        if rest and self.atlas.locked_anywhere(rest):
+            text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
+            self.because(Tier.DANGEROUS, text, rule, span)
+        return [place for place in places if place.kind is not Kind.MISSING]
 
     def _somewhere(self, role: Role, what: str, rule: RuleRef, span: Span | None) -> None:
         if role in (Role.READ, Role.NAMES, Role.TREE, Role.REVISION):
@@ -203,6 +217,8 @@ class Findings:
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.SCRATCH:
             self.because(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span)
+        elif place.scope is Scope.WORKSPACE and self.atlas.history(place.path):
+            self.because(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span)
         elif place.scope is Scope.WORKSPACE and place.shown != "the workspace":
             self.because(Tier.WRITE, f"deletes {what} in the workspace", rule, span)
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:

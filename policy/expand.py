@@ -1,19 +1,38 @@
 """Expansion: what the words of a script become, as far as that is certain."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from policy.assessment import RuleRef, Span
 from policy.effects import Findings
 from policy.facts import Facts, Kind
-from policy.script.tree import Command, Glob, Parameter, Script, Substitution, Text, Tilde, Word
-from policy.sense import ANYTHING, NOTHING, Sense, exactly, joined, unquoted
+from policy.paths import SCRATCH
+from policy.pieces import computed
+from policy.reckon import is_number, names, reckoned
+from policy.script.tree import (
+    Arithmetic,
+    Command,
+    Expansion,
+    Expression,
+    Glob,
+    Parameter,
+    Part,
+    Script,
+    Substitution,
+    Text,
+    Tilde,
+    Word,
+)
+from policy.sense import ANYTHING, COUNT, NOTHING, Sense, either, exactly, fields, joined, unquoted
 from policy.state import State
 from policy.tier import Tier
 
+_LIVE = frozenset("*?[]\\")
+_BLANKS = frozenset(" \t")
 HERE = RuleRef("policy/expand.py", 0)
 
-_NUMBERS = frozenset(["?", "#", "$", "!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO"])
+_COUNTS = frozenset(["?", "#", "$"])
+_NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
 
 
 class Around(Protocol):
@@ -32,7 +51,7 @@ class Around(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Expansion:
+class Expander:
     """Expands words for one walk; whatever runs on the way is walked."""
 
     walk: Around
@@ -44,7 +63,22 @@ class Expansion:
             return Sense(texts=(parts[0].text,), span=self.walk.span(word.span))
         return joined([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
 
-    def _part(self, part: object, state: State) -> Sense:
+    def senses(self, word: Word, state: State) -> list[Sense]:
+        """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
+        whole = self.sense(word, state)
+        part = word.parts[0]
+        if len(word.parts) == 1 and isinstance(part, Parameter) and part.subscript == "@" and not part.length:
+            items = self.value(part.name, state, whole=True).items
+            placed = None if items is None else [_placed(item, part.quoted) for item in items]
+            if placed is not None and (part.quoted or all(item.texts for item in placed)):
+                return [replace(item, span=whole.span) for item in placed]
+        if whole.many and len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and not part.quoted:
+            raw = self._raw(part, state)
+            if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
+                return [exactly(text, whole.span) for text in fields(raw.text)]
+        return [whole]
+
+    def _part(self, part: Part, state: State) -> Sense:
         match part:
             case Text(text=text):
                 return Sense(texts=(text,))
@@ -53,31 +87,103 @@ class Expansion:
                     self.walk.findings.unknown(
                         f"`~{user}` is a home folder that is not known", HERE, self.walk.span(span)
                     )
-                    return Sense(head="/", dashless=True)
+                    return Sense(dashless=True)
                 return Sense(texts=(self.walk.facts.home,))
             case Glob():
                 return Sense(wild=True, many=True)
             case Parameter():
                 return self._parameter(part, state)
+            case Expansion():
+                return self._expansion(part, state)
+            case Arithmetic(expression=expression, span=span):
+                return self.reckoned(expression, state, span)
             case Substitution(body=body, kind=kind, quoted=quoted):
                 return self._substitution(body, kind, quoted, state)
-        return ANYTHING
+            case never:
+                assert_never(never)
+
+    def reckoned(self, expression: Expression, state: State, span: Span) -> Sense:
+        """What arithmetic comes to. A name that may hold something else than a number might run something."""
+        for name in names(expression):
+            if name not in _NUMBERS and not is_number(self.value(name, state)):
+                said = f"arithmetic on `{name}`, which is not certainly a number: bash evaluates what it holds"
+                self.walk.findings.unknown(said, HERE, self.walk.span(span))
+        return reckoned(expression, lambda name: self.value(name, state))
 
     def _parameter(self, part: Parameter, state: State) -> Sense:
         name = part.name
-        if part.length or name in _NUMBERS:
-            return Sense(dashless=True)
+        if part.length or name in _COUNTS:
+            return COUNT
+        if name in _NUMBERS:
+            return Sense(dashless=True, many=not part.quoted)  # `$!` may be empty
         if name in ("@", "*"):
             return ANYTHING if name == "@" or not part.quoted else Sense()
+        if part.subscript in ("@", "*"):
+            return ANYTHING if part.subscript == "@" or not part.quoted else Sense()
+        return _placed(self.value(name, state, part.subscript), part.quoted)
+
+    def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> Sense:
+        """What a variable holds, or an element of it."""
         value = state.variables.get(name)
-        if value is None:
-            if name == "HOME":
-                value = exactly(self.walk.facts.home)
-            elif name == "PWD" and state.cwds is not None:
-                value = Sense(texts=state.cwds)
-            else:
-                value = Sense(many=True)
-        return replace(value, many=False) if part.quoted else unquoted(value)
+        if whole:
+            return value or ANYTHING
+        if subscript not in ("", "0"):
+            items = value.items if value is not None else None
+            return items[int(subscript)] if items is not None and int(subscript) < len(items) else ANYTHING
+        if value is not None:
+            return replace(value, items=None)
+        if name == "HOME":
+            return exactly(self.walk.facts.home)
+        if name == "TMPDIR":
+            return exactly(SCRATCH)  # the environment of every command says so
+        if name == "PWD" and state.cwds is not None:
+            return Sense(texts=state.cwds)
+        return ANYTHING
+
+    def _raw(self, part: Parameter | Expansion, state: State) -> Sense | None:
+        """The value of a known variable before it is split; nothing runs a second time for it."""
+        if part.name in ("@", "*") or part.name in _NUMBERS or part.subscript in ("@", "*"):
+            return None
+        value = self.value(part.name, state, part.subscript)
+        if isinstance(part, Parameter):
+            return None if part.length else value
+        return computed(part, value)
+
+    def _expansion(self, part: Expansion, state: State) -> Sense:
+        inner = [self._inside(word, state) for word in part.words]  # walked, whether bash gets to it or not
+        if part.name in ("@", "*") or part.subscript in ("@", "*"):
+            return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else Sense()
+        value = self.value(part.name, state, part.subscript)
+        here = _placed(value, part.quoted)
+        # Only what the script itself has set is set for certain.
+        texts = value.texts if part.name in state.variables else ()
+        full = tuple(text for text in texts if text)
+        filled = _placed(replace(value, texts=full), part.quoted) if full else None
+        match part.operator:
+            case ":-" | "-" if not texts:
+                return either(here, inner[0])
+            case ":-" if filled is None or len(full) < len(texts):
+                return inner[0] if filled is None else either(filled, inner[0])
+            case ":-" | "-":
+                return here
+            case ":+" if texts and filled is None:
+                return _placed(NOTHING, part.quoted)
+            case ":+" | "+" if not texts or (part.operator == ":+" and len(full) < len(texts)):
+                return either(inner[0], _placed(NOTHING, part.quoted))
+            case ":+" | "+":
+                return inner[0]
+            case ":?" | "?":
+                return here if filled is None or part.operator == "?" else filled  # without a value the script ends
+        known = computed(part, value)
+        return Sense(many=not part.quoted) if known is None else _placed(known, part.quoted)
+
+    def _inside(self, word: Word, state: State) -> Sense:
+        """A word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
+        senses = [self._part(part, state) for part in word.parts]
+        split = [isinstance(part, Text) and not part.quoted and bool(_BLANKS & set(part.text)) for part in word.parts]
+        if any(split):
+            return unquoted(senses[0]) if len(senses) == 1 else ANYTHING
+        return joined(senses, None)
 
     def _substitution(self, body: Script, kind: str, quoted: bool, state: State) -> Sense:
         self.walk.tame = False
@@ -98,7 +204,7 @@ class Expansion:
             return exactly(known) if quoted else unquoted(exactly(known))
         # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
         tame = self.walk.tame and None not in words and not any(char.isspace() for char in self.walk.facts.workspace)
-        return Sense(dashless=tame, many=not quoted and not tame)
+        return Sense(dashless=tame, many=not quoted)  # when it fails it prints nothing, and the word is gone
 
     def _known_output(self, words: list[str | None], state: State) -> str | None:
         """The output of the few commands that only say what is known already."""
@@ -110,3 +216,8 @@ class Expansion:
             if inside and here and not any(self.walk.foreign_repository(cwd) for cwd in state.cwds):
                 return self.walk.facts.workspace
         return None
+
+
+def _placed(value: Sense, quoted: bool) -> Sense:
+    """A value where it stands: inside double quotes it is one word."""
+    return replace(value, many=False) if quoted else unquoted(value)

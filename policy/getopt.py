@@ -32,8 +32,8 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
             if not (word.plain or rule.anywhere):
                 shape.trouble = f"a word known only when it runs may become a flag of `{label}`"
                 shape.where = word
-            elif text is not None and text[:1] == "+" and "+" in rule.flags:
-                shape.flags.append((rule.flags["+"], None))
+            elif text is not None and text[:1] in ("+", "@") and text[:1] in rule.flags:
+                shape.flags.append((rule.flags[text[:1]], None))
             elif stops:
                 shape.operands += words[position - 1 :]
                 break
@@ -91,8 +91,9 @@ def _value(rule: CommandRule, label: str, flag: Flag, after: list[Sense], shape:
     roles = [flag.role] if flag.second is None else [flag.role, flag.second]
     taken = after[: len(roles)]
     for role, value in zip(roles, taken, strict=False):
-        if value.many and not (value.plain or rule.anywhere):
-            shape.trouble, shape.where = f"the value of `{flag.name}` may become further flags of `{label}`", value
+        if value.many and not rule.anywhere:
+            why = f"the value of `{flag.name}` may become further words of `{label}`"
+            shape.trouble, shape.where = why, value
         shape.flags.append((replace(flag, role=role), value))
     if not taken:
         shape.flags.append((flag, None))

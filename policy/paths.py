@@ -26,7 +26,7 @@ HARMLESS = frozenset(
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
-_SOCKET = re.compile(r"/dev/(tcp|udp)/([^/]*)")
+_SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)")  # of bash, and of gawk
 
 
 class Device(StrEnum):
@@ -164,6 +164,20 @@ class Atlas:
             _above_locked(self._profile.locked).search(path[len(workspace) :])
         )
 
+    def locked_names(self, start: str, end: str) -> list[str]:
+        """The locked entries of a folder whose names begin and end like that. A pattern without a dot finds none."""
+        tops = dict.fromkeys(entry.strip("/").split("/")[0] for entry in self._profile.locked)
+        return [name for name in tops if start[:1] == "." and name.startswith(start) and name.endswith(end)]
+
+    def locked_anywhere(self, path: str) -> bool:
+        """Whether `path`, in whatever folder of the workspace, is or holds something locked."""
+        return self.locked(f"{self._facts.workspace}/{path}")
+
+    def history(self, path: str) -> bool:
+        """Whether `path` lies in the folder in which Git keeps all versions. Its locks are no loss."""
+        below = path[len(self._facts.workspace) :].split("/") if _inside(path, self._facts.workspace) else []
+        return ".git" in below and not path.endswith(".lock")
+
     def shown(self, path: str) -> str:
         """`path` as people read it: relative to the workspace, or with `~`."""
         workspace, home = self._facts.workspace, self._facts.home
@@ -189,9 +203,9 @@ def _inside(path: str, root: str) -> bool:
 
 
 def socket_host(text: str) -> str | None:
-    """The host of bash's `/dev/tcp/HOST/PORT`, or None."""
+    """The host of bash's `/dev/tcp/HOST/PORT` and gawk's `/inet/tcp/0/HOST/PORT`, or None."""
     found = _SOCKET.match(text)
-    return found[2] if found else None
+    return found[1] if found else None
 
 
 def _device(path: str) -> Device:

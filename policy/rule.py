@@ -94,6 +94,7 @@ class CommandRule:
     `otherwise`: the tier of any use that the flags and operands here do not describe.
     `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
     `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
+    `looks`: with one of these flags it only reads what it would change otherwise.
     `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
     `alone`: words that, as the only one, make any tier a read (`--version`). `interpreter`: runs what its input says.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
@@ -114,6 +115,7 @@ class CommandRule:
     here: frozenset[str] = frozenset()
     here_always: bool = False
     alone: frozenset[str] = frozenset()
+    looks: frozenset[str] = frozenset()
     changes: str = ""
     interpreter: bool = False
     plain: bool = False

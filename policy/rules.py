@@ -38,14 +38,14 @@ class RuleError(Exception):
 
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
-_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "changes")
+_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "looks", "changes")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame")
 KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
 _HEADER = re.compile(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
 _ALSO = re.compile(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
-_FLAG = re.compile(r"(-#|--?[A-Za-z0-9@?^+][A-Za-z0-9@._+-]*|\+|-)(?:([=?])([a-z]*)(?:,([a-z]+))?)?(?:!([a-z-]+))?\Z")
+_FLAG = re.compile(r"(-#|--?[A-Za-z0-9@?^+][A-Za-z0-9@._+-]*|\+|@|-)(?:([=?])([a-z]*)(?:,([a-z]+))?)?(?:!([a-z-]+))?\Z")
 _SLOT = re.compile(r"([a-z]+)([*+?]?)\Z")
 _TIERS = {tier.label: tier for tier in Tier if tier < Tier.SECRET}
 _ROLES = {role.value: role for role in Role}
@@ -146,7 +146,10 @@ def _flags(text: str, key: str, chunk: _Chunk) -> dict[str, Flag]:
             fix = _nearest(wrong, _ROLES) if wrong else _nearest(mark or "", [*_TIERS, "edit"])
             raise _error(chunk.file, _line_of(chunk, key), f"`{token}` names nothing known", fix)
         takes = (_ROLES[role] if role else Role.DATA) if sign else None
-        shorts = [name] if name.startswith("--") or key == "whole" or name in ("-#", "+", "-") else []
+        if sign and len(name) > 2 and not name.startswith("--") and key != "whole":
+            fix = f"write `-{name[1:-1]} -{name[-1]}{sign}{role}`"
+            raise _error(chunk.file, _line_of(chunk, key), f"`{token}` gives a value to every letter", fix)
+        shorts = [name] if name.startswith("--") or key == "whole" or name in ("-#", "+", "@", "-") else []
         for short in shorts or [f"-{letter}" for letter in name[1:]]:
             tier = None if mark in (None, "edit") else _TIERS[mark]
             flags[short] = Flag(short, takes, sign == "?", tier, mark == "edit", _ROLES.get(second or ""))
@@ -212,6 +215,7 @@ def _rule(chunk: _Chunk, sets: Mapping[str, str]) -> CommandRule:
         target=frozenset(_text(table, "target", chunk).split()),
         here=frozenset(here.split()) if here != "always" else frozenset(),
         here_always=here == "always",
+        looks=frozenset(_text(table, "looks", chunk).split()),
         changes=_text(table, "changes", chunk),
         alone=frozenset(_text(table, "alone", chunk).split()),
         interpreter=bool(table.get("interpreter")),

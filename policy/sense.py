@@ -1,10 +1,12 @@
 """What one word of a command may become when it is expanded: certain text, a few texts, or a bound."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from policy.assessment import Span
 
+MOST_MAYBE = 40
 LIMIT = 12  # more possible texts than this are "known only when it runs"
 
 
@@ -15,6 +17,8 @@ class Sense:
     `texts`: all the texts it may be; empty when that is not known. Otherwise `head` is how it certainly starts and
     `tail` how it certainly ends. `wild`: the unknown middle is names of existing files. `many`: it may become several
     words or none. `dashless`: no word it becomes starts with `-`. `some`: of the files there, a chosen part.
+    `number`: a whole number, maybe with a sign. `items`: of an array that is known, its elements.
+    `maybe`: texts that an unknown word is likely to be (`${x:-/etc/shadow}`): what they would do counts, too.
     """
 
     texts: tuple[str, ...] = ()
@@ -24,6 +28,9 @@ class Sense:
     many: bool = False
     dashless: bool = False
     some: bool = False
+    maybe: tuple[str, ...] = ()
+    number: bool = False
+    items: "tuple[Sense, ...] | None" = None
     span: Span | None = None
 
     @property
@@ -41,6 +48,8 @@ class Sense:
 
 NOTHING = Sense(texts=("",))
 ANYTHING = Sense(many=True)
+NUMBER = Sense(number=True, wild=True)  # a path with a number in it stays in its folder
+COUNT = Sense(number=True, wild=True, dashless=True)
 
 
 def exactly(text: str, span: Span | None = None) -> Sense:
@@ -73,7 +82,7 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
         if part.text is None:
             break
     # Without a certain start, any part may turn out to be the start, when the ones before it are empty.
-    tame_start = bool(head) or all(part.plain for part in parts)
+    tame_start = bool(head) or all(_starts_calm(part) for part in parts)
     tail = ""
     for part in reversed(parts):
         if part.text is None:
@@ -82,11 +91,26 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
         tail = part.text + tail
     unknown = [part for part in parts if part.text is None]
     many = any(part.many for part in unknown)
-    splits = any(part.many and not part.wild and not part.dashless for part in unknown)
-    dashless = head[:1] != "-" and tame_start and not splits
+    splits = [index for index, part in enumerate(parts) if part.text is None and part.many and not part.wild]
+    # Where a part splits, the next one may become the start of a word.
+    calm = all(parts[index].dashless and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
+    dashless = head[:1] != "-" and tame_start and calm
     # A `..` after the unknown part would lead out of the folder that bounds it.
     wild = all(part.wild for part in unknown) and not any(".." in (part.text or "") for part in parts)
-    return Sense(head=head, tail=tail, wild=wild, many=many, dashless=dashless, span=span)
+    return Sense(head=head, tail=tail, wild=wild, many=many, dashless=dashless, maybe=_likely(parts), span=span)
+
+
+def _starts_calm(part: Sense) -> bool:
+    """Whether no word that begins with this part begins with `-`."""
+    return all(text[:1] != "-" for text in part.texts) if part.texts else part.plain
+
+
+def _likely(parts: Sequence[Sense]) -> tuple[str, ...]:
+    """The texts of the whole when each unknown part is what it is likely to be."""
+    texts = [""]
+    for part in parts:
+        texts = [text + more for text in texts for more in (part.texts or part.maybe)][:MOST_MAYBE]
+    return tuple(dict.fromkeys(texts))
 
 
 def either(first: Sense, second: Sense) -> Sense:
@@ -97,21 +121,45 @@ def either(first: Sense, second: Sense) -> Sense:
         texts = tuple(dict.fromkeys((*first.texts, *second.texts)))
         if len(texts) <= LIMIT:
             return Sense(texts=texts)
-    return Sense(many=True, dashless=first.plain and second.plain)
+    maybe = tuple(dict.fromkeys((*first.texts, *first.maybe, *second.texts, *second.maybe)))[:MOST_MAYBE]
+    if _numeric(first) and _numeric(second):
+        return Sense(number=True, wild=True, dashless=first.plain and second.plain, maybe=maybe)
+    many = first.many or second.many
+    return Sense(many=many, dashless=first.plain and second.plain, maybe=maybe)
+
+
+def _numeric(sense: Sense) -> bool:
+    return sense.number or (bool(sense.texts) and all(_NUMERIC.fullmatch(text) for text in sense.texts))
 
 
 def unquoted(value: Sense) -> Sense:
     """A variable's value where bash splits it into words and expands its globs."""
+    if value.number:
+        return value
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value
-        return Sense(many=True, dashless=all(_calm(text) for text in value.texts))
-    return replace(value, many=True, dashless=False, wild=False)
+        calm = all(_calm(text) for text in value.texts)
+        return Sense(many=True, dashless=calm, maybe=_fields(value.texts))
+    return replace(value, many=True, dashless=False, wild=False, maybe=_fields(value.maybe))
 
 
+_NUMERIC = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _SPECIAL = frozenset(" \t\n*?[]\\")
+_GLOBS = frozenset("*?[]\\")
+
+
+def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that the texts are split into. Those with globs become names of files: not known."""
+    words = (word for text in texts if not _GLOBS.intersection(text) for word in fields(text))
+    return tuple(dict.fromkeys(words))[:MOST_MAYBE]
+
+
+def fields(text: str) -> list[str]:
+    """The words that bash splits a value into."""
+    return re.findall(r"[^ \t\n]+", text)
 
 
 def _calm(text: str) -> bool:
     """Whether no word of `text`, once split, starts with `-`."""
-    return not any(word.startswith("-") for word in text.split()) and not _SPECIAL.intersection(text) - set(" \t\n")
+    return not any(word.startswith("-") for word in fields(text)) and not _SPECIAL.intersection(text) - set(" \t\n")

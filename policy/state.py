@@ -13,7 +13,8 @@ class State:
     """`cwds`: the folders that may be the current one, or None when that is not known.
 
     `variables`: names assigned by the script. `exports`: names that it gave to every later program and that those may
-    obey. `stack`: what `popd` returns to; None when not known. `previous`: what `cd -` returns to.
+    obey. `stack`: what `popd` returns to; None when not known. `previous`: what `cd -` returns to. `fixed`: names that
+    may be read-only by now, so that assigning to them fails.
     """
 
     cwds: tuple[str, ...] | None
@@ -21,8 +22,11 @@ class State:
     exports: tuple[str, ...] = ()
     stack: tuple[tuple[str, ...] | None, ...] | None = ()
     previous: tuple[str, ...] | None = None
+    fixed: frozenset[str] = frozenset()
 
     def assign(self, name: str, value: Sense) -> "State":
+        if name in self.fixed:
+            value = either(self.variables.get(name, ANYTHING), value)
         return replace(self, variables={**self.variables, name: value})
 
     def moved(self, cwds: tuple[str, ...] | None) -> "State":
@@ -45,4 +49,4 @@ def either_state(first: State, second: State) -> State:
     exports = tuple(dict.fromkeys((*first.exports, *second.exports)))
     stack = first.stack if first.stack == second.stack else None
     previous = first.previous if first.previous == second.previous else None
-    return State(cwds, variables, exports, stack, previous)
+    return State(cwds, variables, exports, stack, previous, first.fixed | second.fixed)

@@ -1,57 +1,48 @@
 """One walk over a script: every node, every word in every position."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 
 from policy.assessment import EffectKind, RuleRef, Scope, Span
 from policy.call import Call, descend, judge
 from policy.denied import denied_reason
 from policy.effects import Findings
-from policy.expand import Expansion
+from policy.expand import Expander
 from policy.facts import Facts
+from policy.flow import SHELL, Ends, Flow
 from policy.little.registry import GRAMMAR
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
 from policy.rules import RuleBook
+from policy.script.portable import objection_elsewhere
 from policy.script.reader import read
 from policy.script.tree import (
+    ArrayAssignment,
     Assignment,
     Command,
-    For,
-    Group,
-    If,
-    Node,
     Opaque,
-    Pipeline,
     Redirect,
     RedirectOp,
-    Script,
-    Subshell,
-    While,
-    Word,
 )
-from policy.sense import ANYTHING, NOTHING, Sense, either, exactly, joined
+from policy.sense import ANYTHING, Sense, exactly, joined
 from policy.state import State, either_state
 from policy.tier import Tier
 from policy.variables import Standing, standing
 
-SHELL = RuleRef("policy/walk.py", 0)
 MOST_INNER = 6  # scripts inside scripts
 MOST_GLIMPSED = 16 * 1024
-MOST_ROUNDS = 4  # how often a loop body is walked until nothing new is known
+MOST_LIKELY = 40  # readings of one command
 
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
 _HOME = re.compile(r"\A(?:~|\$HOME)/")
 _DIGITS = re.compile(r"[0-9]+-?|-")
 
-Ends = tuple[State, State]  # what holds when it succeeded, and when it failed
 
-
-class Walk:
+class Walk(Flow):
     """Walks one action. `findings` is what it saw; a State goes in and two come out of every node."""
 
     def __init__(self, facts: Facts, rules: RuleBook, profile: Profile) -> None:
@@ -62,127 +53,13 @@ class Walk:
         self.poured = False  # words of the command being judged do
         self.shell = True  # a shell runs it, so the shell's own words mean something
         self.tame = False  # whether the last simple command prints one word that is no flag
+        self.arrays: set[str] = set()  # names that may be arrays by now
+        self.left: list[State] = []  # what held where a loop was left or a round cut short
         self._inner = 0
+        self._interpreter = ""  # what was judged last, when it runs a text
         self._anchor: Span | None = None  # where the text being walked stands in the user's script
         self._repositories = Repositories(facts)
-        self._expansion = Expansion(self)
-
-    # Structure
-
-    def script(self, script: Script, state: State) -> Ends:
-        ok = fail = begin = state
-        operator = ";"
-        for item in script.items:
-            if operator in (";", "&"):
-                begin = either_state(ok, fail)
-                ok, fail = self.node(item.node, begin)
-            elif operator == "&&":
-                success, failure = self.node(item.node, ok)
-                ok, fail = success, either_state(fail, failure)
-            else:
-                success, failure = self.node(item.node, fail)
-                ok, fail = either_state(ok, success), failure
-            operator = item.then
-            if operator == "&":
-                ok = fail = begin  # the whole list ran in a shell of its own
-        return ok, fail
-
-    def node(self, node: Node, state: State) -> Ends:
-        match node:
-            case Command():
-                return self.command(node, state)
-            case Pipeline():
-                return self._pipeline(node, state)
-            case Group(body=body, redirects=redirects):
-                with_input = self._redirects(redirects, state)
-                return self._fed(with_input, lambda: self.script(body, state))
-            case Subshell(body=body, redirects=redirects):
-                with_input = self._redirects(redirects, state)
-                self._fed(with_input, lambda: self.script(body, state))
-                return state, state
-            case For():
-                return self._for(node, state)
-            case While(condition=condition, body=body, redirects=redirects):
-                with_input = self._redirects(redirects, state)
-                return self._fed(with_input, lambda: self._loop(condition, body, state))
-            case If():
-                return self._if(node, state)
-
-    def _fed(self, fed: bool, walk: Callable[[], Ends]) -> Ends:
-        before, self.fed = self.fed, self.fed or fed
-        try:
-            return walk()
-        finally:
-            self.fed = before
-
-    def _pipeline(self, node: Pipeline, state: State) -> Ends:
-        if len(node.commands) == 1:
-            ok, fail = self.node(node.commands[0], state)
-            return (fail, ok) if node.negated else (ok, fail)
-        before, connected = self.fed, self.findings.connected
-        try:
-            for command in node.commands:
-                self.node(command, state)
-                self.fed = self.fed or self.findings.connected > connected
-        finally:
-            self.fed = before
-        return state, state
-
-    def _for(self, node: For, state: State) -> Ends:
-        value = ANYTHING
-        if node.words is not None:
-            words = [self.sense(word, state) for word in node.words]
-            value = _each(words)
-        fed = self._redirects(node.redirects, state)
-        if not self._may_assign(node.name, value, node.span, exported=False):
-            value = ANYTHING
-        inside = state.assign(node.name, value)
-        end = self._fed(fed, lambda: self._rounds(None, node.body, inside, (node.name, value)))
-        return (either_state(state, end[0]),) * 2
-
-    def _loop(self, condition: Script, body: Script, state: State) -> Ends:
-        return self._rounds(condition, body, state, None)
-
-    def _rounds(self, condition: Script | None, body: Script, state: State, fixed: tuple[str, Sense] | None) -> Ends:
-        """Walk a loop until another round brings nothing new about folders and variables."""
-        known = state
-        for attempt in range(MOST_ROUNDS):
-            start = known
-            if condition is not None:
-                start, out = self.script(condition, known)
-                start = either_state(start, out)
-            ok, fail = self.script(body, start)
-            end = either_state(ok, fail)
-            if fixed is not None:
-                end = end.assign(*fixed)
-            merged = either_state(known, end)
-            if merged == known:
-                return known, known
-            known = merged
-            if attempt == MOST_ROUNDS - 2:
-                names = dict.fromkeys(known.variables, ANYTHING)
-                known = State(None, {**names, **dict([fixed] if fixed else [])}, known.exports, None, None)
-        return known, known
-
-    def _if(self, node: If, state: State) -> Ends:
-        fed = self._redirects(node.redirects, state)
-
-        def branches() -> Ends:
-            ends: list[State] = []
-            current = state
-            for condition, body in node.branches:
-                success, current = self.script(condition, current)
-                ends += self.script(body, success)
-            ends += self.script(node.otherwise, current) if node.otherwise is not None else (current,)
-            end = ends[0]
-            for other in ends[1:]:
-                end = either_state(end, other)
-            return end, end
-
-        return self._fed(fed, branches)
-
-    def sense(self, word: Word, state: State) -> Sense:
-        return self._expansion.sense(word, state)
+        self.expander = Expander(self)
 
     def span(self, span: Span) -> Span:
         return self._anchor or span
@@ -192,9 +69,9 @@ class Walk:
     def command(self, command: Command, state: State) -> Ends:
         before = self.findings.connected
         span = self.span(command.span)
-        words = [self.sense(word, state) for word in command.words]
+        words = self.senses(command.words, state)
         values = [(item, self._value(item, state)) for item in command.assignments]
-        fed = self._redirects(command.redirects, state)
+        fed = self.redirects(command.redirects, state)
         outer, self.poured = self.poured, self.poured or fed or self.findings.connected > before
         ends = self._ready(command, words, values, state, span, fed=fed)
         self.poured = outer
@@ -204,7 +81,7 @@ class Walk:
         self,
         command: Command,
         words: list[Sense],
-        values: list[tuple[Assignment, Sense]],
+        values: list[tuple[Assignment | ArrayAssignment, Sense]],
         state: State,
         span: Span,
         *,
@@ -231,20 +108,32 @@ class Walk:
             ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)
         return ok, fail
 
-    def _value(self, item: Assignment, state: State) -> Sense:
+    def _value(self, item: Assignment | ArrayAssignment, state: State) -> Sense:
+        if isinstance(item, ArrayAssignment):
+            return self._array(item, state)
         value = self.sense(item.value, state)
         # An assignment is not split, and its globs stay as they are.
-        value = replace(value, many=False, wild=False)
+        value = replace(value, many=False, wild=value.number)
         if item.append:
             old = state.variables.get(item.name)
             return joined([old, value], None) if old is not None else Sense()
         return value
 
+    def _array(self, item: ArrayAssignment, state: State) -> Sense:
+        self.arrays.add(item.name)
+        items: tuple[Sense, ...] | None = tuple(self.senses(item.items, state))
+        if items is not None and any(each.many for each in items):
+            items = None
+        old = state.variables.get(item.name) if item.append else None
+        if item.append and items is not None:
+            items = (*old.items, *items) if old is not None and old.items is not None else None
+        return replace(items[0], items=items, span=None) if items else replace(ANYTHING, items=items)
+
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
         """A bare assignment, seen by this shell only."""
-        return state.assign(name, value if self._may_assign(name, value, span, exported=False) else ANYTHING)
+        return state.assign(name, value if self.may_assign(name, value, span, exported=False) else ANYTHING)
 
-    def _may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
+    def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
         """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
         verdict = standing(name, value.text, self.profile.environment, exported=exported)
         if verdict is Standing.SHELL:
@@ -261,7 +150,7 @@ class Walk:
     def export(self, state: State, name: str, value: Sense | None, span: Span | None) -> State:
         """Give a variable to every later program."""
         known = value if value is not None else state.variables.get(name, ANYTHING)
-        if not self._may_assign(name, known, span, exported=True):
+        if not self.may_assign(name, known, span, exported=True):
             state = replace(state, exports=(*state.exports, name))
         return state if value is None else state.assign(name, value)
 
@@ -272,10 +161,18 @@ class Walk:
         if denied is not None:
             self.findings.because(denied.tier, denied.text, denied.rule, denied.span)
         first = words[0]
+        likely = _likely(words)
+        if len(likely) > MOST_LIKELY:
+            self.findings.unknown("a command that may mean too many things", SHELL, span)
         if not first.texts or (first.many and first.text is None):
             self.findings.unknown("the program is known only when it runs", SHELL, first.span or span)
+            for variant in likely:
+                self.simple(variant, state, span, fed=fed)
             return state, state
         ends = [self._named(text, words[1:], state, span, first, fed=fed or self.fed) for text in first.texts]
+        tame = self.tame
+        ends += [self.simple(variant, state, span, fed=fed) for variant in likely]
+        self.tame = tame and not likely
         ok, fail = ends[0]
         for other in ends[1:]:
             ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
@@ -305,11 +202,14 @@ class Walk:
         if rule.subs and rule.grammar != "git":
             call = descend(call)
             rule = call.rule
+        self._interpreter = call.label
         if rule.grammar:
             GRAMMAR[rule.grammar](call)
             rule = call.rule
         else:
             judge(call)
+        if call.label in _LEAVES:
+            self.left.append(begin)
         opaque = rule.tier is Tier.EXECUTE and not call.quiet
         if begin.exports and not rule.builtin and not opaque:
             # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already.
@@ -355,7 +255,7 @@ class Walk:
 
     # Redirections
 
-    def _redirects(self, redirects: tuple[Redirect, ...], state: State) -> bool:
+    def redirects(self, redirects: tuple[Redirect, ...], state: State) -> bool:
         """Judge every redirection; True when the input comes from a network."""
         before = self.findings.connected
         for redirect in redirects:
@@ -382,6 +282,8 @@ class Walk:
             self.findings.unknown("redirects to a path known only when it runs", SHELL, span)
         else:
             self.findings.touch(role, word, state.cwds, SHELL, span)
+        for text in word.maybe:
+            self.findings.touch(role, exactly(text), state.cwds, SHELL, span)
         if self.findings.changed_since(before, (SHELL,)):
             self.findings.unplain = True
 
@@ -402,6 +304,9 @@ class Walk:
 
     def text(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> None:
         """Walk bash text that a command runs (`bash -c`), in a shell of its own."""
+        other = None if self._interpreter in _BASH else objection_elsewhere(script)
+        if other is not None:
+            self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
         self.inner_script(script, state, span, rule, fed=fed)
 
     def inner_script(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> Ends:
@@ -422,6 +327,15 @@ class Walk:
             self._inner -= 1
 
 
+def _likely(words: list[Sense]) -> list[list[Sense]]:
+    """The command once more for each text that an unknown word of it is likely to be."""
+    if not any(word.maybe for word in words):
+        return []
+    alone = [replace(word, maybe=()) for word in words]
+    every = ((index, exactly(text, word.span)) for index, word in enumerate(words) for text in word.maybe)
+    return [[*alone[:index], one, *alone[index + 1 :]] for index, one in islice(every, MOST_LIKELY + 1)]
+
+
 def _runs_input(words: list[Sense]) -> bool:
     """Whether an interpreter with these words takes its program from standard input."""
     return all(
@@ -432,16 +346,6 @@ def _runs_input(words: list[Sense]) -> bool:
 # Words of the shell that may export more while a temporary assignment lasts.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
+_LEAVES = frozenset(["break", "continue"])
+_BASH = frozenset(["bash", "rbash"])
 _FDS = frozenset(["0", "1", "2", ""])
-
-
-def _each(words: list[Sense]) -> Sense:
-    """What a loop variable may be, given the words of its list."""
-    if not words:
-        return NOTHING
-    if len(words) == 1 and words[0].wild:
-        return replace(words[0], many=False)
-    value = replace(words[0], span=None)
-    for word in words[1:]:
-        value = either(value, replace(word, span=None))
-    return replace(value, many=False) if all(word.texts or word.wild for word in words) else value

@@ -18,10 +18,16 @@ from typing import Any, Final, assert_never
 from policy import witness_table
 from policy.assessment import Span
 from policy.script.tree import (
+    ArrayAssignment,
+    Case,
     Command,
+    Compute,
+    Condition,
+    Expansion,
     For,
     Group,
     If,
+    Loop,
     Node,
     Opaque,
     Pipeline,
@@ -30,6 +36,7 @@ from policy.script.tree import (
     Script,
     Subshell,
     Substitution,
+    Test,
     Text,
     While,
     Word,
@@ -84,6 +91,8 @@ def _missing(package: Any, asked: str, text: str, ours: "_Ours") -> Opaque | Non
     for kind, start, end in found:
         if ours.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
             continue
+        if any(place.start <= start and end <= place.end for place in ours.foreign):
+            continue
         first, last = min(start, len(text)), min(max(start, end), len(text))
         words = " ".join(text[first:last].split())[:60]
         return Opaque(f"a second reader finds {_SAYS[kind]} here: `{words}`", Span(first, last))
@@ -115,6 +124,7 @@ class _Ours:
 
     starts: set[tuple[str, int]] = field(default_factory=set)
     words: set[tuple[int, int]] = field(default_factory=set)
+    foreign: list[Span] = field(default_factory=list)
     bodies: list[tuple[int, int]] = field(default_factory=list)
     texts: list[Span] = field(default_factory=list)
 
@@ -136,7 +146,8 @@ class _Ours:
                 self.starts.add(("command", node.span.start))
                 for assignment in node.assignments:
                     self.words.add((assignment.span.start, assignment.span.end))
-                    self.word(assignment.value)
+                    for word in assignment.items if isinstance(assignment, ArrayAssignment) else (assignment.value,):
+                        self.word(word)
                 for word in node.words:
                     self.word(word)
             case Pipeline():
@@ -149,6 +160,20 @@ class _Ours:
                 for word in node.words or ():
                     self.word(word)
                 self.script(node.body)
+            case Case():
+                self.word(node.word)
+                for branch in node.branches:
+                    for word in branch.patterns:
+                        self.word(word)
+                    self.script(branch.body)
+            case Loop():
+                self.script(node.body)
+            case Test():
+                for piece in node.pieces:
+                    for word in piece.words if isinstance(piece, Condition) else ():
+                        self.word(word)
+            case Compute(place=place):
+                self.foreign.append(place)  # bashlex takes it for two subshells
             case While():
                 self.script(node.condition)
                 self.script(node.body)
@@ -179,6 +204,9 @@ class _Ours:
                 self.script(part.body)
             elif isinstance(part, Text):
                 self.texts.append(part.span)
+            elif isinstance(part, Expansion):
+                for inner in part.words:
+                    self.word(inner)
 
 
 def _without_continuations(text: str, texts: list[Span]) -> str:

@@ -9,6 +9,8 @@ Scripts run in a throw-away folder with no program on PATH. Every program name t
 
 import argparse
 import dataclasses
+import functools
+import importlib.resources
 import json
 import os
 import random
@@ -22,13 +24,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from policy.call import Call
+from policy.facts import Facts, Kind, PathFact
+from policy.profile import Profile
+from policy.profile_file import parse_profile
+from policy.rules import RuleBook
 from policy.script.reader import read
 from policy.script.tree import (
     Assignment,
     Command,
+    Expansion,
     Glob,
     Opaque,
     Parameter,
@@ -40,6 +49,9 @@ from policy.script.tree import (
     Text,
     Word,
 )
+from policy.sense import Sense
+from policy.state import State
+from policy.walk import Walk
 from policy.witness import disagreement
 
 # `slurp` records its standard input, `show` the variables x and y. The status is a coin, so that loops end.
@@ -92,6 +104,7 @@ class Bash:
         self.program = shutil.which("bash") or "/bin/bash"
         self.environment = {
             "PATH": "/nonexistent",
+            "TMPDIR": "/tmp",
             "HOME": str(self.home),
             "RECORD": str(self.record),
             "LC_ALL": "C.UTF-8",
@@ -169,6 +182,8 @@ class Bash:
                 kind, count = fields[at], int(fields[at + 1])
                 values = tuple(fields[at + 2 : at + 2 + count])
                 at += 2 + count
+                if at >= len(fields):
+                    break  # it was stopped while it wrote this
                 if kind == "argv":
                     argvs.append(values)
                 elif kind == "input":
@@ -202,7 +217,12 @@ def splits(word: Word) -> bool:
     """Whether the word may become any number of words."""
     return any(
         isinstance(part, Glob)
-        or (isinstance(part, Parameter) and (not part.quoted or (part.name in "@*" and not part.length)))
+        or (
+            isinstance(part, Parameter)
+            and not part.length
+            and (not part.quoted or part.name in "@*" or part.subscript == "@")
+        )
+        or (isinstance(part, Expansion) and (not part.quoted or part.name in "@*" or part.subscript == "@"))
         or (isinstance(part, Substitution) and not part.quoted)
         for part in word.parts
     )
@@ -250,6 +270,69 @@ def broken(tree: Script, seen: Seen) -> list[str]:
     return faults
 
 
+# -- what the words may become ------------------------------------------------------------------------------------
+
+
+class Listener(Walk):
+    """A walk that remembers the words of every command that it judged."""
+
+    heard: list[list[Sense]]
+
+    def _ready(self, command: Command, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
+        self.heard.append(words)
+        return super()._ready(command, words, *rest, **named)
+
+    def _judge(self, call: Call) -> tuple[State, State]:
+        self.heard.append([Sense(texts=(call.label,)), *call.words])
+        return super()._judge(call)
+
+
+@functools.lru_cache(maxsize=1)
+def settings() -> tuple[RuleBook, Profile]:
+    commands = (importlib.resources.files("policy") / "commands").iterdir()
+    book = RuleBook.from_files({item.name: item.read_text() for item in commands if item.name.endswith(".toml")})
+    text = (importlib.resources.files("profiles") / "default.toml").read_text()
+    return book, parse_profile(text, "default.toml")
+
+
+def meanings(bash: Bash, tree: Script) -> list[list[Sense]]:
+    """What the classifier takes the words of each command for, in the folder where bash will run."""
+
+    def look(path: str) -> PathFact:
+        real = os.path.realpath(path)
+        exists = os.path.exists(real)
+        return PathFact(real, Kind.FOLDER if os.path.isdir(real) else Kind.FILE if exists else Kind.MISSING)
+
+    book, profile = settings()
+    work, home = str(bash.work), str(bash.home)
+    walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile)
+    walk.heard = []
+    walk.script(tree, State((work,)))
+    return walk.heard
+
+
+def allowed(sense: Sense) -> str:
+    """What one word may be, as a pattern over words that each end in NUL."""
+    if sense.texts:
+        return f"(?:{'|'.join(map(re.escape, sense.texts))})\\x00"
+    calm = "(?!-)" if sense.dashless else ""
+    if sense.many:
+        return f"(?:{calm}{re.escape(sense.head) if sense.wild else ''}[^\\x00]*\\x00)*"
+    return f"{calm}(?={re.escape(sense.head)})(?:[^\\x00]*(?<={re.escape(sense.tail)}))\\x00"
+
+
+def surprises(bash: Bash, tree: Script, seen: Seen) -> list[str]:
+    """Commands that bash ran with words other than the classifier took them for."""
+    expected = [re.compile("".join(map(allowed, words)), re.S) for words in meanings(bash, tree) if words]
+    # Which pipe a process substitution is, only the run shows.
+    lines = {re.sub("/dev/fd/[0-9]+", "/dev/fd/0", "".join(word + "\0" for word in argv)): argv for argv in seen.argvs}
+    return [
+        f"bash ran {argv!r}, which the classifier did not expect"
+        for line, argv in lines.items()
+        if not any(pattern.fullmatch(line) for pattern in expected)
+    ]
+
+
 # -- what to try -------------------------------------------------------------------------------------------------
 
 # fmt: off
@@ -266,14 +349,26 @@ ATOMS = (
     "~+", "~x$(aa)", "{}", "{a}", "{a,b}", "x{a,b}y", "{a,b}{1..3}", "{3..-1}", "{a..b,c}", "{01..3}", "{,a}", "b{,a}",
     "--x={a,b}", "{a,b}*", "{a,{b,c}}", "{a,b}}", "{{a,b}", "{a,b},c", "{a,b}$x", "{1..3..2}", "{a..c}", "{a,'b'}",
     "f{,.bak}", "x={a,b}", "{if,a}", "{1..2}{a,b}{,c}", "{-1..1}", "{a,=}", "{-,a}", "{a,}", "{1..3}", "a{b", "}",
-    "{a,$(bb)}", "@{u}", "a{,}", "{a..", "${x:-aa}", "${x:-$(pwn)}", "$((1+2))", "$[1]", "${!x}", "${x@P}", "${x#a}",
+    "{a,$(bb)}", "@{u}", "a{,}", "{a..", "${x:-$(pwn)}", "$((1+2))", "$[1]", "$((x))", '"$((2*(3-1)))"', "$((1 ? 2 : 3))", "$(($#+${#x}))", "$((RANDOM))", "$((1)+(2))",
+    "$((1+$(aa)))", "$((x[$(aa)]))", "$((-1))", "a$((08))", "$((aa))", "$((aa) )", "$( (aa))", "$((1 < 2))", "$((1<(2)))", "${!x}", "${x@P}", "${x#a}",
+    "${x:-aa}", "${x-$(aa)}", '"${x:-$(bb cc)}"', "${x:+aa}", '"${x+`aa`}"', "${x:?aa}", '"${x?a b}"', "${x:-}", "${x:-a b}",
+    "${x:-'a b'}", '${x:-"a b"}', '${x:-"$(aa)" b}', "${x:-~/a}", "${x:-*}", '"${x:-*}"', "${x:-${y:-$(aa)}}", '"${x:-${y-b}}"',
+    "${x:-<(aa)}", '"${x:-<(aa)}"', '"${x:-a\'b}"', '"${x:-"a"}"', "${x:-a}b}", "${x:-\\}}", "${x:=aa}", "${x:-{a,b}}", "${x##*/}",
+    '"${x##*/}"', "${x#a}", '"${x#"$y"}"', "${x#$(aa)}", '"${x%$(aa)}"', "${x%%[a-z]*}", "${x%'}'}", "${x%\\}}", "${x/a/b}", "${x//a/$(bb)}",
+    '"${x//\\//_}"', "${x/#a/b}", "${x/%a}", "${x// /_}", "${x/\"a\"/b}", "${x/$(aa)/$(bb)}", "${x/a/<(bb)}", "${x//$'\\n'/ }",
+    '"${x//$\'\\n\'/ }"', "${x^}", "${x^^}", "${x,}", "${x,,}", "${x^^a}", "${x~}", "${x:1}", "${x:0:2}", "${x: -1}", "${x:0:-1}",
+    "${x:-1}", "${x:y}", "${x:$(aa)}", "${@:1}", '"${@:1:2}"', "${1:-$(aa)}", "${1#a}", "${#x:-a}", "${x:-a#b}", '"${x:-# b}"', '"${x:-(b)}"',
+    '"${x:-a;b|c&d}"', "${x:-(b)}", "${x:-a;bb}", "${x:-!}", "${x:-$y}", "${x:-$}", "${x:-$'a'}", '${x:-$"a"}', "${x:-a\nb}", "${!x:-a}",
+    "${x:-\"$(aa '}')\"}", "${x:-$(aa })}", '"${x:-`aa`}"', "${x:-`aa }`}", "a${x:-b}c", "${x:-a}$(aa)",
+    "${x[@]}", '"${x[@]}"', '"${x[*]}"', "${#x[@]}", "${x[0]}", "${x[1]:-$(aa)}", "${x[$(aa)]}", "${x[y]}", "${!x[@]}", '"${x[@]%a}"',
+    "@(a|b)", "^(a|b)$", "^[0-9]+$", "a|b", "(a)", "[[:alpha:]]+", "!", "\\.py$", "*.txt", "[a-c]*", "-f", "-v", "]]", "<", "=~", "((", "))",
     "'$(pwn)'", "\"\\$(pwn)\"", "'`pwn`'", "\\$(pwn)", "é", "'é b'", "if", "then", "do", "done", "fi", "in", "for",
     "time", "[[", "function", "case", "esac", "{", "!a", "#c", "a\\\nb", "\\\n",
 )
 SIMPLE = ("aa", "bb x", "cc -a 'b c'", "dd", "show", "slurp", "true", "false", ":", "echo a", "x=1", "y=2", "x=a show")
 ASSIGN = (
     "x=", "x=1", "y='a b'", 'x="$y"', "x=$(aa)", "x=~", "x=~/a:b", "y=*", "x=a[1]", "x=`bb`", "x+=c", "y={a,b}",
-    "x=$y", "x=a\\ b", "x=$'a\\nb'", "x=<(aa)", "a[1]=x", "x=(a b)", "x=#a", "x==b", "x=a:~", "y=a=~", "x=\"a:\"~",
+    "x=$y", "x=a\\ b", "x=$'a\\nb'", "x=<(aa)", "a[1]=x", "x=(a b)", "x=()", "x=($(aa) 'b c')", "x+=(a)", "x=([0]=a)", "x=(a)b", "x=(a b)>f", "x=#a", "x==b", "x=a:~", "y=a=~", "x=\"a:\"~",
     "x={a}", "x=?b",
 )
 REDIRECTS = (
@@ -299,10 +394,28 @@ BODIES = (
     "", "a b\n", "  'a' \"b\"\n", "$x\n", "$(aa)\n", "`bb`\n", "\\$x \\` \\\\ \\a\n", "$(aa\nbb)\n", "EOFx\n", "a\\\n",
     "EO\\\nF\n", "\tb\n\t\tc\n", "${x:-$(pwn)}\n", "$(pwn\n", "* ~ {a,b}\n", "$\n", "\"$(cc)\"\n", "a$\"b\"\n",
     "EOF)\n", "aa)\n", " EOF\n", "<(aa)\n", "$((1))\n", "é ü\n", "a\tb\n", "\\\tb\n", "x$y\n\t$y\n",
-    "$(aa \"\n\tb\")\n", "#\n", ")\n", "\\\"x\\\"\n", "`aa 'b'`\n", "$x$(aa)$x\n", "${x}\\\\\n", "a\\$(pwn)\n",
+    "$(aa \"\n\tb\")\n", "#\n", ")\n", "\\\"x\\\"\n", "`aa 'b'`\n", "$x$(aa)$x\n", "${x}\\\\\n", "a\\$(pwn)\n", "${x:-a b}\n", "${x:-$(aa)}\n",
+    "${x:-'$(aa)'}\n", "${x:-\"a\"}\n", "${x%a}${x/a/`bb`}\n", "${x:-a\nb}\n",
+)
+VALUES = (
+    "", "a", "-o", "'a b'", "'a -o'", "'-'", "' '", "'* x'", "*", "a1", "a.b.c", "a/b/c.txt", "'b '", "' -o'", "aXbX", "$x", "\"$y\"",
+    "${x:-a}", "7", "12", "'[a]1'", "~", "~/a", "$'a\\tb'", "'\\'", "${x%b}", "'a  c'", "${y:+b}", "A-z", "é",
+)
+MADE = (
+    "a", "-", "o", "'-o'", "/", ".", "$x", "$y", "$z", '"$x"', '"$y"', "${x}", "${x:-a}", "${x:--o}", '"${x:-b c}"', "${x:-b c}",
+    "${x:-'-o' b}", '${x:-"a" "-o"}', "${x-a}", "${y:+-o}", "${y+a b}", '"${y:+a}"', "${z:-$x}", '"${z:-$x}"', "${z:-\"$x\"}", "${x:-a $y}",
+    "${x#*/}", "${x##*/}", "${x%/*}", '"${x%%.*}"', "${x%.*}", "${x#a}", "${x%c}", "${x/a/b}", "${x//X/-}", "${x/#a/-o }", "${x/%b/ c}",
+    "${x^^}", "${x,}", "${x:1}", "${x:1:2}", "${x: -2}", "${x:0:-1}", "${#x}", "$?", "$#", "${x:?}", "*", "${HOME:-a}", "${PWD##*/}",
+    '"${x[@]}"', "${x[0]}", '"${y[1]}"', '"${x[@]}"', "${y[@]}", "${x[1]:-b}", "${TMPDIR:-/tmp}", "${y:-*}", "${x/ /}", "${x//-/}", "${y:-~}", "${z-~/b}", "${x:-'a b'}", "${x%${y}}", "${x#\"$y\"}", "a ",
+)
+NUMBERS = (
+    "0", "1", "2", "7", "12", "x", "y", "z", "$x", "${y}", "$#", "${#x}", "08", "0x1", "x++", "x[0]", "1.5", "$(aa)", "'1'", "a",
+)
+SIGNS = (
+    "+", "-", "*", "/", "%", "**", "<", ">", "<=", ">=", "==", "!=", "<<", ">>", "&", "|", "^", "&&", "||", ",", "=", "<(", "#",
 )
 SOUP = (
-    "aa", "bb", "pwn", "x=", "$", "$(", "${", ")", "}", "{", "(", "((", "))", "[", "]", "[[", "]]", "'", '"', "\\",
+    "aa", "bb", "pwn", "x=", "$", "$(", "${", "${x:-", "${x%", "${x/", ":-", "/", "%%", ")", "}", "{", "(", "((", "))", "[", "]", "[[", "]]", "'", '"', "\\",
     "`", "\n", " ", " ", " ", "\t", ";", ";;", ";&", "&", "&&", "|", "||", "|&", "<", ">", ">>", "<<", "<<-", "<<<",
     "<(", ">(", ">&", "<&", "&>", "2", "EOF", "\nEOF\n", "#", "~", "*", "?", "!", "=", ",", "..", ":", "-", "@", "$'",
     '$"', "\\\n", "\\'", "if ", "then ", "fi", "do ", "done", "for x in ", "while ", "until ", "else ", "elif ",
@@ -313,7 +426,11 @@ SHAPES = (
     "{ A; }", "( A )", "(A)", "if A; then B; fi", "if A\nthen B\nelse C\nfi", "if A; then B; elif C; then A; fi",
     "for v in W; do A; done", "for v in W W\ndo\nA\ndone", "while A; do B; break; done", "for v do A; done",
     "until A\ndo B; break\ndone", "! A", "A | B", "A |\n B", "A |& B", "case a in a) A;; esac", "f() { A; }",
-    "[[ W ]]", "time A",
+    "[[ W ]]", "time A", "[[ W == W ]]", "[[ -n W && ! -f W ]] || A", "[[ ( W != W ) || W < W ]]", "[[ W =~ W ]]", "[[ 1 -lt W ]] && B",
+    "[[ -e W ]] >f", "[[ W -nt W ]]", "if [[ W ]]; then A; fi", "[[ W\n|| W ]]", "case W in W) A;; esac", "case W in\nW|W)\nA\n;;\n*) B;; esac",
+    "case W in (W) A; B;; (*) C; esac", "case W in W) A;; W) ;; esac >f", "case W in esac", "case W in W) A;& *) B;; esac", "time -p A | B",
+    "time { A; }", "time", "v=(W W); aa \"${v[@]}\" ${v[1]}", "v=(W\nW # c\n)", "v+=(W); A", "((1)) && A", "((x=1)); A", "for ((i=0; i<2; i++)); do A; done",
+    "while ((0)); do A; done", "((A))", "((1) || A)", "((1)); ((2)) | A",
 )
 # fmt: on
 
@@ -343,6 +460,10 @@ class Writer:
 
     def script(self) -> str:
         kind = self.chance.random()
+        if kind < 0.1:
+            return self.values()
+        if kind < 0.15:
+            return self.numbers()
         if kind < 0.35:
             return self.listing(3)
         if kind < 0.45:
@@ -352,6 +473,57 @@ class Writer:
         if kind < 0.75 and self.corpus:
             return self.mutated(self.chance.choice(self.corpus))
         return self.mutated(self.listing(2))
+
+    def values(self) -> str:
+        """Values that are known, and words that are made of them."""
+        pick = self.chance.choice
+        lines = [f"{pick('xyxyz')}{pick(('=', '=', '=', '+='))}{pick(VALUES)}" for _ in range(self.chance.randrange(4))]
+        if self.chance.random() < 0.4:
+            items = " ".join(pick(VALUES) for _ in range(self.chance.randrange(4)))
+            lines.insert(self.chance.randrange(len(lines) + 1), f"{pick('xy')}{pick(('=', '=', '+='))}({items})")
+        if self.chance.random() < 0.2:
+            lines.append(
+                f"case {pick(MADE)} in {pick(MADE)}) x={pick(VALUES)};; {pick(MADE)}|*) y={pick(VALUES)};; esac"
+            )
+        if self.chance.random() < 0.2:
+            lines.append(
+                f"[[ {pick(MADE)} {pick(('==', '=', '!=', '<', '>', '=~', '-ef'))} {pick(MADE)} ]] && x={pick(VALUES)}"
+            )
+        if self.chance.random() < 0.2:
+            lines.insert(0, f"for {pick('xyz')} in {pick(VALUES)} {pick(VALUES)}; do\n{pick(lines or ['aa'])}\ndone")
+        for name in ("aa", "bb"):
+            words = ["".join(pick(MADE) for _ in range(self.chance.randrange(1, 4))) for _ in range(2)]
+            lines.append(" ".join([name, *words]))
+        return "\n".join(lines)
+
+    def expression(self, depth: int) -> str:
+        pick = self.chance.choice
+        if depth <= 0 or self.chance.random() < 0.3:
+            return pick(NUMBERS)
+        one, two = self.expression(depth - 1), self.expression(depth - 1)
+        blank = pick(("", " "))
+        return pick(
+            (f"{one}{blank}{pick(SIGNS)}{blank}{two}", f"({one})", f"{pick('-+!~')}{one}", f"{one}?{two}:{pick(NUMBERS)}",
+             f"{one} {pick(SIGNS)} {two}")
+        )  # fmt: skip
+
+    def numbers(self) -> str:
+        """Names that hold numbers, and arithmetic on them."""
+        pick = self.chance.choice
+        lines = [f"{name}={pick(('0', '1', '-3', '7', '12', '$#', '$((2))'))}" for name in "xyz"]
+        for _ in range(self.chance.randrange(1, 5)):
+            name, one, two = pick("xyz"), self.expression(2), self.expression(1)
+            lines.append(
+                pick(
+                    (f"aa $(({one}))", f'bb "a$(({one}))" $(({two}))x', f"(({name}{pick(('=', '+=', '-=', '*='))}{one}))",
+                     f"(({name}{pick(('++', '--'))}))", f"{name}=$(({one}))", f"(({one})) && cc ${name}", f"aa ${name} f${name}",
+                     f"for {name} in 1 2 3; do aa $(({one})); done", f"for (({name}=0; {name}<3; {name}++)); do bb ${name} $(({one})); done",
+                     f"while (({name}<3)); do ((++{name})); aa -${name}; done", f"(({one}, {name}={two}))", f"aa $((({one})*{two})) <<<$(({two}))",
+                     f"if (({one})); then {name}=5; else (({name}--)); fi", f"[[ {one} -{pick(('eq', 'lt'))} ${name} ]] && {name}=4", f"(({one} && ({name}={two}))); aa ${name}")
+                )
+            )  # fmt: skip
+        lines.append("aa $x $y $z")
+        return pick(("\n", "; ")).join(lines)
 
     def word(self, depth: int) -> str:
         pick = self.chance.choice
@@ -422,14 +594,21 @@ class Writer:
 _FORBIDDEN = re.compile(
     r"let\b|declare|typeset|local|readonly|export|compgen|complete|mapfile|readarray|read\b|unset|-v|getopts"
     r"|kill|exec|ulimit|trap|suspend|logout|eval|source|builtin|command|enable|wait|[fb]g\b|jobs|disown|umask"
-    r"|history|fc\b|RECORD|/(?!dev/null|a\b|x\b|b\b|c\b|f\b)"
+    r"|history|fc\b|RECORD"
 )
+_ABSOLUTE = re.compile(r"/(?!dev/null|a\b|x\b|b\b|c\b|f\b)")
 
 
-def harmless(text: str, tree: Script) -> bool:
+def harmless(text: str, tree: Script, *, foreign: bool = False) -> bool:
     """Whether the text may be run here: nothing absolute, no builtin that reaches other processes."""
     if _FORBIDDEN.search(text):
         return False
+    if _ABSOLUTE.search(text):
+        everything = list(nodes(tree))
+        names = [node.words[0].literal for node in everything if isinstance(node, Command) and node.words]
+        plain = all(name is not None and name.isalpha() for name in names)
+        if foreign or not plain or any(isinstance(node, Redirect) for node in everything):
+            return False
     for node in nodes(tree):
         if isinstance(node, Word) and _FORBIDDEN.search("".join(p.text for p in node.parts if isinstance(p, Text))):
             return False
@@ -444,11 +623,12 @@ def plain_names(tree: Script) -> bool:
 def judge(bash: Bash, text: str, *, foreign: bool = False) -> list[str] | None:
     """The laws that `text` breaks, or None when the reader refuses it (or it may not be run here)."""
     tree = read(text)
-    if isinstance(tree, Opaque) or not harmless(text, tree) or (foreign and not plain_names(tree)):
+    if isinstance(tree, Opaque) or not harmless(text, tree, foreign=foreign) or (foreign and not plain_names(tree)):
         return None
     if not bash.valid(text):
         return ["bash refuses the text"]
-    return broken(tree, bash.run(text))
+    seen = bash.run(text)
+    return [*broken(tree, seen), *surprises(bash, tree, seen)]
 
 
 def main() -> int:

@@ -75,6 +75,39 @@ def test_the_judge_sees_what_a_wrong_tree_lacks(bash: Any, ran: str, believed: s
     assert fuzz_bash.broken(tree, bash.run(ran)) == [fault]
 
 
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_words_made_of_known_values_are_what_the_classifier_takes_them_for(bash: Any, seed: int) -> None:
+    writer = fuzz_bash.Writer(random.Random(seed))
+    assert faults(bash, [writer.values() for _ in range(150)], 100) == {}
+
+
+@pytest.mark.threat("T01")
+def test_arithmetic_comes_to_what_the_classifier_takes_it_for(bash: Any) -> None:
+    writer = fuzz_bash.Writer(random.Random(1))
+    assert faults(bash, [writer.numbers() for _ in range(500)], 80) == {}
+
+
+@pytest.mark.parametrize(
+    ("ran", "believed", "words"),
+    [
+        ("x='a b'; aa $x", "x=ab; aa $x", ("aa", "a", "b")),
+        ("aa a -o", "x='a '; aa $x'b'", ("aa", "a", "-o")),
+        ("aa -o", "aa $#", ("aa", "-o")),
+        ("aa b", "x=ab; aa ${x%b}", ("aa", "b")),
+        ("aa a b", 'aa "$x"', ("aa", "a", "b")),
+    ],
+)
+def test_the_judge_sees_words_that_the_classifier_did_not_expect(
+    bash: Any, ran: str, believed: str, words: tuple[str, ...]
+) -> None:
+    tree = read(believed)
+    assert isinstance(tree, Script)
+    fault = f"bash ran {words!r}, which the classifier did not expect"
+    assert fuzz_bash.surprises(bash, tree, bash.run(ran)) == [fault]
+    assert fuzz_bash.surprises(bash, tree, bash.run(believed)) == []
+
+
 def test_the_judge_sees_what_bash_refuses(bash: Any) -> None:
     assert bash.valid("aa | bb")
     for text in ("aa |", "aa (b)", "if aa", "aa <<E\nx", "aa 'b"):

@@ -9,8 +9,12 @@ from policy.little.awk import read_awk
 from policy.little.jq import read_jq
 from policy.little.program import Reading
 from policy.little.sed import read_sed
+from policy.pieces import computed
+from policy.reckon import reckoned
 from policy.rules import parse_rules
-from policy.sense import ANYTHING, Sense, below, either, exactly, joined, unquoted
+from policy.script.reader import read
+from policy.script.tree import Arithmetic, Expansion, Script
+from policy.sense import ANYTHING, NUMBER, Sense, below, either, exactly, joined, unquoted
 from policy.tier import Tier
 from policy.variables import Standing, standing
 
@@ -149,8 +153,8 @@ def test_a_sed_program_that_is_called_harmless_holds_no_command_that_runs(progra
 
 @given(st.text(max_size=40))
 def test_every_text_has_an_answer_in_every_language(program: str) -> None:
-    for read in (read_sed, read_awk, read_jq):
-        assert read(program).tier in Tier
+    for reader in (read_sed, read_awk, read_jq):
+        assert reader(program).tier in Tier
 
 
 HOSTS = [
@@ -182,6 +186,9 @@ WORDS = [
     ([exactly(""), ANYTHING], (), False, "an empty start says nothing"),
     ([Sense(dashless=True), exactly("-o")], (), False, "what may be empty uncovers what follows"),
     ([exactly("a"), Sense()], (), True, "a certain start"),
+    ([exactly("a"), Sense(many=True, dashless=True)], (), True, "later words are known to start with no dash"),
+    ([exactly("a"), Sense(many=True, dashless=True), exactly("-o")], (), False, "what follows a split starts a word"),
+    ([Sense(many=True, dashless=True), exactly("-"), exactly("o")], (), False, "a dash alone is the start of a flag"),
     ([exactly("a"), ANYTHING], (), False, "later words of a split may start with a dash"),
     ([exactly("src/"), Sense(wild=True, many=True)], (), True, "every match starts like that"),
     ([Sense(wild=True, many=True), exactly(".py")], (), False, "a match may start with a dash"),
@@ -212,8 +219,84 @@ def test_splitting_and_joining_states_keep_what_is_certain() -> None:
     assert unquoted(exactly("")).many
     assert either(exactly("a"), exactly("b")).texts == ("a", "b")
     assert either(exactly("a"), ANYTHING).texts == ()
+    assert either(exactly("a"), ANYTHING).maybe == ("a",)
+    assert joined([exactly("x"), either(exactly("a"), ANYTHING)], None).maybe == ("xa",)
+    assert joined([ANYTHING, either(exactly("a"), ANYTHING)], None).maybe == ()
+    assert unquoted(exactly("a b")).maybe == ("a", "b")
+    assert unquoted(either(exactly("a * b"), ANYTHING)).maybe == ()
     assert below("./x").plain
     assert not below("-x").plain
+
+
+# Values that are known
+
+SUMS = [
+    ("1+2*3", ("7",), "what binds tighter comes first"),
+    ("2**3*2", ("16",), "a power binds tightest"),
+    ("-2**2", ("4",), "a sign binds tighter than a power"),
+    ("7/2", ("3",), "whole numbers"),
+    ("(0-7)/2", ("-3",), "cut towards zero"),
+    ("(0-7)%3", ("-1",), "the sign of the left side"),
+    ("1<<4|1", ("17",), "bits"),
+    ("!0 && ~1 < 0", ("1",), "truth is one"),
+    ("n?2:3", ("2", "3"), "either, when the name may be either"),
+    ("n+1", ("1", "2"), "one of two"),
+    ("2+$n", ("2", "3"), "put in as text"),
+    ("9*999999999999999999", (), "near the end of what bash counts"),
+    ("2**60*2**60", (), "beyond it"),
+    ("$#+1", (), "some number"),
+    ("m+1", (), "some number"),
+]
+
+
+@pytest.mark.parametrize(("text", "texts", "why"), SUMS, ids=[row[0] for row in SUMS])
+def test_arithmetic(text: str, texts: tuple[str, ...], why: str) -> None:
+    tree = read(f"n=0; m=0; a $(({text}))")
+    assert isinstance(tree, Script), tree
+    (part,) = tree.items[2].node.words[1].parts  # type: ignore[union-attr, index]
+    assert isinstance(part, Arithmetic)
+    values = {"n": Sense(texts=("0", "1")), "m": NUMBER}
+    sense = reckoned(part.expression, values.__getitem__)
+    assert (sense.texts, sense.number) == (texts, not texts), why
+
+
+PIECES = [
+    ("${x#a/}", "a/b.c.d", "b.c.d", "a start"),
+    ("${x#b}", "a/b.c.d", "a/b.c.d", "not its start"),
+    ("${x##*/}", "a/b/c", "c", "the last name"),
+    ("${x#*/}", "a/b/c", "b/c", "without the first name"),
+    ("${x%/*}", "a/b/c", "a/b", "the folder"),
+    ("${x%%/*}", "a/b/c", "a", "the first name"),
+    ("${x%.*}", "a.tar.gz", "a.tar", "without the last ending"),
+    ("${x%/*}", "a", "a", "nothing to take off"),
+    ("${x%[0-9]}", "a1", None, "another pattern"),
+    ("${x#?}", "a1", None, "another pattern"),
+    ("${x//./-}", "a.b.c", "a-b-c", "all of them"),
+    ("${x/./-}", "a.b.c", "a-b.c", "the first"),
+    ("${x/#a/b}", "aa", "ba", "at the start"),
+    ("${x/%a/b}", "aa", "ab", "at the end"),
+    ('"${x/a/&}"', "aa", None, "newer versions put in what matched"),
+    ("${x/a*/b}", "aa", None, "a pattern"),
+    ("${x^}${y}", "ab", None, "two parts"),
+    ("${x^}", "ab", "Ab", "the first letter"),
+    ("${x,,}", "AB", "ab", "all letters"),
+    ("${x^^}", "é", None, "not the same everywhere"),
+    ("${x:2}", "abcd", "cd", "from there on"),
+    ("${x:1:2}", "abcd", "bc", "so many"),
+    ("${x:9}", "abcd", "", "beyond the end"),
+    ("${x: -2}", "abcd", "cd", "from the end"),
+    ("${x: -9}", "abcd", "", "before the start"),
+]
+
+
+@pytest.mark.parametrize(("text", "value", "result", "why"), PIECES, ids=[f"{row[0]} {row[1]}" for row in PIECES])
+def test_pieces_of_a_known_value(text: str, value: str, result: str | None, why: str) -> None:
+    tree = read(f"a {text}")
+    assert isinstance(tree, Script), tree
+    parts = tree.items[0].node.words[1].parts  # type: ignore[union-attr, index]
+    assert isinstance(parts[0], Expansion)
+    found = computed(parts[0], exactly(value)) if len(parts) == 1 else None
+    assert (found.text if found is not None else None) == result, why
 
 
 STANDINGS = [

@@ -47,6 +47,8 @@ AGREED = (
     ("a # $(b)\nc", "comments"),
     ("a --x='${b'", "a word on which it would never end"),
     ("a ${x}'${'", "another one"),
+    ('a ${x:-$(b)} "${x%$(c)}" ${y#*/} ${z/a/`d`} <${x:-e}', "expansions, in which it sees nothing"),
+    ("((1 > 0)) >f; x=1; ((x++ < 2)) && a $(b)", "arithmetic, which it takes for subshells"),
 )
 
 
@@ -58,6 +60,7 @@ def test_it_agrees_with_a_right_tree(text: str, why: str) -> None:
 SEEN = (
     'a; b $(c) `d` "e $(f)" <(g) >(h) >i 2>>j <k 3>&1 <<<l',
     "x=1 y=$(a) b 'c d' && e | f || ! g &",
+    "((1 > 2)); g h $(i) >j",
     "for x in $(a) b; do c; done >d",
     "while a; b $(c); do d; done",
     "if a; then b; elif c; then d; else e >f; fi",

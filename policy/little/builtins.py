@@ -76,11 +76,12 @@ def popd(call: Call) -> None:
 def assign(call: Call) -> None:
     """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
     walk, state = shell_of(call), call.state
-    exports = call.label == "export"
+    exports, fixes, names = call.label == "export", call.label == "readonly", set()
     for word in call.words:
         text = word.text
         head = text if text is not None else word.head
         if text is not None and text[:1] in ("-", "+"):
+            fixes = fixes or "r" in text
             if text in ("-x", "-gx", "-rx"):
                 exports = True
             elif text not in ("-r", "-g", "-p", "--", "-rg", "-gr"):
@@ -92,17 +93,23 @@ def assign(call: Call) -> None:
             value = exactly(found[3]) if text is not None and not found[2] else ANYTHING
             value = replace(value, many=False)
             name = found[1]
+            names.add(name)
+            if name in walk.arrays and (found[3].startswith("(") or (text is None and not found[3])):
+                call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
             state = (
                 walk.export(state, name, value, word.span or call.span)
                 if exports
                 else walk.assign(state, name, value, word.span or call.span)
             )
         elif text is not None and _NAME.fullmatch(text):
+            names.add(text)
             if exports:
                 state = walk.export(state, text, None, word.span or call.span)
         else:
             call.unknown(f"`{call.label}` with a name known only when it runs", word)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if fixes:
+        state = replace(state, fixed=state.fixed | names)
     call.after = (state, state)
 
 
@@ -128,7 +135,10 @@ def read(call: Call) -> None:
         call.unknown(shape.trouble, shape.where)
         return
     state, walk = call.state, shell_of(call)
-    for word in shape.operands or [exactly("REPLY")]:
+    arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
+    for word in [*shape.operands, *arrays] or [exactly("REPLY")]:
+        if word in arrays and word.text is not None:
+            walk.arrays.add(word.text)
         if word.text is None or not _NAME.fullmatch(word.text):
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
@@ -139,16 +149,17 @@ def read(call: Call) -> None:
 
 def printf(call: Call) -> None:
     """`printf FORMAT ..`; `-v NAME` is an assignment."""
-    words = list(call.words)
-    first = words[0].text if words else ""
-    if first is not None and first[:2] == "-v":
-        name = exactly(first[2:]) if first[2:] else (words[1] if len(words) > 1 else ANYTHING)
+    words, state = list(call.words), call.state
+    while words and words[0].text is not None and words[0].text[:2] == "-v":
+        first = words.pop(0)
+        name = exactly(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
         if name.text is None or not _NAME.fullmatch(name.text):
-            call.unknown("`printf -v` into a name known only when it runs", words[0])
+            call.unknown("`printf -v` into a name known only when it runs", first)
             return
-        state = shell_of(call).assign(call.state, name.text, Sense(many=True), call.span)
+        # A second -v wins over the first, which bash has looked at by then.
+        state = shell_of(call).assign(state, name.text, Sense(many=True), call.span)
         call.after = (state, state)
-    elif first is None and not words[0].plain:
+    if words and words[0].text is None and not words[0].plain:
         call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
         return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")

@@ -1,5 +1,6 @@
 """find's expression language: an allowlist of tests and actions, every action judged."""
 
+import re
 from dataclasses import replace
 
 from policy.call import Call
@@ -33,6 +34,14 @@ _EVERY = _TESTS_0 | _TESTS_1 | _FILE_TESTS | _OPTIONS_0 | _OPTIONS_1 | _ACTIONS_
 _EVERY |= _WRITE_FILE | _DELETES | frozenset(["-fprintf", "-printf", "-files0-from", "-D"])
 # fmt: on
 _NEWER = frozenset("aBcmt")
+# Tests that choose files one by one; a type or a date is true of nearly all of them.
+_NARROW = _FILE_TESTS | frozenset((
+    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
+    "-inum",
+))  # fmt: skip
+_NOT = frozenset(["!", "-not"])
+_OR = frozenset(["-o", "-or", ","])
+_HISTORY = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
 
 
 def find(call: Call) -> None:
@@ -42,7 +51,8 @@ def find(call: Call) -> None:
     at = 0
     expression = False
     todo: list[tuple[str, list[Sense]]] = []
-    narrowed = False
+    narrowed = negated = False
+    every = True  # each alternative so far was narrowed
     while at < len(words):
         word, text = words[at], words[at].text
         at += 1
@@ -56,10 +66,14 @@ def find(call: Call) -> None:
             starts.append(word)
             continue
         expression = True
+        if text in _OR:
+            every, narrowed = every and narrowed, False
+        was, negated = negated, text in _NOT
+        every = every and not (was and text == "(")
         if text in _OPERATORS or text in _OPTIONS_0 or text in _ACTIONS_0:
             continue
         if text in _TESTS_0:
-            narrowed = True
+            narrowed = narrowed or (text == "-empty" and not was)
             continue
         taken = _arguments(text)
         if text in _EXEC:
@@ -72,16 +86,23 @@ def find(call: Call) -> None:
         if text not in _EXEC and any(value.many and not (value.plain or _no_predicate(value)) for value in values):
             call.unknown(f"the value of `{text}` may become further tests or actions of `find`", values[0])
             return
-        narrowed = narrowed or text in _TESTS_1 or text in _FILE_TESTS or text.startswith("-newer")
+        narrowed = narrowed or (text in _NARROW and not was and _picks(values))
         todo.append((text, values))
     del expression
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    narrowed = narrowed and every
     starts = starts or [exactly(".")]
     for start in starts:
         call.touch(Role.TREE, start)
     found = [_found(start, narrowed) for start in starts]
     for text, values in todo:
         _act(call, text, values, found)
+
+
+def _picks(values: list[Sense]) -> bool:
+    """Whether a pattern leaves most files out, and those in which Git keeps all versions."""
+    text = values[0].text if values else None
+    return text is None or (bool(text.strip("*?./")) and not _HISTORY.search(text))
 
 
 def _arguments(text: str) -> int | None:
@@ -129,6 +150,7 @@ def _act(call: Call, text: str, values: list[Sense], found: list[Sense]) -> None
         for each in found:
             call.touch(Role.DELETE, each)
     elif text in _EXEC:
+        several = bool(values) and values[-1].text == "+"
         while values and values[-1].text in (";", "+"):
             del values[-1]
         if not values:
@@ -136,7 +158,8 @@ def _act(call: Call, text: str, values: list[Sense], found: list[Sense]) -> None
             return
         if text.endswith("dir"):
             state = replace(call.state, cwds=None)
-            call.inner(with_data(values, "{}", Sense(head="./", dashless=True)), state)
+            data = Sense(head="./", wild=several, dashless=True)
+            call.inner(with_data(values, "{}", data, several=several), state)
             return
         for each in found:
-            call.inner(with_data(values, "{}", each))
+            call.inner(with_data(values, "{}", each, several=several))

@@ -9,9 +9,11 @@ from policy.state import State
 
 
 class Shell(Walker, Protocol):
-    """The walk, as `cd`, `export` and `eval` see it. `poured`: words of the command came from a network."""
+    """The walk, as `cd`, `export` and `eval` see it. `poured`: words of the command came from a network. `arrays`:
+    names that may be arrays by now."""
 
     poured: bool
+    arrays: set[str]
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State: ...
 

@@ -5,10 +5,10 @@ from policy.rule import Role
 from policy.sense import Sense
 from policy.tier import Tier
 
-_FILES = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")
-_UNARY = _FILES | {"-n", "-z", "-t", "-o"}
-_FILE_PAIRS = frozenset(["-nt", "-ot", "-ef"])
-_BINARY = _FILE_PAIRS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+FILES = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")
+_UNARY = FILES | {"-n", "-z", "-t", "-o"}
+FILE_PAIRS = frozenset(["-nt", "-ot", "-ef"])
+_BINARY = FILE_PAIRS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
 
 
 def test(call: Call) -> None:
@@ -53,12 +53,12 @@ def _binary_at(words: list[Sense], at: int) -> bool:
 def _primary(call: Call, words: list[Sense], at: int) -> int:
     """Judge one test and say how many words it took; 0 when it is not understood."""
     if _binary_at(words, at):
-        if words[at + 1].text in _FILE_PAIRS:
+        if words[at + 1].text in FILE_PAIRS:
             call.touch(Role.TREE, words[at])
             call.touch(Role.TREE, words[at + 2])
         return 3
     if at + 1 < len(words) and words[at].text in _UNARY:
-        if words[at].text in _FILES:
+        if words[at].text in FILES:
             call.touch(Role.TREE, words[at + 1])
         return 2
     if at < len(words) and words[at].text is not None and words[at].text not in ("-v", "-R"):

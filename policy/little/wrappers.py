@@ -75,17 +75,25 @@ def xargs(call: Call) -> None:
         return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     marker: str | None = None
+    counted = False
     for flag, value in shape.flags:
         if flag.role is Role.READ and value is not None:
             apply(call, Role.READ, value)
         if flag.name in ("-I", "-i", "--replace"):
             marker = value.text if value is not None else "{}"
+        counted = counted or flag.name in _COUNTS
     words = list(shape.operands) or [exactly("echo")]
     call.inner(with_data(words, marker))
+    if marker is not None and counted:
+        call.inner(with_data(words, None))  # the later of the two cancels the other
 
 
-def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING) -> list[Sense]:
-    """`words` with `data` put in for `marker`, or after them when there is none.
+# How many words or lines of data one command gets. Beside -I, GNU xargs lets the later flag win.
+_COUNTS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
+
+
+def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING, *, several: bool = False) -> list[Sense]:
+    """`words` with `data` put in for `marker`, or after them when there is none. `several`: it becomes many words.
 
     INVARIANT: data alone is never the program.
     """
@@ -97,7 +105,7 @@ def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING) ->
         if not holds:
             filled.append(word)
         elif word.text == marker:
-            filled.append(replace(data, many=False, span=word.span))
+            filled.append(replace(data, many=several, span=word.span))
         else:
             head = word.text.partition(marker)[0] if word.text is not None else ""
             wild = data.wild and not head and word.text is not None and ".." not in word.text
@@ -157,5 +165,10 @@ def _text(call: Call, words: list[Sense]) -> None:
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         return
     call.because(Tier.READ, f"`{call.label} -c` {call.rule.why}")
+    for word in words[1:]:
+        # What the script gets as `$1` it will most likely read.
+        for text in word.texts:
+            if text.startswith(("/", "..")) or any(map(call.findings.atlas.secret_name, text.split("/"))):
+                call.touch(Role.READ, exactly(text, word.span))
     inside = replace(call.state, variables={}, stack=())
     call.walk.text(words[0].text, inside, words[0].span or call.span, call.rule.ref, fed=call.fed)

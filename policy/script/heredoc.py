@@ -11,7 +11,7 @@ _DELIMITER = re.compile(
     r"""(?:(?P<bare>[A-Za-z0-9_.][A-Za-z0-9_.-]*)"""
     r"""|'(?P<single>[A-Za-z0-9_.][A-Za-z0-9_. -]*)'"""
     r'''|"(?P<double>[A-Za-z0-9_.][A-Za-z0-9_. -]*)"'''
-    r"""|\\(?P<escaped>[A-Za-z0-9_.][A-Za-z0-9_.-]*))(?=[ \t\n;|&)<>]|\Z)"""
+    r"""|\\(?P<escaped>[A-Za-z0-9_.][A-Za-z0-9_.-]*))(?=[ \t\n;|&)]|[<>](?!\()|\Z)"""
 )
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 

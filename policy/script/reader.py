@@ -1,55 +1,47 @@
 """A strict reader of everyday bash: exactly the tree of what bash would do, or Opaque. It never guesses.
 
-`if`, `for`, lists, pipelines and redirections are here; words are in `words.py`, here-documents in `heredoc.py`.
-What is not in one of these modules is refused, so a construct that nobody thought of is refused as well.
+Lists, pipelines, simple commands and redirections are here; `if`, `for`, `case` and `[[` in `compound.py`, words in
+`words.py`, `${..}` in `expansions.py`, `((..))` in `arithmetic.py`, here-documents in `heredoc.py`. What is not in
+one of these modules is refused, so a construct that nobody thought of is refused as well.
 """
 
 import re
 from typing import Literal as Of
 
 from policy.assessment import Span
+from policy.script.arithmetic import arithmetic
+from policy.script.compound import KEYWORD, MAY_REDIRECT, Compound
 from policy.script.cursor import RefusalError
+from policy.script.expansions import expansion
 from policy.script.heredoc import here_document
 from policy.script.lexical import objection
+from policy.script.numbers import objection_to_arrays, objection_to_numbers
 from policy.script.switches import objection_to_command, objection_to_variable
 from policy.script.tree import (
+    ArrayAssignment,
     Assignment,
     Command,
-    For,
-    Group,
-    If,
+    Expression,
     Item,
     Node,
     Opaque,
+    Part,
     Pipeline,
     Redirect,
     RedirectOp,
     Script,
-    Subshell,
     Text,
-    While,
     Word,
 )
-from policy.script.words import Where, Words
+from policy.script.words import Where
 
-_RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
-_KEYWORD = re.compile(rf"({_RESERVED})(?=[ \t\n;|&()<>]|\Z)")
-_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?=[ \t\n;]|\Z)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+_ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|[0-9]+)\]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
-_DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)<>]|\Z)")
-_MAY_REDIRECT = frozenset("<>&0123456789")
+_DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|\Z)")
 _ENDS_COMMAND = frozenset("\n;|)")
-
-_KNOWN = {
-    "case": "`case`",
-    "select": "`select`",
-    "function": "a function",
-    "time": "`time`",
-    "coproc": "`coproc`",
-    "[[": "`[[ .. ]]`",
-}
+_NO_COMMAND = frozenset(("", "-", "!", "\n", ";", "|", "&", ")"))
 
 _Then = Of[";", "&", "&&", "||"]
 
@@ -59,14 +51,23 @@ def read(text: str) -> Script | Opaque:
     refused = objection(text)
     if refused is not None:
         return refused
+    reader = _Reader(text)
     try:
-        return _Reader(text).commands("")
+        tree = reader.commands("")
     except RefusalError as refusal:
         return Opaque(refusal.reason, refusal.span)
+    refused = objection_to_numbers(tree, reader.numbers) if reader.numbers else None
+    return refused or (objection_to_arrays(tree) if "=(" in text else None) or tree
 
 
-class _Reader(Words):
+class _Reader(Compound):
     __slots__ = ()
+
+    def arithmetic(self, *, changes: bool) -> Expression:
+        return arithmetic(self, changes=changes)
+
+    def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
+        return expansion(self, start, quoted=quoted, body=body)
 
     # -- lists and pipelines -------------------------------------------------------------------------------------
 
@@ -79,7 +80,7 @@ class _Reader(Words):
         while not self._closed(close, keywords):
             node = self._pipeline()
             self.blanks()
-            then, separated = self._operator()
+            then, separated = self._operator(close)
             items.append(Item(node, then))
             if then in ("&&", "||"):
                 if self._closed(close, keywords):
@@ -93,7 +94,7 @@ class _Reader(Words):
         if self.pos >= self.end and self.skipped is not None:
             raise self.refusal("a line that starts a here-document is continued inside a word")
         if not items:
-            if keywords:
+            if keywords and close != "esac":
                 raise self.refusal("an empty list of commands", opening)
             return Script((), Span(opening, opening))
         return Script(tuple(items), Span(items[0].node.span.start, items[-1].node.span.end))
@@ -103,16 +104,20 @@ class _Reader(Words):
             return True
         if close == ")":
             return self.char() == ")"
-        found = _KEYWORD.match(self.text, self.pos, self.end) if keywords else None
+        if close == "esac" and self.ahead(";;"):
+            return True
+        found = KEYWORD.match(self.text, self.pos, self.end) if keywords else None
         return found is not None and found[1] in keywords
 
-    def _operator(self) -> tuple[_Then, bool]:
+    def _operator(self, close: str) -> tuple[_Then, bool]:
         """The operator after a list element, stepped over, and whether it ends the element for sure."""
         char = self.char()
         if char == "\n":
             self.linebreak()
             return ";", True
         if char == ";":
+            if close == "esac" and self.ahead(";;") and not self.ahead(";;&"):
+                return ";", True
             if self.ahead(";;") or self.ahead(";&"):
                 raise self.refusal("`;;` or `;&` outside of `case`", self.pos, self.pos + 2)
             self.pos += 1
@@ -131,54 +136,45 @@ class _Reader(Words):
 
     def _pipeline(self) -> Node:
         start = self.pos
+        timed = self._time()
         negated = self.ahead("! ") or self.ahead("!\t")
         if negated:
             self.pos += 1
             self.blanks()
-        nodes = [self._command()]
+        nodes = [self.command()]
         self.blanks()
         while self.char() == "|" and not self.ahead("||"):
             self.pos += 2 if self.ahead("|&") else 1
             self.linebreak()
-            nodes.append(self._command())
+            nodes.append(self.command())
             self.blanks()
-        if len(nodes) == 1 and not negated:
+        if len(nodes) == 1 and not negated and not timed:
             return nodes[0]
-        return Pipeline(tuple(nodes), negated, Span(start, nodes[-1].span.end))
+        return Pipeline(tuple(nodes), negated, Span(start, nodes[-1].span.end), timed)
 
-    # -- commands ------------------------------------------------------------------------------------------------
-
-    def _command(self) -> Node:
+    def _time(self) -> bool:
+        """Step over `time` and its `-p`."""
+        if self.keyword_here() != "time":
+            return False
         start = self.pos
-        if self.char() == "(":
-            if self.ahead("(("):
-                raise self.refusal("arithmetic `((..))`", start, start + 2)
-            return self._subshell()
-        found = _KEYWORD.match(self.text, start, self.end)
-        if not found:
-            return self._simple()
-        keyword = found[1]
-        if keyword not in ("if", "for", "while", "until", "{"):
-            known = _KNOWN.get(keyword)
-            raise self.refusal(
-                f"{known} is not understood yet" if known else f"unexpected `{keyword}`", start, found.end()
-            )
-        self.enter(start)
-        self.pos = found.end()
-        match keyword:
-            case "if":
-                return self._if(start)
-            case "for":
-                return self._for(start)
-            case "{":
-                return self._group(start)
-            case _:
-                return self._while(start, keyword == "until")
+        self.pos += 4
+        self.blanks()
+        if self.ahead("-p ") or self.ahead("-p\t"):
+            self.pos += 2
+            self.blanks()
+        if self.level:
+            raise self.refusal("`time` inside a substitution, where bash may not know it", start, start + 4)
+        blank = self.text[start + 4 : start + 5] in (" ", "\t")
+        if not blank or self.char() in _NO_COMMAND:
+            raise self.refusal("`time` that is not followed by a command", start, start + 4)
+        return True
 
-    def _simple(self) -> Command:
+    # -- simple commands ----------------------------------------------------------------------------------------
+
+    def simple(self) -> Command:
         self.counted()
         start = last = self.pos
-        assignments: list[Assignment] = []
+        assignments: list[Assignment | ArrayAssignment] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
         while True:
@@ -186,7 +182,7 @@ class _Reader(Words):
             char = self.char()
             if not char or char in _ENDS_COMMAND or (char == "&" and not self.ahead("&>")):
                 break
-            redirect = self._redirection() if char in _MAY_REDIRECT else None
+            redirect = self.redirection() if char in MAY_REDIRECT else None
             if redirect is not None:
                 redirects.append(redirect)
             elif char == "(":
@@ -197,7 +193,7 @@ class _Reader(Words):
                 assignments.append(self._assignment(found))
             elif _SUBSCRIPT.match(self.text, self.pos, self.end):
                 raise self.refusal("an array element or a glob where a command name is expected")
-            elif (assignments or redirects) and (found := _KEYWORD.match(self.text, self.pos, self.end)):
+            elif (assignments or redirects) and (found := KEYWORD.match(self.text, self.pos, self.end)):
                 raise self.refusal(f"`{found[1]}` after an assignment or a redirection", *found.span())
             else:
                 words += self.arguments()
@@ -205,22 +201,53 @@ class _Reader(Words):
         span = Span(start, last)
         if last == start:
             raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
+        if words and any(isinstance(item, ArrayAssignment) for item in assignments):
+            raise self.refusal("an array before a command", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
         return Command(tuple(assignments), tuple(words), tuple(redirects), span)
 
-    def _assignment(self, found: re.Match[str]) -> Assignment:
+    def _assignment(self, found: re.Match[str]) -> Assignment | ArrayAssignment:
         start = self.pos
         self.pos = found.end()
         if self.char() == "(":
-            raise self.refusal("an array", start, self.pos + 1)
+            return self._array(found)
         value = self.word(Where.ASSIGNED)
         append = bool(found[2])
         if reason := objection_to_variable(found[1], None if append else value):
             raise self.refusal(reason, start, self.pos)
         return Assignment(found[1], value, append, Span(start, self.pos))
 
-    def _redirection(self) -> Redirect | None:
+    def _array(self, found: re.Match[str]) -> ArrayAssignment:
+        start = found.start()
+        if self.level:
+            raise self.refusal("an array inside a substitution, where bash may not read it", start, self.pos + 1)
+        self.enter(start)
+        self.pos += 1
+        items: list[Word] = []
+        while True:
+            self.blanks()
+            char = self.char()
+            if char == "\n" and self.skipped is None:
+                self.newline()
+            elif char == ")":
+                break
+            elif char in ("", "[", "\n"):
+                raise self.refusal("an array with subscripts, or without an end", start, self.pos + 1)
+            else:
+                items += self.arguments()
+        self.pos += 1
+        self.leave()
+        if self.char() not in ("", " ", "\t", "\n", ";", "|", "&", ")"):
+            raise self.refusal("text right after an array", start, self.pos + 1)
+        if "[" in _ELEMENT.sub("", self.text[found.end() : self.pos]):
+            # After a name in an array, bash reads on to the `]`, over blanks and parentheses.
+            raise self.refusal("a `[` in an array", start, self.pos)
+        if reason := objection_to_variable(found[1], None):
+            raise self.refusal(reason, start, self.pos)
+        return ArrayAssignment(found[1], tuple(items), bool(found[2]), Span(start, self.pos))
+
+    def redirection(self) -> Redirect | None:
         found = _REDIRECTION.match(self.text, self.pos, self.end)
         if not found:
             return None
@@ -253,104 +280,3 @@ class _Reader(Words):
         span = Span(*found.span())
         self.pos = span.end
         return Word((Text(found[0], span, False),), span)
-
-    # -- compound commands ---------------------------------------------------------------------------------------
-
-    def _closing(self) -> str:
-        """Step over the keyword that ended `commands`."""
-        found = _KEYWORD.match(self.text, self.pos, self.end)
-        if not found:
-            raise self.refusal("a keyword is missing")
-        self.pos = found.end()
-        return found[1]
-
-    def _finish(self, start: int) -> tuple[tuple[Redirect, ...], Span]:
-        """After a compound command: its redirections, and where it ends."""
-        self.leave()
-        last = self.pos
-        redirects: list[Redirect] = []
-        self.blanks()
-        while self.char() in _MAY_REDIRECT and (redirect := self._redirection()):
-            redirects.append(redirect)
-            last = self.pos
-            self.blanks()
-        return tuple(redirects), Span(start, last)
-
-    def _subshell(self) -> Subshell:
-        start = self.pos
-        self.enter(start)
-        self.pos += 1
-        body = self.commands(")")
-        if not body.items:
-            raise self.refusal("an empty list of commands", start, self.pos + 1)
-        self.pos += 1
-        return Subshell(body, *self._finish(start))
-
-    def _group(self, start: int) -> Group:
-        if self.char() not in (" ", "\t", "\n"):
-            raise self.refusal("`{` without a blank after it", start, self.pos + 1)
-        body = self.commands("}")
-        self._closing()
-        return Group(body, *self._finish(start))
-
-    def _if(self, start: int) -> If:
-        branches: list[tuple[Script, Script]] = []
-        otherwise: Script | None = None
-        keyword = "if"
-        while keyword != "fi":
-            if keyword == "else":
-                otherwise = self.commands("fi")
-            else:
-                condition = self.commands("then")
-                self._closing()
-                branches.append((condition, self.commands("elif else fi")))
-            keyword = self._closing()
-        return If(tuple(branches), otherwise, *self._finish(start))
-
-    def _while(self, start: int, until: bool) -> While:
-        condition = self.commands("do")
-        self._closing()
-        body = self.commands("done")
-        self._closing()
-        return While(condition, body, until, *self._finish(start))
-
-    def _for(self, start: int) -> For:
-        self.blanks()
-        found = _NAME.match(self.text, self.pos, self.end)
-        if not found or _KEYWORD.match(self.text, self.pos, self.end):
-            raise self.refusal("`for` without a plain variable name")
-        name = found[1]
-        if reason := objection_to_variable(name, None):
-            raise self.refusal(reason, *found.span())
-        self.pos = found.end()
-        words: list[Word] | None = None
-        self.blanks()
-        if self.char() == ";":
-            self.pos += 1
-            self.linebreak()
-        else:
-            self.linebreak()
-            if self._keyword_here() == "in":
-                self.pos += 2
-                words = self._for_words()
-        if self._keyword_here() != "do":
-            raise self.refusal("`do` is missing")
-        self.pos += 2
-        body = self.commands("done")
-        self._closing()
-        return For(name, None if words is None else tuple(words), body, *self._finish(start))
-
-    def _for_words(self) -> list[Word]:
-        words: list[Word] = []
-        self.blanks()
-        while self.char() not in ("", ";", "\n"):
-            words += self.arguments()
-            self.blanks()
-        if self.char() == ";":
-            self.pos += 1
-        self.linebreak()
-        return words
-
-    def _keyword_here(self) -> str | None:
-        found = _KEYWORD.match(self.text, self.pos, self.end)
-        return found[1] if found else None

@@ -5,12 +5,27 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from policy.script.tree import (
+    Arithmetic,
+    ArrayAssignment,
+    Assignment,
+    Case,
+    Change,
     Command,
+    Compute,
+    Condition,
+    Count,
+    Expansion,
+    Expression,
     For,
     Glob,
     Group,
     If,
+    Joint,
+    Loop,
+    Name,
     Node,
+    Number,
+    Operation,
     Parameter,
     Part,
     Pipeline,
@@ -19,6 +34,7 @@ from policy.script.tree import (
     Script,
     Subshell,
     Substitution,
+    Test,
     Text,
     Tilde,
     While,
@@ -52,9 +68,11 @@ def _node(node: Node, indent: str) -> Iterator[str]:
     deeper = indent + _INDENT
     match node:
         case Command():
-            given = [f"{a.name}{'+' if a.append else ''}={_word(a.value)}" for a in node.assignments]
-            yield f"{indent}command {' '.join((*given, *map(_word, node.words)))}".rstrip()
-            for word in (*(assignment.value for assignment in node.assignments), *node.words):
+            yield f"{indent}command {' '.join((*map(_assignment, node.assignments), *map(_word, node.words)))}".rstrip()
+            for item in node.assignments:
+                for word in item.items if isinstance(item, ArrayAssignment) else (item.value,):
+                    yield from _inside(word, deeper)
+            for word in node.words:
                 yield from _inside(word, deeper)
         case Pipeline():
             yield f"{indent}{_pipeline(node)}"
@@ -71,6 +89,26 @@ def _node(node: Node, indent: str) -> Iterator[str]:
                 yield from _inside(word, deeper)
             yield f"{indent}do"
             yield from _script(node.body, deeper)
+        case Case():
+            yield f"{indent}case {_word(node.word)}"
+            yield from _inside(node.word, deeper)
+            for branch in node.branches:
+                yield f"{indent}when {' or '.join(map(_word, branch.patterns))}"
+                for word in branch.patterns:
+                    yield from _inside(word, deeper)
+                yield from _script(branch.body, deeper)
+        case Loop():
+            heads = [("" if each is None else _expression(each)) for each in (node.first, node.condition, node.step)]
+            yield f"{indent}for (({'; '.join(heads)}))"
+            yield f"{indent}do"
+            yield from _script(node.body, deeper)
+        case Test():
+            yield f"{indent}test {' '.join(map(_condition, node.pieces))}"
+            for piece in node.pieces:
+                for word in piece.words if isinstance(piece, Condition) else ():
+                    yield from _inside(word, deeper)
+        case Compute():
+            yield f"{indent}compute {_expression(node.expression)}"
         case While():
             yield f"{indent}{'until' if node.until else 'while'}"
             yield from _script(node.condition, deeper)
@@ -92,9 +130,13 @@ def _node(node: Node, indent: str) -> Iterator[str]:
 
 
 def _pipeline(node: Pipeline) -> str:
-    if len(node.commands) == 1:
-        return "not"
-    return "not pipeline" if node.negated else "pipeline"
+    said = (("time", node.timed), ("not", node.negated), ("pipeline", len(node.commands) > 1))
+    return " ".join(word for word, holds in said if holds)
+
+
+def _assignment(item: Assignment | ArrayAssignment) -> str:
+    value = f"({' '.join(map(_word, item.items))})" if isinstance(item, ArrayAssignment) else _word(item.value)
+    return f"{item.name}{'+' if item.append else ''}={value}"
 
 
 def _redirect(redirect: Redirect, indent: str) -> Iterator[str]:
@@ -115,6 +157,9 @@ def _inside(word: Word, indent: str) -> Iterator[str]:
         if isinstance(part, Substitution):
             yield f"{indent}inside {_OPENING[part.kind]}..)"
             yield from _script(part.body, indent + _INDENT)
+        elif isinstance(part, Expansion):
+            for inner in part.words:
+                yield from _inside(inner, indent)
 
 
 def _word(word: Word) -> str:
@@ -126,7 +171,14 @@ def _part(part: Part) -> str:
         case Text():
             return _text(part)
         case Parameter():
-            spelled = f"${{#{part.name}}}" if part.length else f"${{{part.name}}}"
+            spelled = f"${{{'#' if part.length else ''}{part.name}{_subscript(part.subscript)}}}"
+            return f'"{spelled}"' if part.quoted else spelled
+        case Expansion():
+            inner = ("/" if part.operator[0] == "/" else ":").join(map(_word, part.words))
+            spelled = f"${{{part.name}{_subscript(part.subscript)}{part.operator}{inner}}}"
+            return f'"{spelled}"' if part.quoted else spelled
+        case Arithmetic():
+            spelled = f"$(({_expression(part.expression)}))"
             return f'"{spelled}"' if part.quoted else spelled
         case Substitution():
             spelled = f"{_OPENING[part.kind]}..)"
@@ -137,6 +189,48 @@ def _part(part: Part) -> str:
             return f"~{part.user}"
         case never:
             assert_never(never)
+
+
+def _condition(piece: Condition | Joint) -> str:
+    if not isinstance(piece, Condition):
+        return piece
+    words = [_word(word) for word in piece.words]
+    if not piece.operator:
+        return words[0]
+    return f"{piece.operator} {words[0]}" if len(words) == 1 else f"{words[0]} {piece.operator} {words[1]}"
+
+
+def _expression(expression: Expression) -> str:
+    match expression:
+        case Number():
+            return str(expression.value)
+        case Count():
+            return expression.spelled
+        case Name():
+            return expression.name
+        case Change():
+            right = "" if expression.operand is None else f" {_expression(expression.operand)}"
+            return f"{expression.name}{' ' if right else ''}{expression.operator}{right}"
+        case Operation():
+            operands = [
+                f"({_expression(each)})" if isinstance(each, (Operation, Change)) else _expression(each)
+                for each in expression.operands
+            ]
+            match expression.operator, operands:
+                case operator, [one]:
+                    return operator + one
+                case "?:", [condition, yes, no]:
+                    return f"{condition} ? {yes} : {no}"
+                case ",", _:
+                    return ", ".join(operands)
+                case operator, _:
+                    return f" {operator} ".join(operands)
+        case never:
+            assert_never(never)
+
+
+def _subscript(subscript: str) -> str:
+    return f"[{subscript}]" if subscript else ""
 
 
 def _text(part: Text) -> str:

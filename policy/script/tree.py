@@ -24,6 +24,71 @@ class Parameter:
     span: Span
     quoted: bool
     length: bool = False  # ${#x}
+    subscript: str = ""  # of ${x[0]} the digits, or `@`, or `*`
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """`${name OPERATOR word}`. `words` run when the value is expanded, or may: `${x:-$(a)}` runs `a` only if need be.
+
+    Two words: pattern and replacement of `/`, offset and length of `:`. A Glob in a pattern matches text, not files.
+    """
+
+    name: str
+    operator: str
+    words: tuple["Word", ...]
+    span: Span
+    quoted: bool
+    subscript: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """`$#`, `$?`, `$$`, `${#x}`: some number, never below zero."""
+
+    spelled: str
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable that arithmetic reads. The reader has seen that the script gives it nothing but numbers."""
+
+    name: str
+    dollar: bool  # `$x`: put in as text before the rest is read
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One, two or (`?:`) three operands; `,` takes any number."""
+
+    operator: str
+    operands: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`x=1`, `x+=1`, `x++`, `--x`. The last two have no operand."""
+
+    name: str
+    operator: str
+    operand: "Expression | None"
+
+
+Expression = Number | Count | Name | Operation | Change
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`$((..))`. It changes nothing."""
+
+    expression: Expression
+    span: Span
+    quoted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +117,7 @@ class Tilde:
     span: Span
 
 
-Part = Text | Parameter | Substitution | Glob | Tilde
+Part = Text | Parameter | Expansion | Arithmetic | Substitution | Glob | Tilde
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +153,16 @@ class Assignment:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class ArrayAssignment:
+    """`name=(items)`, without subscripts."""
+
+    name: str
+    items: tuple[Word, ...]
+    append: bool
+    span: Span
+
+
 class RedirectOp(StrEnum):
     IN = "<"
     OUT = ">"
@@ -116,7 +191,7 @@ class Redirect:
 class Command:
     """A simple command. `words` is empty for a bare assignment or redirection."""
 
-    assignments: tuple[Assignment, ...]
+    assignments: tuple[Assignment | ArrayAssignment, ...]
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
     span: Span
@@ -124,9 +199,12 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
+    """Also a single command that is negated (`!`) or `timed`."""
+
     commands: tuple["Node", ...]
     negated: bool
     span: Span
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +237,67 @@ class For:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """`((..))`, a command that succeeds when the result is not zero."""
+
+    expression: Expression
+    place: Span  # of `((..))` alone
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One test: an operator and its one or two words. Without an operator, whether the word is not empty."""
+
+    operator: str
+    words: tuple[Word, ...]
+    span: Span
+
+
+Joint = Of["!", "&&", "||", "(", ")"]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """`[[ .. ]]`. No word in it is split, `<` and `>` compare, and after `==` stands a pattern, after `=~` a regex."""
+
+    pieces: tuple[Condition | Joint, ...]
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`patterns) body ;;`. The words of the patterns are expanded, and may run something."""
+
+    patterns: tuple[Word, ...]
+    body: "Script"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`case word in .. esac`, every branch ended by `;;`."""
+
+    word: Word
+    branches: tuple[Branch, ...]
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for ((first; condition; step)); do body; done`."""
+
+    first: Expression | None
+    condition: Expression | None
+    step: Expression | None
+    body: "Script"
+    redirects: tuple[Redirect, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class While:
     condition: "Script"
     body: "Script"
@@ -177,7 +316,7 @@ class If:
     span: Span
 
 
-Node = Command | Pipeline | Group | Subshell | For | While | If
+Node = Command | Pipeline | Group | Subshell | For | Loop | Compute | Test | Case | While | If
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from policy.script.braces import BRACED, expand
 from policy.script.cursor import Cursor
 from policy.script.escapes import ESCAPE, decode
 from policy.script.lexical import splits_somewhere
-from policy.script.tree import Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
+from policy.script.tree import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
 
 
 class Where(Enum):
@@ -19,6 +19,7 @@ class Where(Enum):
     ARGUMENT = auto()  # also `for` lists and redirection targets: globs are live
     ASSIGNED = auto()  # after `name=`: no globs, no splitting
     STRING = auto()  # after `<<<`: likewise
+    TEST = auto()  # in `[[ ]]`, and the word and the patterns of `case`: likewise
 
 
 _END = r"(?=[ \t\n;|&)]|\Z)"
@@ -29,8 +30,9 @@ _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _BODY_RUN = re.compile(r"[^\\$`]+")
 _NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 _BRACED = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2}|[@*#?$!-])\}")
-_STARS = re.compile(r"[*?]+")
-_BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
+_ELEMENT = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|[1-9][0-9]{0,4})\]\}")
+STARS = re.compile(r"[*?]+")
+BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
 _OPEN_BRACKET = re.compile(rf"\[[A-Za-z0-9_./:,=@%+}}#-]*{_END}")
 _TILDE = {
     where: re.compile(rf"~((?:[A-Za-z_][A-Za-z0-9_.-]*)?)(?=[/ \t\n;|&)<>{':' if where is Where.ASSIGNED else ''}]|\Z)")
@@ -51,6 +53,14 @@ class Words(Cursor, ABC):
     @abstractmethod
     def commands(self, close: str) -> Script:
         """The list of commands up to `close`, or to the end if that is empty."""
+
+    @abstractmethod
+    def arithmetic(self, *, changes: bool) -> Expression:
+        """The arithmetic at the cursor."""
+
+    @abstractmethod
+    def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
+        """The `${name OPERATOR word}` at the cursor. `body`: inside a here-document."""
 
     def arguments(self) -> tuple[Word, ...]:
         """What the word that starts here becomes where a command or `for` takes words: one word, or several."""
@@ -85,22 +95,22 @@ class Words(Cursor, ABC):
                 break
             if found := _RUN.match(text, at, self.end):
                 self.pos = found.end()
-                self._put(parts, found[0], at, False)
+                self.put(parts, found[0], at, False)
             elif char == "'":
                 close = text.find("'", at + 1, self.end)
                 if close < 0:
                     raise self.refusal("a single quote that is never closed")
                 self.pos = close + 1
-                self._put(parts, text[at + 1 : close], at, True)
+                self.put(parts, text[at + 1 : close], at, True)
             elif char == '"':
                 self.pos += 1
-                self._double(parts, at)
+                self.double(parts, at)
             elif char == "\\":
                 self._escape(parts)
             elif char == "$":
                 self._unquoted_dollar(parts)
             elif char == "`":
-                parts.append(self._backquotes(at, False))
+                parts.append(self.backquotes(at, False))
             elif char in "<>":
                 if not text.startswith("(", at + 1, self.end):
                     break
@@ -114,7 +124,7 @@ class Words(Cursor, ABC):
             elif char == "{":
                 brace = at if brace is None else brace
                 self.pos += 1
-                self._put(parts, "{", at, False)
+                self.put(parts, "{", at, False)
             else:
                 self._beyond_ascii(parts)
         if brace is not None:
@@ -127,14 +137,14 @@ class Words(Cursor, ABC):
             parts.append(Text("", Span(start, start), False))
         return Word(tuple(parts), Span(start, self.pos))
 
-    def _put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
+    def put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
         last = parts[-1] if parts else None
         if isinstance(last, Text) and last.quoted is quoted:
             parts[-1] = Text(last.text + decoded, Span(last.span.start, self.pos), quoted)
         else:
             parts.append(Text(decoded, Span(start, self.pos), quoted))
 
-    def _double(self, parts: list[Part], start: int) -> None:
+    def double(self, parts: list[Part], start: int) -> None:
         first, *rest = self._quoted(start, '"')
         last = parts[-1] if parts else None
         if isinstance(first, Text) and isinstance(last, Text) and last.quoted:
@@ -150,19 +160,19 @@ class Words(Cursor, ABC):
         if self.text[at + 1] == "\n":
             raise self.refusal("a line continuation inside a word", at, at + 2)
         self.pos += 2
-        self._put(parts, self.text[at + 1], at, True)
+        self.put(parts, self.text[at + 1], at, True)
 
     def _glob(self, parts: list[Part], where: Where) -> None:
         at = self.pos
         if where is not Where.ARGUMENT:
             self.pos += 1
-            self._put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
-        elif found := _STARS.match(self.text, at, self.end) or _BRACKET.match(self.text, at, self.end):
+            self.put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
+        elif found := STARS.match(self.text, at, self.end) or BRACKET.match(self.text, at, self.end):
             self.pos = found.end()
             parts.append(Glob(found[0], Span(at, self.pos)))
         elif _OPEN_BRACKET.match(self.text, at, self.end):
             self.pos += 1
-            self._put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
+            self.put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
         else:
             raise self.refusal("a `[..]` that is not plain", at)
 
@@ -182,7 +192,7 @@ class Words(Cursor, ABC):
         if before == ":" and where is not Where.ARGUMENT:
             raise self.refusal("`~` after `:` in an assignment")
         self.pos += 1
-        self._put(parts, "~", at, False)
+        self.put(parts, "~", at, False)
 
     def _no_brace_expansion(self, start: int, brace: int) -> None:
         spelled = self.text[brace : self.pos]
@@ -199,7 +209,7 @@ class Words(Cursor, ABC):
         if splits_somewhere(found[0]):
             raise self.refusal("an unquoted character that may end the word on another system", at, found.end())
         self.pos = found.end()
-        self._put(parts, found[0], at, False)
+        self.put(parts, found[0], at, False)
 
     # -- quoted --------------------------------------------------------------------------------------------------
 
@@ -232,7 +242,7 @@ class Words(Cursor, ABC):
                 if pieces:
                     parts.append(Text("".join(pieces), Span(mark, at), True))
                     pieces, mark = [], at
-                parts.append(self._backquotes(mark, True) if char == "`" else self._dollar(mark, True))
+                parts.append(self.backquotes(mark, True) if char == "`" else self.dollar(mark, True, body=not close))
                 mark = self.pos
         self.pos += len(close)
         if pieces or not parts:
@@ -242,7 +252,7 @@ class Words(Cursor, ABC):
             parts[-1] = replace(last, span=Span(last.span.start, self.pos))
         return parts
 
-    def _ansi(self, parts: list[Part]) -> None:
+    def ansi(self, parts: list[Part]) -> None:
         text, start = self.text, self.pos
         self.pos += 2
         pieces: list[str] = []
@@ -261,31 +271,35 @@ class Words(Cursor, ABC):
             pieces.append(decoded)
             self.pos = found.end()
         self.pos += 1
-        self._put(parts, "".join(pieces), start, True)
+        self.put(parts, "".join(pieces), start, True)
 
     # -- what is expanded ----------------------------------------------------------------------------------------
 
     def _unquoted_dollar(self, parts: list[Part]) -> None:
         at = self.pos
         if self.ahead("$'"):
-            self._ansi(parts)
+            self.ansi(parts)
         elif self.ahead('$"'):
             self.pos += 2
-            self._double(parts, at)
+            self.double(parts, at)
         elif self._is_plain_dollar(""):
             self.pos += 1
-            self._put(parts, "$", at, False)
+            self.put(parts, "$", at, False)
         else:
-            parts.append(self._dollar(at, False))
+            parts.append(self.dollar(at, False))
 
     def _is_plain_dollar(self, close: str) -> bool:
         following = self.text[self.pos + 1 : min(self.pos + 2, self.end)]
         return not following or following in _AFTER_PLAIN_DOLLAR or following == close
 
-    def _dollar(self, start: int, quoted: bool) -> Part:
+    def dollar(self, start: int, quoted: bool, *, body: bool = False) -> Part:
+        """What the `$` at the cursor begins. `start` is where the part begins (at a quote before it, maybe)."""
         text, at = self.text, self.pos
         if found := _NAMED.match(text, at, self.end):
             self.pos = found.end()
+            if found[1] == "$" and self.char() in (("{", "(", "[") if quoted else ("{", "(", "[", "'", '"')):
+                # Looking for the end of the quotes, bash takes the second `$` for the start of another expansion.
+                raise self.refusal("`$$` before what could be an expansion", at, self.pos + 1)
             if not self.char().isascii():
                 raise self.refusal("a letter beyond ASCII right after a variable name", at, self.pos + 1)
             return Parameter(found[1], Span(start, self.pos), quoted)
@@ -295,14 +309,21 @@ class Words(Cursor, ABC):
                 raise self.refusal("a `${#..}` form that versions of bash read differently", at, found.end())
             self.pos = found.end()
             return Parameter(found[2], Span(start, self.pos), quoted, length)
+        if found := _ELEMENT.match(text, at, self.end):
+            self.pos = found.end()
+            return Parameter(found[2], Span(start, self.pos), quoted, bool(found[1]), found[3])
         if self.ahead("$(("):
-            raise self.refusal("arithmetic `$((..))`", at, at + 3)
+            self.pos += 3
+            expression = self.arithmetic(changes=False)
+            if not self.ahead("))"):
+                raise self.refusal("arithmetic `$((..))` that is not plain", at, self.pos + 1)
+            self.pos += 2
+            return Arithmetic(expression, Span(start, self.pos), quoted)
         if self.ahead("$("):
             self.pos += 2
             return Substitution(self._until_parenthesis(at), "command", Span(start, self.pos), quoted)
         if self.ahead("${"):
-            close = text.find("}", at, self.end)
-            raise self.refusal("a `${..}` form beyond `${name}` and `${#name}`", at, close + 1 if close > 0 else at + 2)
+            return self.expansion(start, quoted=quoted, body=body)
         if self.ahead("$["):
             raise self.refusal("arithmetic `$[..]`", at, at + 2)
         raise self.refusal("a `$` that is not followed by a plain name", at, at + 2)
@@ -325,13 +346,15 @@ class Words(Cursor, ABC):
         if self.char() == "(":
             raise self.refusal("a parenthesis right after `<(` or `>(`, which bash may take for arithmetic", at, at + 3)
         body = self._until_parenthesis(at)
+        if not body.items:
+            raise self.refusal("an empty process substitution, which bash leaves out", at, self.pos)
         if self.char() and self.char() not in _ENDS_WORD:
             raise self.refusal("a process substitution glued to other text", at, self.pos + 1)
         span = Span(at, self.pos)
         kind = self.text[at]
         return Word((Substitution(body, "process-in" if kind == "<" else "process-out", span, False),), span)
 
-    def _backquotes(self, start: int, quoted: bool) -> Substitution:
+    def backquotes(self, start: int, quoted: bool) -> Substitution:
         at = self.pos
         close = self.text.find("`", at + 1, self.end)
         if close < 0:

@@ -1,0 +1,298 @@
+"""How commands follow each other: lists, pipelines, loops, branches, conditions; what is known after each of them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from policy.assessment import RuleRef, Span
+from policy.effects import Findings
+from policy.expand import Expander
+from policy.little.tests import FILE_PAIRS, FILES
+from policy.reckon import changed, changes, is_number
+from policy.rule import Role
+from policy.script.conditions import NUMERIC
+from policy.script.numbers import evaluated
+from policy.script.tree import (
+    Case,
+    Command,
+    Compute,
+    Condition,
+    Expression,
+    For,
+    Group,
+    If,
+    Loop,
+    Name,
+    Node,
+    Pipeline,
+    Redirect,
+    RedirectOp,
+    Script,
+    Subshell,
+    Test,
+    While,
+    Word,
+)
+from policy.sense import ANYTHING, NOTHING, NUMBER, Sense, either, exactly
+from policy.state import State, either_state
+from policy.tier import Tier
+
+SHELL = RuleRef("policy/walk.py", 0)
+MOST_ROUNDS = 4  # how often a loop body is walked until nothing new is known
+
+Ends = tuple[State, State]  # what holds when it succeeded, and when it failed
+
+
+class Flow(ABC):
+    """A State goes in and two come out of every node. What a simple command does is for Walk to say."""
+
+    findings: Findings
+    expander: Expander
+    fed: bool
+    left: list[State]
+
+    @abstractmethod
+    def command(self, command: Command, state: State) -> Ends:
+        """Judge a simple command."""
+
+    @abstractmethod
+    def redirects(self, redirects: tuple[Redirect, ...], state: State) -> bool:
+        """Judge every redirection; True when the input comes from a network."""
+
+    @abstractmethod
+    def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
+        """Whether a variable may be set without changing what programs do."""
+
+    @abstractmethod
+    def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
+        """A bare assignment, seen by this shell only."""
+
+    @abstractmethod
+    def span(self, span: Span) -> Span:
+        """Where that is in the user's script."""
+
+    def sense(self, word: Word, state: State) -> Sense:
+        return self.expander.sense(word, state)
+
+    def senses(self, words: tuple[Word, ...], state: State) -> list[Sense]:
+        return [sense for word in words for sense in self.expander.senses(word, state)]
+
+    def script(self, script: Script, state: State) -> Ends:
+        ok = fail = begin = state
+        operator = ";"
+        for item in script.items:
+            if operator in (";", "&"):
+                begin = either_state(ok, fail)
+                ok, fail = self.node(item.node, begin)
+            elif operator == "&&":
+                success, failure = self.node(item.node, ok)
+                ok, fail = success, either_state(fail, failure)
+            else:
+                success, failure = self.node(item.node, fail)
+                ok, fail = either_state(ok, success), failure
+            operator = item.then
+            if operator == "&":
+                ok = fail = begin  # the whole list ran in a shell of its own
+        return ok, fail
+
+    def node(self, node: Node, state: State) -> Ends:
+        ok, fail = self._node(node, state)
+        if not isinstance(node, Pipeline) and not all(map(_opens, node.redirects)):
+            fail = either_state(fail, state)  # when a file cannot be opened, bash does not even begin
+        return ok, fail
+
+    def _node(self, node: Node, state: State) -> Ends:
+        match node:
+            case Command():
+                return self.command(node, state)
+            case Pipeline():
+                return self._pipeline(node, state)
+            case Group(body=body, redirects=redirects):
+                with_input = self.redirects(redirects, state)
+                return self._fed(with_input, lambda: self.script(body, state))
+            case Subshell(body=body, redirects=redirects):
+                with_input = self.redirects(redirects, state)
+                self._fed(with_input, lambda: self.script(body, state))
+                return state, state
+            case For():
+                return self._for(node, state)
+            case Loop():
+                return self._loop(node, state)
+            case Compute(expression=expression, redirects=redirects, span=span):
+                self.redirects(redirects, state)
+                self.findings.because(Tier.READ, "computes", SHELL, self.span(span))
+                return (self._compute(expression, state, span),) * 2
+            case Test():
+                return self._test(node, state)
+            case Case():
+                return self._case(node, state)
+            case While():
+                return self._while(node, state)
+            case If():
+                return self._if(node, state)
+            case never:
+                assert_never(never)
+
+    def _fed(self, fed: bool, walk: Callable[[], Ends]) -> Ends:
+        before, self.fed = self.fed, self.fed or fed
+        try:
+            return walk()
+        finally:
+            self.fed = before
+
+    def _pipeline(self, node: Pipeline, state: State) -> Ends:
+        if len(node.commands) == 1:
+            ok, fail = self.node(node.commands[0], state)
+            return (fail, ok) if node.negated else (ok, fail)
+        before, connected = self.fed, self.findings.connected
+        try:
+            for command in node.commands:
+                self.node(command, state)
+                self.fed = self.fed or self.findings.connected > connected
+        finally:
+            self.fed = before
+        return state, state
+
+    def _for(self, node: For, state: State) -> Ends:
+        value = ANYTHING
+        if node.words is not None:
+            words = self.senses(node.words, state)
+            value = _each(words)
+        fed = self.redirects(node.redirects, state)
+        if not self.may_assign(node.name, value, node.span, exported=False):
+            value = ANYTHING
+        inside = state.assign(node.name, value)
+        end = self._fed(
+            fed, lambda: self._rounds(lambda known: self._body(node.body, known), inside, (node.name, value))
+        )
+        return (either_state(state, end[0]),) * 2
+
+    def _while(self, node: While, state: State) -> Ends:
+        def once(known: State) -> State:
+            return self._body(node.body, either_state(*self.script(node.condition, known)))
+
+        return self._fed(self.redirects(node.redirects, state), lambda: self._rounds(once, state, None))
+
+    def _loop(self, node: Loop, state: State) -> Ends:
+        def once(known: State) -> State:
+            known = self._compute(node.condition, known, node.span)
+            return self._compute(node.step, self._body(node.body, known), node.span)
+
+        begin = self._compute(node.first, state, node.span)
+        return self._fed(self.redirects(node.redirects, state), lambda: self._rounds(once, begin, None))
+
+    def _case(self, node: Case, state: State) -> Ends:
+        fed = self.redirects(node.redirects, state)
+        self.findings.because(Tier.READ, "chooses by a pattern", SHELL, self.span(node.span))
+        self.sense(node.word, state)
+
+        def branches() -> Ends:
+            end = state
+            for branch in node.branches:
+                for word in branch.patterns:
+                    self.sense(word, state)
+                end = either_state(end, self._body(branch.body, state))
+            return end, end
+
+        return self._fed(fed, branches)
+
+    def _test(self, node: Test, state: State) -> Ends:
+        self.redirects(node.redirects, state)
+        self.findings.because(Tier.READ, "checks a condition", SHELL, self.span(node.span))
+        for piece in node.pieces:
+            if not isinstance(piece, Condition):
+                continue
+            words = [replace(self.sense(word, state), many=False, wild=False) for word in piece.words]
+            if piece.operator in FILES or piece.operator in FILE_PAIRS:
+                for word in words:
+                    for each in (word, *map(exactly, word.maybe)):
+                        self.findings.touch(Role.TREE, each, state.cwds, SHELL, self.span(piece.span))
+            elif piece.operator in NUMERIC:
+                for name in filter(None, map(evaluated, piece.words)):
+                    self.expander.reckoned(Name(name, False), state, piece.span)
+        return state, state
+
+    def _body(self, body: Script, state: State) -> State:
+        return either_state(*self.script(body, state))
+
+    def _compute(self, expression: Expression | None, state: State, span: Span) -> State:
+        """What holds after `((..))`."""
+        if expression is None:
+            return state
+        self.expander.reckoned(expression, state, span)
+        for change, certain in changes(expression):
+            before = partial(self.expander.value, state=state)
+            known = changed(change, before)
+            if not certain:
+                known = either(before(change.name), NUMBER)
+            state = self.assign(state, change.name, known, self.span(span))
+        return state
+
+    def _rounds(self, once: Callable[[State], State], state: State, fixed: tuple[str, Sense] | None) -> Ends:
+        """Walk a loop until another round brings nothing new about folders and variables."""
+        known = state
+        for attempt in range(MOST_ROUNDS):
+            outer, self.left = self.left, []
+            end = once(known)
+            for early in self.left:
+                end = either_state(end, early)
+            self.left = outer
+            if fixed is not None:
+                end = end.assign(*fixed)
+            merged = either_state(known, end)
+            if merged == known:
+                return known, known
+            known = _counting(known, merged)
+            if attempt == MOST_ROUNDS - 2:
+                names = dict.fromkeys(known.variables, ANYTHING)
+                known = State(None, {**names, **dict([fixed] if fixed else [])}, known.exports, None, None)
+        return known, known
+
+    def _if(self, node: If, state: State) -> Ends:
+        fed = self.redirects(node.redirects, state)
+
+        def branches() -> Ends:
+            ends: list[State] = []
+            current = state
+            for condition, body in node.branches:
+                success, current = self.script(condition, current)
+                ends += self.script(body, success)
+            ends += self.script(node.otherwise, current) if node.otherwise is not None else (current,)
+            end = ends[0]
+            for other in ends[1:]:
+                end = either_state(end, other)
+            return end, end
+
+        return self._fed(fed, branches)
+
+
+def _opens(redirect: Redirect) -> bool:
+    """Whether the redirection works for certain."""
+    return redirect.op in _FILES and redirect.target.literal == "/dev/null"
+
+
+_FILES = frozenset([RedirectOp.IN, RedirectOp.OUT, RedirectOp.APPEND, RedirectOp.CLOBBER, RedirectOp.OUT_ERR])
+
+
+def _counting(before: State, after: State) -> State:
+    """A number that a round of a loop has changed may be any number in the next one."""
+    counted = {
+        name: NUMBER
+        for name, value in after.variables.items()
+        if is_number(value) and name in before.variables and before.variables[name] != value
+    }
+    return replace(after, variables={**after.variables, **counted})
+
+
+def _each(words: list[Sense]) -> Sense:
+    """What a loop variable may be, given the words of its list."""
+    if not words:
+        return NOTHING
+    if len(words) == 1 and words[0].wild:
+        return replace(words[0], many=False)
+    value = replace(words[0], span=None)
+    for word in words[1:]:
+        value = either(value, replace(word, span=None))
+    return replace(value, many=False) if all(word.texts or word.wild for word in words) else value

@@ -1,0 +1,134 @@
+"""What arithmetic comes to, when all that it reads is known."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import assert_never
+
+from policy.script.tree import Change, Count, Expression, Name, Number, Operation
+from policy.sense import LIMIT, NUMBER, Sense
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_BIGGEST = 1 << 62  # bash wraps at 64 bits; nothing near that is taken as known
+_MOST_SHIFTED = 62
+
+Values = tuple[int, ...] | None  # all it may be, or None: some number
+
+
+def is_number(sense: Sense) -> bool:
+    """Whether a value is a whole number for certain, so that bash may evaluate it without harm."""
+    return sense.number or (bool(sense.texts) and all(_INTEGER.fullmatch(text) for text in sense.texts))
+
+
+def names(expression: Expression) -> Iterator[str]:
+    """The names whose values are evaluated. A plain `=` reads nothing."""
+    match expression:
+        case Name(name=name):
+            yield name
+        case Operation(operands=operands):
+            for operand in operands:
+                yield from names(operand)
+        case Change(name=name, operator=operator, operand=operand):
+            if operator != "=":
+                yield name
+            if operand is not None:
+                yield from names(operand)
+
+
+def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
+    """What is assigned, in order, and whether that happens for certain and before all that follows."""
+    match expression:
+        case Change(operand=operand):
+            if operand is not None:
+                yield from ((change, False) for change, _ in changes(operand))
+            yield expression, operand is None or not any(changes(operand))
+        case Operation(operator=operator, operands=operands):
+            for operand in operands:
+                yield from ((change, sure and operator == ",") for change, sure in changes(operand))
+
+
+def reckoned(expression: Expression, value: Callable[[str], Sense]) -> Sense:
+    """What the expression comes to, as the text that `$((..))` becomes."""
+    found = _values(expression, value)
+    return NUMBER if found is None else Sense(texts=tuple(str(number) for number in found))
+
+
+def changed(change: Change, value: Callable[[str], Sense]) -> Sense:
+    """What the name holds after the change."""
+    if change.operator in ("++", "--"):
+        one = Operation(change.operator[0], (Name(change.name, False), Number(1)))
+        return reckoned(one, value)
+    assert change.operand is not None
+    if change.operator == "=":
+        return reckoned(change.operand, value)
+    return reckoned(Operation(change.operator[:-1], (Name(change.name, False), change.operand)), value)
+
+
+def _values(expression: Expression, value: Callable[[str], Sense]) -> Values:
+    match expression:
+        case Number(value=number):
+            return (number,)
+        case Count() | Change():
+            return None
+        case Name(name=name, dollar=dollar):
+            sense = value(name)
+            if sense.number or not is_number(sense):
+                return None
+            # `2-$x` is put together as text first: with a sign in the value it may read differently.
+            return None if dollar and any(text[0] == "-" for text in sense.texts) else tuple(map(int, sense.texts))
+        case Operation(operator=operator, operands=operands):
+            known = [_values(operand, value) for operand in operands]
+            certain = [values for values in known if values is not None]
+            if len(certain) < len(known):
+                return None
+            results = {_applied(operator, choice) for choice in product(*certain)}
+            numbers = tuple(sorted(number for number in results if number is not None))
+            return numbers if len(numbers) == len(results) <= LIMIT else None
+        case never:
+            assert_never(never)
+
+
+def _applied(operator: str, operands: tuple[int, ...]) -> int | None:
+    result: int | None
+    if len(operands) == 1:
+        result = {"-": -operands[0], "+": operands[0], "!": int(not operands[0]), "~": ~operands[0]}[operator]
+    elif operator == "?:":
+        result = operands[1] if operands[0] else operands[2]
+    elif operator == ",":
+        result = operands[-1]
+    else:
+        result = _binary(operator, *operands)
+    return result if result is not None and abs(result) < _BIGGEST else None
+
+
+def _binary(operator: str, left: int, right: int) -> int | None:
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/" | "%":
+            if right == 0:
+                return None
+            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+            return quotient if operator == "/" else left - quotient * right
+        case "**":
+            return left**right if 0 <= right <= _MOST_SHIFTED else None
+        case "<<":
+            return left << right if 0 <= right <= _MOST_SHIFTED else None
+        case ">>":
+            return left >> right if 0 <= right <= _MOST_SHIFTED else None
+        case "&":
+            return left & right
+        case "|":
+            return left | right
+        case "^":
+            return left ^ right
+        case "&&":
+            return int(bool(left) and bool(right))
+        case "||":
+            return int(bool(left) or bool(right))
+    order = {"<": left < right, ">": left > right, "<=": left <= right, ">=": left >= right}
+    return int(order.get(operator, (left == right) == (operator == "==")))
