@@ -188,6 +188,7 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("x=1; $y; a $((x))",      "may change a variable", "a command known only when it runs"),
     ("x=1; x=(a b); ((x))",    "something else than a number", "an array"),
     ("x=-1; a $((2-$x))",      "arithmetic", "put together as text, it is `2--1`"),
+    ("x=1; ((x++, y=$x))",     "arithmetic", "found by fuzzing: `$x` is put in before `x` is changed"),
     ("a $((x=1))",             "arithmetic that assigns", "nobody tracks it there"),
     ("a $((1+$(b)))",          "arithmetic", "case 21"),
     ("a $((08))",              "arithmetic", "octal"),

@@ -36,10 +36,11 @@ def arithmetic(words: Words, *, changes: bool) -> Expression:
 
 
 class _Arithmetic:
-    __slots__ = ("changes", "words")
+    __slots__ = ("changed", "changes", "words")
 
     def __init__(self, words: Words, changes: bool) -> None:
         self.words, self.changes = words, changes
+        self.changed: set[str] = set()
 
     def listed(self) -> Expression:
         first = self._assigned()
@@ -62,6 +63,7 @@ class _Arithmetic:
                 name = self._noted(found["bare"], start)
                 operand = self._assigned()
                 self._succeeds(change[0].rstrip("="), operand, start)
+                self.changed.add(name)
                 result: Expression = Change(name, change[0], operand)
                 words.leave()
                 return result
@@ -117,6 +119,7 @@ class _Arithmetic:
             if not name or not name["bare"]:
                 raise self._refusal()
             self._changes(at)
+            self.changed.add(name["bare"])
             words.pos = name.end()
             return Change(self._noted(name["bare"], at), found[0], None)
         if found := _NAME.match(text, at, end):
@@ -148,10 +151,13 @@ class _Arithmetic:
         name = self._noted(found["bare"] or found["plain"] or found["braced"], start)
         step = _STEP.match(words.text, self._blanks(), words.end)
         if not step:
+            if not found["bare"] and name in self.changed:
+                raise self._refusal()  # put in as text before anything is changed
             return Name(name, not found["bare"])
         if not found["bare"]:
             raise self._refusal()
         self._changes(start)
+        self.changed.add(name)
         words.pos = step.end()
         return Change(name, step[0], None)
 
