@@ -279,7 +279,8 @@ def _claim(path: Path) -> None:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    quoted = str(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    # Two slashes at the start (HOME=/) would make the first name a host.
+    quoted = ("/" + str(path.absolute()).lstrip("/")).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 

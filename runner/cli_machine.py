@@ -2,7 +2,6 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,8 +22,9 @@ def doctor(json: JSON = False) -> int:
     """
     from runner.config import load
     from runner.doctor import examine, render, verdict
+    from runner.gate import folder
 
-    minimum = load(Path.cwd(), os.environ, unattended=True).sandbox_minimum
+    minimum = load(folder(None), os.environ, unattended=True).sandbox_minimum
     findings = examine()
     if json:
         from dataclasses import asdict

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from policy.verdict import Rights, Terms
 from sandbox.backend import Violation
-from sandbox.scan import Scan, existing
+from sandbox.scan import Scan, appearing
 
 
 class Watch:
@@ -26,11 +26,12 @@ class Watch:
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
-        return tuple(self._set_aside(path) for path in sorted(self._present() - self.before))
+        return tuple(self._set_aside(path) for path, _ in sorted(self._present() - self.before))
 
-    def _present(self) -> set[str]:
-        found = {path for root in self.roots for path in existing(root, self.terms.locked)}
-        return found - set(self.terms.write)
+    def _present(self) -> set[tuple[str, str]]:
+        """Paths, and where those that are links lead: a link that was turned elsewhere is new."""
+        found = {path for root in self.roots for path in appearing(root, self.terms.locked)}
+        return {(path, os.readlink(path) if os.path.islink(path) else "") for path in found - set(self.terms.write)}
 
     def _set_aside(self, path: str) -> Violation:
         what = f"`{path}` appeared: other programs run files of this name by themselves"

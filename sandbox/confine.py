@@ -51,7 +51,9 @@ def build_root(plan: Plan) -> None:
         if kind in ("ro", "rw"):
             device = source.startswith("/dev/")
             attributes = kernel.ATTR_NOSUID | kernel.ATTR_NOEXEC if device else guarded
-            trees[index] = kernel.clone_tree(source, attributes | (kernel.ATTR_RDONLY if kind == "ro" else 0))
+            attributes |= kernel.ATTR_RDONLY if kind == "ro" else 0
+            # THREAT T18: another command may be swapping what lies there for a link to the host while we look.
+            trees[index] = kernel.clone_tree(source, attributes, links=not _within(source, plan.real))
     stage = next(folder for folder in STAGES if os.path.isdir(folder))
     limit = f"mode=0755,size={plan.tmpfs},nr_inodes=200000"
     kernel.mount("tmpfs", stage, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, limit)
@@ -62,8 +64,9 @@ def build_root(plan: Plan) -> None:
     empty_file, empty_folder = stage + "/run/.empty", stage + "/run/.none"
     os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
     os.mkdir(empty_folder, 0)
+    root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
     for index, (kind, source, target) in enumerate(steps):
-        place = stage + target
+        place, links = stage + target, not _within(target, plan.real)
         if kind == "link":
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.symlink(source, place)
@@ -75,15 +78,21 @@ def build_root(plan: Plan) -> None:
             kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={plan.tmpfs}")
         elif kind == "mask":
             empty = empty_folder if source == "dir" else empty_file
-            kernel.attach_tree(kernel.clone_tree(empty, guarded | kernel.ATTR_RDONLY), place)
+            kernel.attach_tree(kernel.clone_tree(empty, guarded | kernel.ATTR_RDONLY), root, target, links=links)
         else:
-            _make_place(place, folder=_is_folder(trees[index]))
-            kernel.attach_tree(trees[index], place)
+            if links or target in plan.real:  # what lies inside one of those is there already, or there is nothing
+                _make_place(place, folder=_is_folder(trees[index]))
+            kernel.attach_tree(trees[index], root, target, links=links)
+    os.close(root)
     os.chdir(stage)
     kernel.detach_root()
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     kernel.set_attributes(root, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV, recursive=False)
     os.close(root)
+
+
+def _within(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def _is_folder(tree: int) -> bool:

@@ -20,7 +20,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "aarch64": {"capset":  91, "pivot_root":  41, "seccomp": 277},
 }
 # These have one number on every architecture (asm-generic since Linux 5.x).
-OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
+OPEN_TREE, MOVE_MOUNT, OPENAT2, MOUNT_SETATTR = 428, 429, 437, 442
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -30,7 +30,8 @@ MNT_DETACH = 2
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_NOEXEC = 1, 2, 4, 8
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW = -100, 0x1000, 0x8000, 0x100
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
-MOVE_MOUNT_F_EMPTY_PATH = 4
+MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
+RESOLVE_NO_SYMLINKS, RESOLVE_IN_ROOT = 4, 0x10
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 36, 47, 4
 SECCOMP_SET_MODE_FILTER = 1
@@ -84,10 +85,23 @@ def detach_root() -> None:
     os.chdir("/")
 
 
-def clone_tree(path: str, attributes: int) -> int:
-    """A detached copy of the mount at `path` with `attributes` (ATTR_*) set on it and everything below."""
-    flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
-    tree = _syscall(f"open {path}", OPEN_TREE, AT_FDCWD, os.fsencode(path), flags)
+def open_path(path: str, resolve: int, root: int = AT_FDCWD) -> int:
+    """A handle on `path`, found as `resolve` (RESOLVE_*, openat2(2)) says; with RESOLVE_IN_ROOT from `root` down."""
+    how = struct.pack("QQQ", os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    return _syscall(f"open {path}", OPENAT2, root, os.fsencode(path), how, len(how))
+
+
+def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
+    """A detached copy of the mount at `path` with `attributes` (ATTR_*) set on it and everything below.
+
+    Without `links`, nothing on the way to it may be a link, and the last name neither.
+    """
+    place = open_path(path, 0 if links else RESOLVE_NO_SYMLINKS)
+    try:
+        flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
+        tree = _syscall(f"open {path}", OPEN_TREE, place, b"", flags)
+    finally:
+        os.close(place)
     if attributes:
         set_attributes(tree, attributes, recursive=True)
     return tree
@@ -99,8 +113,14 @@ def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
     _syscall("set mount attributes", MOUNT_SETATTR, tree, b"", flags, value, len(value))
 
 
-def attach_tree(tree: int, path: str) -> None:
-    _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", AT_FDCWD, os.fsencode(path), MOVE_MOUNT_F_EMPTY_PATH)
+def attach_tree(tree: int, root: int, path: str, *, links: bool = True) -> None:
+    """Put `tree` at `path` below the folder `root`, which no link leads out of. Without `links`, there may be none."""
+    place = open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)
+    try:
+        flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+        _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
+    finally:
+        os.close(place)
     os.close(tree)
 
 

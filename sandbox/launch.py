@@ -40,10 +40,7 @@ def launch(
     """
     if tier == "T3":
         terms = _in_scratch(terms, scratch.path)
-    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
-    for folder in (*terms.read, *terms.write):
-        if os.path.isdir(folder) and folder != scratch.path:
-            found = found.with_masked(scan(folder, terms.hidden, terms.shown, ()))
+    found = survey(terms, scratch.path)
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     programs = seccomp.programs(rights, unix=False, cache=cache)
     abi = kernel.landlock_abi()
@@ -56,6 +53,15 @@ def launch(
         end(process, control)
         raise
     return Launch(process, control, found)
+
+
+def survey(terms: Terms, scratch: str) -> Scan:
+    """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
+    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
+    for folder in (*terms.read, *terms.write):
+        if os.path.isdir(folder) and folder != scratch:
+            found = found.with_masked(scan(folder, terms.hidden, terms.shown, ()))
+    return found
 
 
 class Ahead:

@@ -17,7 +17,7 @@ from sandbox import canary, kernel, landlock, plan
 from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable
 from sandbox.exchange import Exchange
-from sandbox.launch import Ahead, Launch, launch
+from sandbox.launch import Ahead, Launch, launch, survey
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
 from sandbox.spawn import end
@@ -25,6 +25,7 @@ from sandbox.spawn import end
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
 IDLE = 4  # helpers kept for the next command; each holds about 10 MB
 READY = 10.0  # seconds until a helper that says nothing is given up
+FRESH = 1.0  # seconds for which what was found in the workspace is taken to be true: people edit files meanwhile
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
 ANSWER = 64 << 20  # bytes of a file action's answer
 _SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
@@ -38,6 +39,7 @@ class Slot:
     control: socket.socket
     enforcement: Enforcement
     scan: Scan = field(default_factory=Scan)
+    looked: float = field(default_factory=time.monotonic)  # when the workspace was last found to be as in `scan`
 
     def kill(self) -> None:
         end(self.process, self.control)
@@ -120,10 +122,21 @@ class Linux:
             if self.idle[index][0] != key:
                 continue
             _, slot = self.idle.pop(index)
-            if slot.process.poll() is None:
+            if slot.process.poll() is None and self._still_true(slot, terms):
                 return slot
-            self._discard(slot)  # it died while idle: an error of that helper, never a reason to run without one
+            # It died while idle, or there is a new secret or auto-run file that its mounts know nothing of.
+            self._discard(slot)
         return await self._start(terms)
+
+    def _still_true(self, slot: Slot, terms: Terms) -> bool:
+        """Whether the mounts of `slot` still cover all that must be covered."""
+        now = time.monotonic()
+        if now - slot.looked < FRESH:
+            return True
+        if survey(terms, self.scratch.path if self.scratch else "") != slot.scan:
+            return False
+        slot.looked = now
+        return True
 
     def _give_back(self, terms: Terms, slot: Slot) -> None:
         self.idle.append((plan.helper_key(terms), slot))

@@ -49,6 +49,7 @@ def compile_plan(
     return Plan(
         tier=tier,
         mounts=mounts,
+        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", *terms.read, *terms.write))),
         landlock=fitted,
         handled=(known.fs, net, known.scoped, known.size),
         programs=programs,

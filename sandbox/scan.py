@@ -17,6 +17,7 @@ class Scan:
 
     `pinned`: `.git` folders that must not be renamed away. `shared`: files whose other hard links lie elsewhere.
     `roots`: the workspace and every repository nested in it.
+    `marks`: which file each of the first four was (path, device, number): editors replace a file rather than change it.
     `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
     """
 
@@ -25,12 +26,18 @@ class Scan:
     pinned: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
+    marks: tuple[tuple[str, int, int], ...] = ()
     truncated: bool = False
 
     def with_masked(self, other: "Scan") -> "Scan":
         """The same, with the secret files of a further folder."""
         masked = tuple(sorted({*self.masked, *other.masked}))
-        return replace(self, masked=masked[:MOST], truncated=self.truncated or other.truncated or len(masked) > MOST)
+        return replace(
+            self,
+            masked=masked[:MOST],
+            marks=tuple(sorted({*self.marks, *other.marks})),
+            truncated=self.truncated or other.truncated or len(masked) > MOST,
+        )
 
 
 def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...]) -> Scan:
@@ -51,7 +58,8 @@ def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked
             name = entry.name
             if secret(name) and not public(name):
                 real = os.path.realpath(entry.path)
-                if real.startswith(workspace + "/"):
+                # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
+                if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
                     masked.add(real)
                 continue
             if entry.is_dir(follow_symlinks=False):
@@ -79,9 +87,21 @@ def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked
         locked=tuple(fixed)[:MOST],
         pinned=tuple(sorted(pinned))[:MOST],
         shared=tuple(sorted(shared))[:MOST],
-        roots=tuple(roots),
+        roots=tuple(sorted(roots)),
+        marks=_marks((*masked, *fixed, *pinned, *shared)[:MOST]),
         truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,
     )
+
+
+def _marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
+    found = []
+    for path in paths:
+        try:
+            status = os.lstat(path)
+        except OSError:
+            continue  # gone meanwhile
+        found.append((path, status.st_dev, status.st_ino))
+    return tuple(sorted(found))
 
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
@@ -90,6 +110,25 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
         return lambda name: False
     matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
     return lambda name: matches(name) is not None
+
+
+def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
+    """What is there under `patterns`, links too: those who run such files follow them. Of a path that leads through a
+    link, that link, so that nobody who moves what was found follows it."""
+    found = set()
+    for pattern in patterns:
+        path = os.path.join(root, pattern)
+        for hit in glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]:
+            current = root
+            for name in hit[len(root) :].strip("/").split("/"):
+                current = os.path.join(current, name)
+                if os.path.islink(current):
+                    found.add(current)
+                    break
+            else:
+                if os.path.lexists(hit):
+                    found.add(hit)
+    return found
 
 
 def existing(root: str, patterns: tuple[str, ...]) -> list[str]:

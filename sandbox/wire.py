@@ -6,6 +6,7 @@ class Plan:
 
     `tier`: "T1" (namespaces and a private root) or "T3" (Landlock and seccomp alone).
     `mounts`: (kind, source, target), in the order to build.
+    `real`: folders and files to which no link may lead, nor anything in them: commands may write there.
     `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size.
     `rlimits`: (resource, value). `pids`, `memory`, `tmpfs`: counts and bytes.
     `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
@@ -22,6 +23,7 @@ class Plan:
         "outside",
         "pids",
         "programs",
+        "real",
         "rlimits",
         "tier",
         "tmpfs",
@@ -30,6 +32,7 @@ class Plan:
 
     tier: str
     mounts: tuple[tuple[str, str, str], ...]
+    real: tuple[str, ...]
     landlock: tuple[tuple[str, int], ...]
     handled: tuple[int, int, int, int]
     programs: tuple[bytes, ...]

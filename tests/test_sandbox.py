@@ -1,11 +1,15 @@
 """The contract of a Linux sandbox and the escapes it must stop, for real, as every user we may be."""
 
+import ctypes
+import json
 import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sandbox_bench import NO_NAMESPACES, SECRET, USERS, Bench, make
@@ -414,6 +418,26 @@ def test_new_auto_run_files_are_set_aside_and_reported(bench: Bench) -> None:
     assert (bench.workspace / "notes.md").read_text() == "fine\n"
 
 
+@pytest.mark.threat("T16")
+def test_new_links_by_such_names_are_set_aside_too(bench: Bench) -> None:
+    """Whoever runs `.envrc` follows it to what a command wrote under another name."""
+    (bench.workspace / ".turned").symlink_to("file.txt")
+    answer = bench.run(
+        "echo PWNED > evil; mkdir evils; ln -s evil .envrc; ln -s evils .jj; ln -sfn evil .turned",
+        locked=[".envrc", ".jj/repo/config.toml", ".turned"],
+    )
+    told = {violation[1] for violation in answer["violations"]}
+    left = names(bench.workspace)
+    for name in ("evil", "evils", ".jj", ".turned"):
+        path = bench.workspace / name
+        if path.is_symlink() or path.is_file():
+            path.unlink()
+        elif path.exists():
+            path.rmdir()
+    assert told == {str(bench.workspace / name) for name in (".envrc", ".jj", ".turned")}
+    assert not {".envrc", ".turned"} & left
+
+
 # ---- named paths, and what cannot be granted
 
 
@@ -562,3 +586,67 @@ def test_secret_files_of_a_named_folder_are_masked_too(bench: Bench) -> None:
     answer = bench.run(f"grep -rs . {folder}; cat {folder}/deep/.env", read=[str(folder)], hidden=[".env"])
     assert SECRET not in answer["out"] + answer["err"]
     assert "shown" in answer["out"]
+
+
+def test_no_link_is_followed_while_a_sandbox_is_built(bench: Bench) -> None:  # THREAT T18
+    """Another command swaps a repository's folder for a link to what lies outside: it is mounted for nobody."""
+    inner = bench.workspace / "swapped"
+    (inner / ".git").mkdir(parents=True)
+    (inner / "link").symlink_to(bench.home / ".ssh")
+    bench.own(inner)
+    going = True
+
+    def swap() -> None:
+        exchange = ctypes.CDLL(None).renameat2  # RENAME_EXCHANGE is 2, AT_FDCWD is -100 (rename(2))
+        while going:
+            exchange(-100, os.fsencode(inner / ".git"), -100, os.fsencode(inner / "link"), 2)
+            time.sleep(0.0003)
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    script = "cat swapped/.git/id_rsa swapped/link/id_rsa; : > swapped/.git/planted"
+    try:
+        for number in range(25):  # other limits: a helper of its own each time
+            answer = bench.run(script, limits={"memory": (1 << 30) + number}, locked=[".git/hooks"])
+            assert SECRET not in json.dumps(answer)
+    finally:
+        going = False
+        swapping.join()
+        shutil.rmtree(inner)
+    assert not (bench.home / ".ssh" / "planted").exists()
+
+
+def test_a_link_to_nothing_hides_nothing(bench: Bench) -> None:
+    """`.env -> .env.local` before that exists, and a circle: neither may keep the sandbox from being built."""
+    (bench.workspace / ".env.b").symlink_to(".env.missing")
+    (bench.workspace / ".env.c").symlink_to(".env.c")
+    try:
+        answer = bench.run("echo fine", hidden=[".env.*"], limits={"memory": 3 << 30})
+    finally:
+        (bench.workspace / ".env.b").unlink()
+        (bench.workspace / ".env.c").unlink()
+    assert answer["out"] == "fine\n"
+
+
+def test_what_people_change_meanwhile_is_protected_too(bench: Bench) -> None:
+    """Helpers are kept; secrets and auto-run files that a person makes or replaces between two commands are new to them."""
+    told: dict[str, Any] = {"hidden": [".secret*"], "locked": [".tasks"], "limits": {"memory": 2 << 30}}
+    secret, tasks = bench.workspace / ".secret", bench.workspace / ".tasks"
+    secret.write_text(SECRET)
+    bench.own(secret)
+    first = bench.run("cat .secret", **told)
+    new = bench.workspace / ".secret.new"
+    new.write_text(SECRET)
+    bench.own(new)
+    new.replace(secret)  # as editors save
+    (bench.workspace / ".secret2").write_text(SECRET)
+    tasks.write_text("mine")
+    for path in (bench.workspace / ".secret2", tasks):
+        bench.own(path)
+    time.sleep(1.1)  # as long as what was found is taken to be true
+    second = bench.run("cat .secret .secret2; echo theirs > .tasks", **told)
+    kept = tasks.read_text()
+    for path in (secret, bench.workspace / ".secret2", tasks):
+        path.unlink()
+    assert SECRET not in first["out"] + second["out"]
+    assert kept == "mine"

