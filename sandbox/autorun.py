@@ -31,7 +31,7 @@ class Watch:
     def _present(self) -> set[tuple[str, str]]:
         """Paths, and where those that are links lead: a link that was turned elsewhere is new."""
         found = {path for root in self.roots for path in appearing(root, self.terms.locked)}
-        return {(path, os.readlink(path) if os.path.islink(path) else "") for path in found - set(self.terms.write)}
+        return {(path, _target(path)) for path in found - set(self.terms.write)}
 
     def _set_aside(self, path: str) -> Violation:
         what = f"`{path}` appeared: other programs run files of this name by themselves"
@@ -45,3 +45,11 @@ class Watch:
         return Violation(
             f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False
         )
+
+
+def _target(path: str) -> str:
+    """Where a link leads; empty for what is none. One call: another command may be changing it meanwhile."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""

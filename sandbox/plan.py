@@ -167,8 +167,10 @@ def _fit(path: str, look: Look, tier: str) -> int:
 
 def kind(path: str) -> str | None:
     """The real disk's answer for `Look`."""
-    if os.path.islink(path):
+    try:
         return f"-> {os.readlink(path)}"
+    except OSError:
+        pass  # no link, or not any more
     if os.path.isdir(path):
         return "dir"
     return "file" if os.path.lexists(path) else None
