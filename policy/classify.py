@@ -16,14 +16,11 @@ from policy.facts import Facts
 from policy.profile import Profile
 from policy.rule import Role
 from policy.rules import RuleBook
-from policy.script.reader import read
-from policy.script.show import show
 from policy.script.tree import Opaque
 from policy.sense import Sense, exactly
 from policy.state import State
 from policy.tier import Tier
 from policy.walk import Walk
-from policy.witness import disagreement
 
 HERE = RuleRef("policy/classify.py", 0)
 
@@ -63,6 +60,11 @@ def _classify(action: Action, walk: Walk) -> Assessment:
 
 def _script(action: RunScript, walk: Walk) -> str:
     """Read, let the witness object, and walk."""
+    # Imported when there is a script: the exact words of `agent exec -- ...` need none of it, and start sooner.
+    from policy.script.reader import read
+    from policy.script.show import show
+    from policy.witness import disagreement
+
     tree = read(action.script)
     if not isinstance(tree, Opaque):
         shown = show(tree)

@@ -12,9 +12,9 @@ from policy.expand import Expander
 from policy.little.tests import FILE_PAIRS, FILES
 from policy.reckon import changed, changes, is_number
 from policy.rule import Role
-from policy.script.conditions import NUMERIC
 from policy.script.numbers import evaluated
 from policy.script.tree import (
+    NUMERIC,
     Case,
     Command,
     Compute,

@@ -17,8 +17,6 @@ from policy.profile import Profile
 from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
 from policy.rules import RuleBook
-from policy.script.portable import objection_elsewhere
-from policy.script.reader import read
 from policy.script.tree import (
     ArrayAssignment,
     Assignment,
@@ -304,6 +302,8 @@ class Walk(Flow):
 
     def text(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> None:
         """Walk bash text that a command runs (`bash -c`), in a shell of its own."""
+        from policy.script.portable import objection_elsewhere  # with the reader, only where there is a script
+
         other = None if self._interpreter in _BASH else objection_elsewhere(script)
         if other is not None:
             self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
@@ -313,6 +313,8 @@ class Walk(Flow):
         if self._inner >= MOST_INNER:
             self.findings.unknown("scripts are nested too deeply", rule, span)
             return state, state
+        from policy.script.reader import read  # only where there is a script
+
         tree = read(script)
         if isinstance(tree, Opaque):
             self.opaque(script, f"inside a script: {tree.reason}", state, rule, span)

@@ -4,11 +4,10 @@ import re
 
 from policy.assessment import Span
 from policy.script.numbers import evaluated, is_number
-from policy.script.tree import Condition, Joint, Text, Word
+from policy.script.tree import NUMERIC, Condition, Joint, Text, Word
 from policy.script.words import Where, Words
 
 _UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
-NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 _BINARY = re.compile(r"(==|=~|=|!=|<|>|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef))(?=[ \t])")
 _TOKEN = re.compile(r"[^ \t\n]*")
 _FLAG = re.compile(r"-[A-Za-z]")

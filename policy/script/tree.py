@@ -246,6 +246,9 @@ class Compute:
     span: Span
 
 
+NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))  # operators of a Condition that evaluate both words
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One test: an operator and its one or two words. Without an operator, whether the word is not empty."""
