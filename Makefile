@@ -32,8 +32,9 @@ unit: $(VENV)/.dev
 bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)
 	$(BIN)/python tests/bench/bench.py
 
-fuzz: $(VENV)/.dev  ## ten minutes of differential fuzzing against real bash
+fuzz: $(VENV)/.dev  ## ten minutes of real bash as the judge of the reader, then ten of the laws of the gate
 	$(BIN)/python tests/fuzz_bash.py --seconds 600
+	$(BIN)/python tests/fuzz_policy.py --seconds 600
 
 lock:  ## resolve the dependencies anew, with hashes
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

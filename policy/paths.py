@@ -25,6 +25,7 @@ HARMLESS = frozenset(
     + [f"/dev/fd/{number}" for number in range(3)]
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
+LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
 _SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)")  # of bash, and of gawk
 
@@ -93,8 +94,9 @@ class Atlas:
 
     def place(self, text: str, cwd: str, *, bound: bool = False) -> Place:
         """Judge `text`. With `bound`, it is a folder and the path meant lies somewhere below it."""
-        if "\0" in text:
-            return Place(text, Scope.OUTSIDE, Kind.OTHER, repr(text), bound)
+        if "\0" in text or len(text) > LONGEST:
+            # No kernel opens it. To look at every folder of it would take long.
+            return Place(text[:LONGEST], Scope.OUTSIDE, Kind.OTHER, repr(text[:LONGEST]), bound)
         path = self.absolute(text, cwd)
         known = self._places.get((path, bound))
         if known is None:

@@ -1,0 +1,153 @@
+"""Laws that hold for every text and every command, not only for those in tables. `fuzz_policy.py` explains them."""
+
+import importlib.util
+import random
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.profile import Profile
+from policy.tier import Mode, Tier
+from policy.verdict import Ask
+
+
+def load() -> ModuleType:
+    """`fuzz_policy.py` is a program beside the tests, not a module on the path."""
+    spec = importlib.util.spec_from_file_location("fuzz_policy", Path(__file__).with_name("fuzz_policy.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["fuzz_policy"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+fuzz = load()
+LINES = st.sampled_from(fuzz.examples())
+SHELL = st.lists(st.sampled_from(fuzz.WORDS + fuzz.GLUE + fuzz.NOISE), min_size=1, max_size=14).map(" ".join)
+WRITTEN = st.integers(0, 1 << 32).map(lambda seed: fuzz.Writer(random.Random(seed)).mutated(fuzz.examples()[seed % 97]))
+BYTES = st.binary(max_size=60).map(lambda data: data.decode("utf-8", "surrogateescape"))
+TEXTS = LINES | SHELL | WRITTEN | BYTES | st.text(max_size=60)
+
+
+def faults(found: Iterator[str]) -> list[str]:
+    return list(dict.fromkeys(found))
+
+
+@settings(max_examples=400, deadline=None)
+@given(TEXTS)
+def test_every_text_gets_an_answer_that_keeps_the_laws(script: str) -> None:
+    """Never raises; spans lie inside; nobody is asked when nobody is there; rights are what the effects claim."""
+    assert faults(fuzz.broken(RunScript(script, fuzz.WORK))) == []
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.text(max_size=12) | st.sampled_from(fuzz.WORDS), max_size=6).map(tuple))
+def test_so_does_every_list_of_words(argv: tuple[str, ...]) -> None:
+    assert faults(fuzz.broken(RunArgv(argv, fuzz.WORK))) == []
+
+
+PATHS = st.lists(
+    st.sampled_from(["..", ".", "", "a.txt", ".env", "out", "link", "src", ".ssh", "\0", "x" * 300, "é"])
+).map("/".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PATHS.map(lambda text: f"{fuzz.WORK}/{text}") | PATHS | st.text(max_size=20), st.text(max_size=10))
+def test_so_does_every_file_tool(path: str, text: str) -> None:
+    for action in (
+        ReadFile(path),
+        WriteFile(path, text),
+        EditFile(path, text, text),
+        ListFolder(path),
+        GrepFiles(text, path),
+    ):
+        assert faults(fuzz.broken(action)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * (1 << 20), "(" * 50_000, "$(" * 5_000, "ls;" * 300_000, "\n" * 100_000, "/x" * 40_000, "\0" * 9, "\ud800"],
+)
+def test_huge_and_hostile_texts_are_answered(text: str) -> None:
+    assert faults(fuzz.broken(RunScript(text, fuzz.WORK))) == []
+
+
+@settings(max_examples=120, deadline=None)
+@given(LINES | WRITTEN, LINES | SHELL)
+def test_adding_a_command_never_lowers_a_verdict(first: str, second: str) -> None:
+    assert faults(fuzz.lowered(first, second)) == []
+
+
+names = st.lists(st.sampled_from(["a.txt", "src", "*.py", ".env", "git", "/usr", "main.*", "notes"]), max_size=3).map(
+    tuple
+)
+denied = st.lists(
+    st.lists(st.sampled_from(["git", "rm", "*", "-rf", "ls"]), min_size=1, max_size=3).map(tuple), max_size=2
+).map(tuple)
+PROFILES = st.builds(Profile, names, names, names, names, names, names, names, names, denied)
+
+
+@settings(max_examples=120, deadline=None)
+@given(LINES, PROFILES)
+def test_settings_of_a_repository_never_widen(script: str, by: Profile) -> None:
+    assert faults(fuzz.narrowed(script, by)) == []
+
+
+REASONS = st.builds(
+    Reason, st.sampled_from(Tier), st.just("because"), st.just(RuleRef("law", 1)), st.none() | st.just(Span(0, 1))
+)
+EFFECTS = st.builds(
+    Effect,
+    st.sampled_from(EffectKind),
+    st.sampled_from(["/home/me/work/a", "/srv/x", "/srv/é\n", "", "h.example", "npm test"]),
+    st.sampled_from([Scope.WORKSPACE, Scope.OUTSIDE, Scope.NONE]),
+    st.booleans(),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(REASONS, max_size=4), st.lists(EFFECTS, max_size=5), st.sampled_from(Mode), REASONS)
+def test_a_verdict_is_monotone_in_its_tiers(
+    reasons: list[Reason], effects: list[Effect], mode: Mode, more: Reason
+) -> None:
+    before = Assessment(RunScript("x", fuzz.WORK), tuple(effects), tuple(reasons))
+    if not reasons:
+        before = replace(before, reasons=(Reason(Tier.UNKNOWN, "nothing is known", RuleRef("law", 1)),))
+    after = replace(before, reasons=(*before.reasons, more))
+    first, second = fuzz.verdict(before, mode), fuzz.verdict(after, mode)
+    assert fuzz.strictness(second) >= fuzz.strictness(first)
+    assert not isinstance(fuzz.verdict(after, mode, unattended=True), Ask)
+
+
+# What the laws above must notice: an answer that breaks each of them.
+def _claimed(tier: Tier, *effects: Effect, span: Span | None = None) -> Assessment:
+    return Assessment(RunScript("ls", fuzz.WORK), effects, (Reason(tier, "because", RuleRef("law", 1), span),))
+
+
+BREAKS = [
+    (fuzz._reasons, _claimed(Tier.READ, span=Span(0, 9)), "a reason points beside the script"),
+    (fuzz._terms, _claimed(Tier.READ, Effect(EffectKind.WRITES, f"{fuzz.WORK}/a", Scope.WORKSPACE)), "yet only a read"),
+    (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.WRITES, "/srv/x", Scope.OUTSIDE)), "outside, as write"),
+    (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.CONNECTS, "h.example")), "talks to `h.example` as write"),
+]
+
+
+@pytest.mark.parametrize(("law", "seen", "says"), BREAKS, ids=[row[2] for row in BREAKS])
+def test_the_laws_notice_what_breaks_them(law: object, seen: Assessment, says: str) -> None:
+    assert callable(law)
+    found = list(law(seen, "ls") if law is fuzz._reasons else law(seen))
+    assert any(says in fault for fault in found), found
+
+
+def test_a_seed_makes_the_same_texts_again() -> None:
+    first, second = (fuzz.Writer(random.Random(5)) for _ in range(2))
+    assert [first.script() for _ in range(50)] == [second.script() for _ in range(50)]
