@@ -4,7 +4,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import Enum
+from typing import TypeGuard
 
 from policy.verdict import Problem
 
@@ -22,10 +24,12 @@ class Shape(Enum):
     WHOLE = "a whole number above 0"
     SECONDS = "a number of seconds above 0"
     SIZE = 'a size above 0: bytes, or a text like "512 MiB"'
+    WORDS = "a list of words, each one a text or a list of texts"
+    DATE = "a date without quotes and without a time"
 
 
 Path = tuple[str, ...]
-Value = str | float | tuple[str, ...] | tuple[tuple[str, ...], ...]
+Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
 class KeyedError(Exception):
@@ -37,12 +41,32 @@ class KeyedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """One `[[name]]` of a file: its keys, each with its line. `line` is that of the header, from 1."""
+
+    source: str
+    name: str
+    line: int
+    values: Mapping[str, Value]
+    lines: Mapping[str, int]
+
+    def complain(self, key: str, why: str, fix: str) -> KeyedError:
+        """An error about one key of it; about the whole when it has no such key."""
+        what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
+        return KeyedError(Problem(f"{self.source}:{self.lines.get(key, self.line)}: {what} cannot be used", why, fix))
+
+
+@dataclass(frozen=True, slots=True)
 class Keyed:
-    """`values`: every key that was given, by its path, in the order of the text; all known, all well formed."""
+    """`values`: every key that was given, by its path, in the order of the text; all known, all well formed.
+
+    `entries`: those of every `[[name]]`, in order.
+    """
 
     source: str
     text: str
     values: Mapping[Path, Value]
+    entries: tuple[Entry, ...] = ()
 
     def line(self, path: Path) -> int:
         """The line of a key, from 1; the nearest line above it that is known when it is written in an unusual way."""
@@ -53,8 +77,16 @@ class Keyed:
         return _error(self.source, self.text, path, why, fix)
 
 
-def read(text: str, source: str, shapes: Mapping[Path, Shape]) -> Keyed:
-    """Raises KeyedError for bad syntax, an unknown key, or a value of the wrong shape. `*` in a path is any name."""
+def read(
+    text: str,
+    source: str,
+    shapes: Mapping[Path, Shape],
+    lists: Mapping[str, Mapping[str, Shape]] | None = None,
+) -> Keyed:
+    """Raises KeyedError for bad syntax, an unknown key, or a value of the wrong shape. `*` in a path is any name.
+
+    `lists`: what may stand as `[[name]]`, any number of times, and the keys of each.
+    """
     try:
         document = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
@@ -72,8 +104,57 @@ def read(text: str, source: str, shapes: Mapping[Path, Shape]) -> Keyed:
             Problem(f"{source} cannot be read", "its lists are nested too deeply", "write it with less nesting")
         ) from None
     values: dict[Path, Value] = {}
-    _walk(document, (), source, text, shapes, values)
-    return Keyed(source, text, values)
+    entries = [
+        entry
+        for name, keys in (lists or {}).items()
+        if name in document
+        for entry in _entries(document.pop(name), name, source, text, keys)
+    ]
+    _walk(document, (), source, text, shapes, values, lists or {})
+    return Keyed(source, text, values, tuple(entries))
+
+
+def _entries(raw: object, name: str, source: str, text: str, keys: Mapping[str, Shape]) -> list[Entry]:
+    tables = raw if isinstance(raw, list) else []
+    if not isinstance(raw, list) or not all(isinstance(table, dict) for table in tables):
+        why = "it is written once for each entry, in two brackets"
+        raise _error(source, text, (name,), why, f"write `[[{name}]]`")
+    found = []
+    for table, (line, lines) in zip(tables, _places(text, name, len(tables)), strict=True):
+        entry = Entry(source, name, line, dict.fromkeys(table, ""), lines)
+        values: dict[str, Value] = {}
+        for key, given in table.items():
+            if key not in keys:
+                from difflib import get_close_matches  # only for complaints
+
+                near = get_close_matches(key, keys, n=1, cutoff=0.5)
+                fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{name}]]` are {_or(list(keys))}"
+                what = f"{source}:{lines.get(key, line)}: `{_dotted((name, key))}` cannot be used"
+                raise KeyedError(Problem(what, "there is no such key", fix))
+            value = value_of(given, keys[key])
+            if value is None:
+                raise entry.complain(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}")
+            values[key] = value
+        found.append(Entry(source, name, line, values, lines))
+    return found
+
+
+def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]]:
+    """For each `[[name]]` its line and those of its keys. Written in an unusual way, all have that of the first."""
+    found: list[tuple[int, dict[str, int]]] = []
+    within, first = False, 0
+    for number, line in enumerate(text.split("\n"), 1):
+        header = _HEADER.match(line)
+        key = None if header else _KEY.match(line)
+        if header:
+            within = _split(header[1]) == (name,)
+            if within:
+                found.append((number, {}))
+        elif key and within:
+            found[-1][1].setdefault(_split(key[1])[0], number)
+        if not first and name in line:
+            first = number
+    return found if len(found) == count else [(first or 1, {})] * count
 
 
 def _walk(
@@ -83,6 +164,7 @@ def _walk(
     text: str,
     shapes: Mapping[Path, Shape],
     values: dict[Path, Value],
+    lists: Mapping[str, object],
 ) -> None:
     for key, raw in table.items():
         path = (*at, key)
@@ -101,17 +183,21 @@ def _walk(
                     else f"write `[{_dotted(path)}.NAME]`"
                 )
                 raise _error(source, text, path, "it is a table of settings, not a single value", fix)
-            _walk(raw, path, source, text, shapes, values)
+            _walk(raw, path, source, text, shapes, values, {})
         else:
-            raise _unknown(path, source, text, shapes)
+            raise _unknown(path, source, text, shapes, lists)
 
 
-def _unknown(path: Path, source: str, text: str, shapes: Mapping[Path, Shape]) -> KeyedError:
+def _unknown(
+    path: Path, source: str, text: str, shapes: Mapping[Path, Shape], lists: Mapping[str, object]
+) -> KeyedError:
     from difflib import get_close_matches  # only for complaints: most starts need none
 
     at, key = path[:-1], path[-1]
     here = sorted({known[len(at)] for known in shapes if len(known) > len(at) and _fits(at, known[: len(at)])} - {"*"})
-    near = get_close_matches(key, here, n=1, cutoff=0.5)
+    near = get_close_matches(key, [*here, *lists], n=1, cutoff=0.5)
+    if near and near[0] in lists:
+        return _error(source, text, path, "there is no such key", f"did you mean `[[{near[0]}]]`?")
     if near:
         return _error(source, text, path, "there is no such key", f"did you mean `{_dotted((*at, near[0]))}`?")
     # The right key in the wrong table is the other common slip.
@@ -119,7 +205,7 @@ def _unknown(path: Path, source: str, text: str, shapes: Mapping[Path, Shape]) -
     if elsewhere:
         return _error(source, text, path, "there is no such key here", f"did you mean `{_dotted(elsewhere[0])}`?")
     where = f"in [{_dotted(at)}]" if at else "at the top"
-    return _error(source, text, path, "there is no such key", f"the keys {where} are {_or(here)}")
+    return _error(source, text, path, "there is no such key", f"the keys {where} are {_or([*here, *lists])}")
 
 
 def _error(source: str, text: str, path: Path, why: str, fix: str) -> KeyedError:
@@ -147,6 +233,11 @@ def value_of(raw: object, shape: Shape) -> Value | None:
             return float(raw) if good and isinstance(raw, int | float) and 0 < raw <= 7 * 86_400 else None
         case Shape.SIZE:
             return size(raw) if isinstance(raw, str) else value_of(raw, Shape.WHOLE)
+        case Shape.WORDS:
+            words = [_texts(word) if isinstance(word, list) else _texts([word]) for word in raw] if _filled(raw) else []
+            return tuple(word for word in words if word) if words and all(words) else None
+        case Shape.DATE:
+            return raw if isinstance(raw, date) and not isinstance(raw, datetime) else None
 
 
 def size(text: str) -> int | None:
@@ -156,6 +247,10 @@ def size(text: str) -> int | None:
         return None
     value = int(found[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2].upper() if found[2] else None]
     return value if 0 < value < 1 << 62 else None
+
+
+def _filled(raw: object) -> TypeGuard[list[object]]:
+    return isinstance(raw, list) and bool(raw)
 
 
 def _texts(raw: object) -> tuple[str, ...] | None:
@@ -172,6 +267,8 @@ def _example(key: str, shape: Shape) -> str:
         Shape.WHOLE: f"`{key} = 100`",
         Shape.SECONDS: f"`{key} = 120`",
         Shape.SIZE: f'`{key} = "4 GiB"`',
+        Shape.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',
+        Shape.DATE: f"`{key} = 2030-12-31`",
     }
     return examples[shape]
 

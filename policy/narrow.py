@@ -2,7 +2,7 @@
 
 from dataclasses import fields, replace
 
-from policy.matrix import MATRIX
+from policy.matrix import MATRIX, Ruling
 from policy.profile import Profile
 from policy.tier import Mode
 from policy.verdict import Limits
@@ -11,7 +11,8 @@ from policy.verdict import Limits
 def narrow(base: Profile, by: Profile) -> Profile:
     """`base`, made as strict as `by` wherever `by` is stricter. INVARIANT: never allows what `base` does not.
 
-    More is secret, locked and denied; less is public, readable and passed through; every limit is the lower one.
+    More is secret, locked and denied; less is public, readable and passed through; every limit is the lower one. Of the
+    rules of `by`, those that ask and deny are added.
     """
     return replace(
         base,
@@ -24,6 +25,9 @@ def narrow(base: Profile, by: Profile) -> Profile:
         etc=_shared(base.etc, by.etc),
         environment=_shared(base.environment, by.environment),
         denied=tuple(dict.fromkeys((*base.denied, *by.denied))),
+        permissions=tuple(
+            dict.fromkeys((*base.permissions, *(rule for rule in by.permissions if rule.verdict is not Ruling.ALLOW)))
+        ),
         limits=lower(base.limits, by.limits),
     )
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from policy.permission import PermissionRule
 from policy.verdict import Limits
 
 
@@ -13,7 +14,7 @@ class Profile:
     `secret_names`: patterns of file names that are secret anywhere (`.env`, `*.pem`); `public_names`: exceptions.
     `locked`: what other programs run by themselves, relative to the workspace or any nested repository.
     `system`: folders every permit may read; `etc`: the entries of /etc that are system files.
-    `denied`: argv word patterns that are never run.
+    `denied`: argv word patterns that are never run. `permissions`: the users' own rules, lowest layer first.
     """
 
     secret_home: tuple[str, ...]
@@ -26,3 +27,4 @@ class Profile:
     environment: tuple[str, ...]  # names passed through from the caller's environment
     denied: tuple[tuple[str, ...], ...] = ()
     limits: Limits = field(default_factory=Limits)
+    permissions: tuple[PermissionRule, ...] = ()

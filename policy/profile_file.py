@@ -50,7 +50,7 @@ def parse_profile(text: str, source: str) -> Profile:
     try:
         keyed = read(text, source, shapes)
         lists = {field: check_list(keyed, path) for path, field in _LISTS.items()}
-        return Profile(**lists, denied=denied(keyed), limits=limits(keyed, Limits()))
+        return Profile(**lists, denied=denied(keyed), limits=limits(keyed, Limits()), permissions=())
     except KeyedError as error:
         raise ProfileError(error.problem) from None
 

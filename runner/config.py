@@ -12,7 +12,9 @@ import policy
 import profiles
 from policy.keyed import Keyed, KeyedError, Shape, read, value_of
 from policy.keyed import Path as KeyPath
+from policy.matrix import Ruling
 from policy.narrow import lower, narrow, no_looser
+from policy.permission import Layer
 from policy.profile import Profile
 from policy.profile_file import LIMITS, ProfileError, check_list, denied, limits, parse_profile
 from policy.rules import RuleBook, RuleError
@@ -83,7 +85,7 @@ def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, u
         settings = _packaged()
         user = places.config_file(environ)
         if (text := settings_text(user, "user")) is not None:
-            settings = _widened(settings, read(text, str(user), _SHAPES))
+            settings = _widened(settings, _keyed(text, user), Layer.USER)
         home = os.path.realpath(places.home(environ))
         project = Path(workspace_of(os.path.realpath(cwd), home)) / PROJECT_FILE
         if project != user:
@@ -94,7 +96,7 @@ def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, u
                 raise ConfigError(
                     Problem(f"`{config}` cannot be read", "there is no such file", "check the path after --config")
                 )
-            settings = _widened(settings, read(text, str(config), _SHAPES))
+            settings = _widened(settings, _keyed(text, config), Layer.NAMED)
         return _environment(settings, environ)
     except KeyedError as error:
         raise ConfigError(error.problem) from None
@@ -104,7 +106,7 @@ def _with_repository(settings: Settings, project: Path, unattended: bool) -> Set
     try:
         if (text := settings_text(project, "repository")) is None:
             return settings
-        return _tightened(settings, read(text, str(project), _SHAPES))
+        return _tightened(settings, _keyed(text, project))
     except (KeyedError, ConfigError) as error:
         if not unattended:
             raise
@@ -139,9 +141,19 @@ def _shipped(package: str | None, name: str) -> str:
         return file.read()
 
 
-def _widened(settings: Settings, keyed: Keyed) -> Settings:
+def _keyed(text: str, path: Path) -> Keyed:
+    from policy.permission_file import LISTS  # only where somebody has a file
+
+    return read(text, str(path), _SHAPES, LISTS)
+
+
+def _widened(settings: Settings, keyed: Keyed, layer: Layer) -> Settings:
     """A layer of the user: it may say anything."""
     profile = settings.profile
+    if keyed.entries:
+        from policy.permission_file import permissions
+
+        profile = replace(profile, permissions=(*profile.permissions, *permissions(keyed, layer)))
     names = check_list(keyed, ("secret", "names")) if ("secret", "names") in keyed.values else ()
     profile = replace(
         profile,
@@ -172,8 +184,12 @@ def _widened(settings: Settings, keyed: Keyed) -> Settings:
 
 def _tightened(settings: Settings, keyed: Keyed) -> Settings:
     """A layer that came with the repository: what would widen is left out, and said."""
-    wish = _widened(settings, keyed)
-    notices = []
+    wish = _widened(settings, keyed, Layer.REPOSITORY)
+    notices = [
+        f"{rule.ref}: `[[rule]]` is ignored: a rule that came with the repository may ask and deny, never allow"
+        for rule in wish.profile.permissions
+        if rule.layer is Layer.REPOSITORY and rule.verdict is Ruling.ALLOW
+    ]
     mode, turns, minimum = settings.mode, settings.max_turns, settings.sandbox_minimum
     for path in keyed.values:
         granted = True
@@ -220,7 +236,7 @@ def _environment(settings: Settings, environ: Mapping[str, str]) -> Settings:
         if checked is None:
             raise ConfigError(Problem(what, f"it must be {shape.value}", f"correct or unset {name}"))
         try:
-            settings = _widened(settings, Keyed(name, "", {path: checked}))
+            settings = _widened(settings, Keyed(name, "", {path: checked}), Layer.NAMED)
         except KeyedError as error:
             raise ConfigError(Problem(what, error.problem.why, error.problem.fix)) from None
     return settings
@@ -254,7 +270,7 @@ def _mode(keyed: Keyed) -> Mode | None:
         raise keyed.complain(
             ("mode",), f"there is no mode `{value}`", f"choose one of {names}{_near(str(value), list(Mode))}"
         )
-    return Mode(value)
+    return Mode(str(value))
 
 
 def _model(keyed: Keyed) -> str | None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.matrix import MATRIX
+from policy.assessment import RuleRef
+from policy.matrix import MATRIX, Ruling
 from policy.narrow import lower, narrow, no_looser
+from policy.permission import Layer, PermissionRule
 from policy.profile import Profile
 from policy.profile_file import LIMITS, ProfileError, parse_profile
 from policy.secrecy import Secrets
@@ -257,7 +259,10 @@ names = st.lists(st.sampled_from(["a", "b", "c", "d", "*.e"]), max_size=4).map(t
 numbers = st.integers(1, 1000)
 limits = st.builds(Limits, numbers.map(float), numbers, numbers, numbers, numbers, numbers, numbers)
 commands = st.lists(names.filter(bool), max_size=3).map(tuple)
-profiles = st.builds(Profile, names, names, names, names, names, names, names, names, commands, limits)
+verdicts, layers = st.sampled_from(Ruling), st.sampled_from(Layer)
+written = st.builds(PermissionRule, verdicts, st.builds(RuleRef, st.just("c.toml"), st.integers(1, 9)), layers)
+rules = st.lists(written, max_size=4).map(tuple)
+profiles = st.builds(Profile, names, names, names, names, names, names, names, names, commands, limits, rules)
 
 MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "denied")
 LESS_IS_STRICTER = ("public_names", "system", "etc", "environment")
@@ -274,7 +279,12 @@ def test_law_narrowing_never_widens(base: Profile, by: Profile) -> None:
     for field in limit_names():
         name = field.replace("-", "_")
         assert getattr(found.limits, name) == min(getattr(base.limits, name), getattr(by.limits, name))
-    named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits"}
+    allows = {rule for rule in found.permissions if rule.verdict is Ruling.ALLOW}
+    assert allows <= set(base.permissions)
+    assert set(found.permissions) - allows >= {
+        rule for rule in (*base.permissions, *by.permissions) if rule.verdict is not Ruling.ALLOW
+    }
+    named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits", "permissions"}
     assert {field.name for field in fields(Profile)} == named, "a new field must say which way is stricter"
 
 

@@ -1,0 +1,114 @@
+"""`[[rule]]` as TOML: read once, strictly, into PermissionRules."""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from enum import StrEnum
+from typing import TypeVar
+
+from policy.assessment import RuleRef
+from policy.keyed import Entry, Keyed, Shape
+from policy.matrix import Ruling
+from policy.permission import REST, Layer, PermissionRule, Source, Tool
+from policy.profile_file import texts
+from policy.tier import Tier
+
+# fmt: off
+KEYS: Mapping[str, Shape] = {
+    "verdict": Shape.TEXT,
+    "run":     Shape.WORDS,
+    "tool":    Shape.TEXTS,
+    "read":    Shape.TEXTS,
+    "write":   Shape.TEXTS,
+    "host":    Shape.TEXTS,
+    "tier":    Shape.TEXTS,
+    "source":  Shape.TEXTS,
+    "why":     Shape.TEXT,
+    "until":   Shape.DATE,
+}
+# fmt: on
+LISTS: Mapping[str, Mapping[str, Shape]] = {"rule": KEYS}
+
+_NAMED = TypeVar("_NAMED", bound=StrEnum)
+
+
+def permissions(keyed: Keyed, layer: Layer) -> tuple[PermissionRule, ...]:
+    """Every `[[rule]]` of one file. Raises KeyedError, with file and line, for one that cannot be read as a rule.
+
+    Whether it can ever take effect is for `permission_check.check` to say.
+    """
+    return tuple(_rule(entry, layer) for entry in keyed.entries if entry.name == "rule")
+
+
+def _rule(entry: Entry, layer: Layer) -> PermissionRule:
+    verdict = _verdict(entry)
+    run = entry.values.get("run", ())
+    words = tuple(word for word in run if isinstance(word, tuple)) if isinstance(run, tuple) else ()
+    more = words[-1:] == ((REST,),)
+    words = words[:-1] if more else words
+    why, until = entry.values.get("why", ""), entry.values.get("until")
+    rule = PermissionRule(
+        verdict=verdict,
+        ref=RuleRef(entry.source, entry.line),
+        layer=layer,
+        run=words,
+        more=more,
+        tool=_named(entry, "tool", Tool),
+        read=_list(entry, "read"),
+        write=_list(entry, "write"),
+        host=tuple(host.lower() for host in _list(entry, "host")),
+        tier=_tiers(entry),
+        source=_named(entry, "source", Source),
+        why=why.strip() if isinstance(why, str) else "",
+        until=until if isinstance(until, date) else None,
+    )
+    if "run" in entry.values and not rule.run:
+        fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
+        raise entry.complain("run", "it names no program", fix)
+    if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
+        fix = "add one of `run`, `tool`, `read`, `write`, `host`, `tier`"
+        raise entry.complain("", "it does not say what it is about", fix)
+    if verdict is not Ruling.ALLOW and not rule.why:
+        raise entry.complain("", "it has no `why`", 'say it to whoever is stopped by it: why = "..."')
+    if any(not char.isprintable() for char in rule.why):
+        raise entry.complain("why", "it is not one line of printable text", "write it as one line")
+    return rule
+
+
+def _verdict(entry: Entry) -> Ruling:
+    given = entry.values.get("verdict")
+    if given is None:
+        raise entry.complain("", "it has no `verdict`", 'add verdict = "allow", "ask" or "deny"')
+    found = {ruling.name.lower(): ruling for ruling in Ruling}.get(str(given))
+    if found is None:
+        raise entry.complain("verdict", f"there is no verdict `{given}`", "write `allow`, `ask` or `deny`")
+    return found
+
+
+def _list(entry: Entry, key: str) -> tuple[str, ...]:
+    given = entry.values.get(key)
+    if given is None:
+        return ()
+    found = texts(given)
+    if not found:
+        raise entry.complain(key, "the list is empty, so the rule would never match", f"fill it, or drop `{key}`")
+    return tuple(dict.fromkeys(found))
+
+
+def _named(entry: Entry, key: str, names: type[_NAMED]) -> tuple[_NAMED, ...]:
+    return tuple(names(_known(entry, key, text, [name.value for name in names])) for text in _list(entry, key))
+
+
+def _tiers(entry: Entry) -> tuple[Tier, ...]:
+    labels = {tier.label: tier for tier in Tier}
+    return tuple(labels[_known(entry, "tier", text, labels)] for text in _list(entry, "tier"))
+
+
+def _known(entry: Entry, key: str, text: str, names: Iterable[str]) -> str:
+    names = list(names)
+    if text not in names:
+        from difflib import get_close_matches  # only for complaints
+
+        near = get_close_matches(text, names, n=1)
+        fix = f"did you mean `{near[0]}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"
+        raise entry.complain(key, f"there is no {key} `{text}`", fix)
+    return text
