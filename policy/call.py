@@ -59,7 +59,7 @@ class Call:
     """A command about to be judged: its words after the name, and the folder and variables at that point.
 
     `label` is how the user would name it (`git log`). `fed`: what it reads came from a network. `quiet`: judged as
-    printing a text about itself, whatever its rule says.
+    printing a text about itself, whatever its rule says. `prints`: a bound of what it prints, when that is known.
     """
 
     walk: Walker
@@ -72,6 +72,7 @@ class Call:
     hosts: int = 0
     quiet: bool = False
     after: tuple[State, State] | None = None
+    prints: Sense | None = None
     flags: dict[str, Sense | None] = field(default_factory=dict)
 
     @property
@@ -85,6 +86,9 @@ class Call:
         self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span)
 
     def touch(self, role: Role, word: Sense) -> None:
+        if word.frail and role in (Role.DELETE, Role.MOVE) and (word.tail or word.many):
+            # `rm -rf "$d"/*` is `rm -rf /*` when the command that was to print `$d` failed.
+            self.unknown("deletes another path when the command that names it fails", word)
         self.findings.touch(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
 
     def inner(self, words: list[Sense], state: State | None = None) -> None:

@@ -36,12 +36,12 @@ _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO",
 
 
 class Around(Protocol):
-    """The walk, as an expansion sees it. `tame`: the last command printed words that start with no dash."""
+    """The walk, as an expansion sees it. `printed`: a bound of what the last command printed."""
 
     facts: Facts
     findings: Findings
     fed: bool
-    tame: bool
+    printed: Sense | None
 
     def script(self, script: Script, state: State) -> tuple[State, State]: ...
 
@@ -186,7 +186,7 @@ class Expander:
         return joined(senses, None)
 
     def _substitution(self, body: Script, kind: str, quoted: bool, state: State) -> Sense:
-        self.walk.tame = False
+        self.walk.printed = None
         fed, self.walk.fed = self.walk.fed, False
         worst = self.walk.findings.worst
         self.walk.script(body, state)
@@ -196,15 +196,19 @@ class Expander:
         command = body.items[0].node if len(body.items) == 1 else None
         if not isinstance(command, Command) or command.assignments or command.redirects:
             return Sense(many=not quoted)
+        words = [word.literal for word in command.words]
+        printed = None if None in words else self.walk.printed
+        if printed is not None and printed.head:
+            return printed  # one word, whose start holds even for what was just made
         if self.walk.findings.worst > max(worst, Tier.READ):
             return Sense(many=not quoted)
-        words = [word.literal for word in command.words]
         known = self._known_output(words, state)
         if known is not None:
             return exactly(known) if quoted else unquoted(exactly(known))
         # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
-        tame = self.walk.tame and None not in words and not any(char.isspace() for char in self.walk.facts.workspace)
-        return Sense(dashless=tame, many=not quoted)  # when it fails it prints nothing, and the word is gone
+        if printed is None or any(char.isspace() for char in self.walk.facts.workspace):
+            return Sense(many=not quoted)
+        return replace(printed, many=not quoted)  # when it fails it prints nothing, and the word is gone
 
     def _known_output(self, words: list[str | None], state: State) -> str | None:
         """The output of the few commands that only say what is known already."""

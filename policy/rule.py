@@ -33,8 +33,8 @@ class Role(StrEnum):
 
 
 GRAMMARS = (
-    "alias", "assign", "cd", "command", "dd", "echo", "env", "eval", "exec", "find", "git", "network-code",
-    "popd", "printf", "push", "read", "set", "source", "sh", "tar", "test", "unset", "xargs",
+    "alias", "assign", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "find", "git", "network-code",
+    "mktemp", "popd", "printf", "push", "read", "set", "source", "sh", "tar", "test", "unset", "xargs",
 )  # fmt: skip
 
 

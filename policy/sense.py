@@ -18,6 +18,7 @@ class Sense:
     `tail` how it certainly ends. `wild`: the unknown middle is names of existing files. `many`: it may become several
     words or none. `dashless`: no word it becomes starts with `-`. `some`: of the files there, a chosen part.
     `number`: a whole number, maybe with a sign. `items`: of an array that is known, its elements.
+    `frail`: in it is what a command prints, so a part of the word is missing when that failed.
     `maybe`: texts that an unknown word is likely to be (`${x:-/etc/shadow}`): what they would do counts, too.
     """
 
@@ -30,6 +31,7 @@ class Sense:
     some: bool = False
     maybe: tuple[str, ...] = ()
     number: bool = False
+    frail: bool = False
     items: "tuple[Sense, ...] | None" = None
     span: Span | None = None
 
@@ -97,7 +99,9 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
     dashless = head[:1] != "-" and tame_start and calm
     # A `..` after the unknown part would lead out of the folder that bounds it.
     wild = all(part.wild for part in unknown) and not any(".." in (part.text or "") for part in parts)
-    return Sense(head=head, tail=tail, wild=wild, many=many, dashless=dashless, maybe=_likely(parts), span=span)
+    frail = any(part.frail for part in parts)
+    maybe = _likely(parts)
+    return Sense(head=head, tail=tail, wild=wild, many=many, dashless=dashless, frail=frail, maybe=maybe, span=span)
 
 
 def _starts_calm(part: Sense) -> bool:

@@ -50,7 +50,7 @@ class Walk(Flow):
         self.fed = False  # the standard input of what is walked comes from a network
         self.poured = False  # words of the command being judged do
         self.shell = True  # a shell runs it, so the shell's own words mean something
-        self.tame = False  # whether the last simple command prints one word that is no flag
+        self.printed: Sense | None = None  # a bound of what the last simple command prints
         self.arrays: set[str] = set()  # names that may be arrays by now
         self.left: list[State] = []  # what held where a loop was left or a round cut short
         self._inner = 0
@@ -111,7 +111,7 @@ class Walk(Flow):
             return self._array(item, state)
         value = self.sense(item.value, state)
         # An assignment is not split, and its globs stay as they are.
-        value = replace(value, many=False, wild=value.number)
+        value = replace(value, many=False, wild=value.wild and not value.many)
         if item.append:
             old = state.variables.get(item.name)
             return joined([old, value], None) if old is not None else Sense()
@@ -154,7 +154,7 @@ class Walk(Flow):
 
     def simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool) -> Ends:
         """Judge one command by its expanded words."""
-        self.tame = False
+        self.printed = None
         denied = denied_reason([word.text for word in words], self.profile, span)
         if denied is not None:
             self.findings.because(denied.tier, denied.text, denied.rule, denied.span)
@@ -168,9 +168,9 @@ class Walk(Flow):
                 self.simple(variant, state, span, fed=fed)
             return state, state
         ends = [self._named(text, words[1:], state, span, first, fed=fed or self.fed) for text in first.texts]
-        tame = self.tame
+        printed = self.printed
         ends += [self.simple(variant, state, span, fed=fed) for variant in likely]
-        self.tame = tame and not likely
+        self.printed = None if likely or len(first.texts) > 1 else printed
         ok, fail = ends[0]
         for other in ends[1:]:
             ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
@@ -219,7 +219,7 @@ class Walk(Flow):
             self.findings.effect(EffectKind.CONNECTS, "")  # some host; which one, only the run shows
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
-        self.tame = call.rule.tame
+        self.printed = call.prints or (Sense(dashless=True) if call.rule.tame else None)
         return call.after or (begin, begin)
 
     def _program(self, name: str, state: State, span: Span | None) -> str | None:

@@ -113,7 +113,7 @@ def tables() -> Iterator[tuple[str, CommandRule]]:
     """Every program and subcommand that can be a read, with the words that name it."""
 
     def below(words: str, rule: CommandRule) -> Iterator[tuple[str, CommandRule]]:
-        if rule.tier is Tier.READ and rule.grammar in ("", "git", "cd", "read") and not rule.operands.runs:
+        if rule.tier is Tier.READ and rule.grammar in ("", "git", "cd", "read", "date") and not rule.operands.runs:
             yield words, rule
         for name, sub in rule.subs.items():
             yield from below(f"{words} {name}", sub)

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from policy.call import Call
-from policy.little import builtins, copies, find, git, network, tar, tests, wrappers
+from policy.little import builtins, copies, find, git, network, outputs, tar, tests, wrappers
 
 GRAMMAR: dict[str, Callable[[Call], None]] = {
     "alias": builtins.alias,
     "assign": builtins.assign,
     "cd": builtins.cd,
     "command": wrappers.command,
+    "date": outputs.date,
     "dd": copies.dd,
     "echo": builtins.echo,
     "env": wrappers.env,
@@ -18,6 +19,7 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "find": find.find,
     "git": git.git,
     "network-code": network.network_code,
+    "mktemp": outputs.mktemp,
     "popd": builtins.popd,
     "printf": builtins.printf,
     "push": builtins.push,

@@ -81,7 +81,8 @@ def tar(call: Call) -> None:
     if len(mode) != 1:
         call.unknown("`tar` without one clear mode")
         return
-    if archive is not None and (archive.text is None or ":" in archive.text):
+    made = archive is not None and mode == "c" and archive.wild and archive.plain and ":" not in archive.head
+    if archive is not None and not made and (archive.text is None or ":" in archive.text):
         call.unknown("`tar` with an archive known only when it runs, or on another machine", archive)
         return
     call.because(Tier.READ, f"`tar` {call.rule.why}")

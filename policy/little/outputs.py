@@ -1,0 +1,47 @@
+"""Commands of which it is known what they print: `$(mktemp -d)` is a new path, `$(date +%F)` no path at all."""
+
+import re
+
+from policy.call import Call, judge
+from policy.sense import Sense
+
+# Letters of `date` that print digits and letters, never `/` and no blank. With these, the output is one calm word.
+_FORMAT = re.compile(r"\+(?:%[-_0]?[YmdHMSFTjsNVuUWyCGIklDeabBhpZz]|[A-Za-z0-9_.:,=@-])+")
+_WITH_SLASH_OR_BLANK = re.compile(r"%[-_0]?[Dekl]|%_")
+_YEAR_FIRST = re.compile(r"\+%[FYG]")
+_TEMPLATE = re.compile(r"([A-Za-z0-9_./-]*?)X{3,}(?:\.[A-Za-z0-9]+)?")
+
+
+def date(call: Call) -> None:
+    """`date`: without a blank or a slash in its format it prints a name that stays in its folder."""
+    judge(call)
+    words = [word.text for word in call.words]
+    formats = [text for text in words if text is not None and text[:1] == "+"]
+    if len(formats) != 1 or not _FORMAT.fullmatch(formats[0]) or _WITH_SLASH_OR_BLANK.search(formats[0]):
+        return
+    literal = formats[0][1:].partition("%")[0]
+    now = set(words) - {formats[0]} <= {"-u", "--utc", "--universal"}
+    head = literal or ("2" if now and _YEAR_FIRST.match(formats[0]) else "")
+    call.prints = Sense(head=head, wild=True, dashless=head[:1] != "-", frail=True)
+
+
+def mktemp(call: Call) -> None:
+    """`mktemp`: prints the path that it made, or nothing when it could not."""
+    judge(call)
+    words = [word.text for word in call.words]
+    operands = [text for text in words if text is not None and text[:1] != "-"]
+    if None in words or any(
+        text not in ("-d", "-u", "-q", "-dq", "-qd", "--directory", "--dry-run", "--quiet", "--")
+        for text in words
+        if text not in operands
+    ):
+        return
+    if not operands:
+        head = "/tmp/tmp."  # noqa: S108  # where it makes them; the sandbox's own
+    else:
+        found = _TEMPLATE.fullmatch(operands[0])
+        if found is None or ".." in operands[0] or len(operands) > 1:
+            return
+        head = found[1]
+    if head:
+        call.prints = Sense(head=head, wild=True, dashless=head[:1] != "-", frail=True)
