@@ -28,6 +28,8 @@ class Facts:
     (system folders, toolchains). `private`: our own state and configuration, never shown to anyone.
     `look` answers for one absolute path; the caller memoises it, so that one decision sees one state of the disk.
     `which` finds a program by name on `path`, as an absolute path, or None.
+    `reading`: variables that a command which only reads gets over its environment, so that Git starts no program that
+    the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
     """
 
     workspace: str
@@ -37,3 +39,5 @@ class Facts:
     private: tuple[str, ...]
     look: Callable[[str], PathFact]
     which: Callable[[str], str | None]
+    reading: tuple[tuple[str, str], ...] = ()
+    beyond: str = ""

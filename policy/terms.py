@@ -58,8 +58,12 @@ def terms_for(
             if isinstance(found, Floor):
                 return found
             (write if effect.kind in _CHANGES else read).update(found)
+    rights = _rights(assessment, worst)
+    hosts = _hosts(assessment.effects) if worst >= Tier.READ_OUTSIDE else ()
+    # What fetches needs the settings that it fetches by; it was asked about.
+    reads = rights is Rights.LOOK and not hosts
     return Terms(
-        rights=_rights(assessment, worst),
+        rights=rights,
         workspace=facts.workspace,
         home=facts.home,
         system=_readable(facts.system, secrets),
@@ -68,8 +72,8 @@ def terms_for(
         hidden=profile.secret_names,
         shown=profile.public_names,
         locked=profile.locked,
-        hosts=_hosts(assessment.effects) if worst >= Tier.READ_OUTSIDE else (),
-        env=environment,
+        hosts=hosts,
+        env=tuple(sorted((dict(environment) | dict(facts.reading)).items())) if reads else environment,
         limits=_limits(assessment, limits),
     )
 

@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from policy.facts import Facts
 from policy.profile import Profile
 from policy.secrecy import inside
+from runner.drivers import Drivers
 
-# A repository's own settings can name programs that Git starts. These outrank them. Named filters and diff drivers
-# cannot be outranked (without its clean filter, Git would commit in the clear what that encrypts); what they start runs
-# inside the sandbox.
+# A repository's own settings can name programs that Git starts. These outrank them. Filters and drivers, which have
+# names, are outranked for commands that only read (`reading`): without its clean filter, Git would commit in the clear
+# what that encrypts. What they start for other commands runs inside the sandbox.
 # fmt: off
 _GIT = (
     ("core.fsmonitor",            "false"),
@@ -49,6 +50,17 @@ _FIXED = {
     "GIT_CONFIG_NOSYSTEM":    "1",
     "GIT_ATTR_NOSYSTEM":      "1",
 }
+# For a command that only reads. A partial clone would fetch what is missing, with programs that its settings name; and
+# an inner repository would be compared by a Git of its own.
+_READING = {
+    "GIT_NO_LAZY_FETCH":      "1",
+    "GIT_ALLOW_PROTOCOL":     "",
+}
+_GIT_READING = (
+    ("diff.submodule",            "short"),
+    ("status.submoduleSummary",   "false"),
+    ("log.diffMerges",            "separate"),  # not by merging anew, which starts merge drivers
+)
 # fmt: on
 
 # Where toolchains are told their own folder. Kept only when that folder may be read anyway.
@@ -76,13 +88,24 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     found |= _locale(found)
     found |= _folders(facts, environ)
     found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
-    settings = (*_GIT, ("safe.directory", facts.workspace))
-    found["GIT_CONFIG_COUNT"] = str(len(settings))
-    for number, (key, value) in enumerate(settings):
-        found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    found |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
     for field, value in _author(facts).items():
         found[f"GIT_AUTHOR_{field.upper()}"] = found[f"GIT_COMMITTER_{field.upper()}"] = value
     return tuple(sorted((name, value) for name, value in found.items() if _sendable(name, value)))
+
+
+def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
+    """What a command that only reads gets over `child_environment`: no driver of the repository, no fetching."""
+    settings = (*_GIT_READING, *drivers.settings)
+    return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
+
+
+def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, str]:
+    """Settings as the variables that Git reads them from, counted from `start`."""
+    found = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    for number, (key, value) in enumerate(settings, start):
+        found[f"GIT_CONFIG_KEY_{number}"], found[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return found
 
 
 def _locale(found: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,9 @@ from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
 from policy.secrecy import Secrets, inside
 from runner import places, toolchains
+from runner.drivers import drivers
 from runner.environment import child_environment as child_environment
+from runner.environment import reading
 from runner.toolchains import within
 from runner.workspace import linked_repository, workspace_of
 
@@ -38,6 +40,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))
     # A PATH that leads to no system program at all is taken for a mistake, not for a wish.
     path = path if any(one in usual for one in path) else (*path, *usual)
+    git = drivers(workspace, home)
     return Facts(
         workspace=workspace,
         home=home,
@@ -46,6 +49,8 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         private=private,
         look=_looker(),
         which=_finder(path),
+        reading=reading(git),
+        beyond=git.beyond,
     )
 
 

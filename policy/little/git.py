@@ -55,6 +55,9 @@ def _whose(call: Call) -> None:
     if call.state.cwds is None:
         call.unknown("`git` in a folder known only when it runs")
         return
+    if call.walk.facts.beyond:
+        text = f"`git` obeys the settings of this repository, which {call.walk.facts.beyond}"
+        call.findings.runs("git", text, call.rule.ref, call.span)
     for cwd in call.state.cwds:
         other = shell_of(call).foreign_repository(cwd)
         if other is not None:
