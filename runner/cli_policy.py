@@ -1,18 +1,21 @@
-"""`agent policy`: the matrix, and verdicts in bulk."""
+"""`agent policy`: the matrix, tables of expected verdicts, and verdicts in bulk."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from policy.tier import Mode
 from runner.cli_gate import CONFIG, CWD, JSON, MODE, UNATTENDED
 
-HELP = """Look at the policy: the permission matrix, and verdicts in bulk.
+HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
 
 For one command, with every reason: `agent why`.
 
 **Examples**
 
     agent policy matrix
+    agent policy test expected.toml
     agent policy judge < scripts.jsonl
 """
 
@@ -40,6 +43,47 @@ def matrix(json: JSON = False) -> int:
     else:
         print(table(), end="")
     return 0
+
+
+@policy_app.command("test")
+def expectations(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="Tables of expected verdicts; `-` is standard input."),
+    ] = None,
+    mode: Annotated[
+        Mode | None, typer.Option(metavar="MODE", help="The mode of tests that name none (otherwise the file's).")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A configuration to try before it is in force.")
+    ] = None,
+    cwd: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Judge in this folder instead of the model workspace.")
+    ] = None,
+    json: JSON = False,
+) -> int:
+    """Test the policy: judge tables of scripts and print every verdict that is not the expected one. Runs nothing.
+
+    Without FILE: the tables and rule examples that are shipped, by the shipped policy (and --config). With FILE: your
+    tables, by your configuration, in a model workspace that is the same on every machine.
+
+    A table is TOML, or JSON lines such as {"cmd": "git status", "verdict": "allow"}:
+
+        [[test]]
+        run = "npm run build"
+        verdicts = {default = "ask", trust-project = "allow"}
+
+    Exit 0 when all came out as expected, 1 when some differ, 2 when a file cannot be used.
+
+    **Examples**
+
+        agent policy test
+        agent policy test expected.toml --config new-policy.toml
+        agent policy test --json expected.jsonl | jq '.differences[].test'
+    """
+    from runner.policy_test import run_tests
+
+    return run_tests(files or [], mode=mode, config=config, cwd=cwd, json=json)
 
 
 @policy_app.command("judge")

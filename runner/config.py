@@ -91,15 +91,27 @@ def load(cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, u
         if project != user:
             settings = _with_repository(settings, project, unattended)
         if config is not None:
-            text = settings_text(config, "named")
-            if text is None:
-                raise ConfigError(
-                    Problem(f"`{config}` cannot be read", "there is no such file", "check the path after --config")
-                )
-            settings = _widened(settings, _keyed(text, config), Layer.NAMED)
+            settings = _named(settings, config)
         return _environment(settings, environ)
     except KeyedError as error:
         raise ConfigError(error.problem) from None
+
+
+def shipped(config: Path | None = None) -> Settings:
+    """What we ship, with `config` over it: the same on every machine. Raises ConfigError."""
+    try:
+        return _packaged() if config is None else _named(_packaged(), config)
+    except KeyedError as error:
+        raise ConfigError(error.problem) from None
+
+
+def _named(settings: Settings, config: Path) -> Settings:
+    text = settings_text(config, "named")
+    if text is None:
+        raise ConfigError(
+            Problem(f"`{config}` cannot be read", "there is no such file", "check the path after --config")
+        )
+    return _widened(settings, _keyed(text, config), Layer.NAMED)
 
 
 def _with_repository(settings: Settings, project: Path, unattended: bool) -> Settings:
