@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterable
-from typing import TextIO
+from collections.abc import Iterator
+from math import isfinite
+from typing import BinaryIO, TextIO
 
 from policy.action import RunScript
 from policy.tier import Mode
@@ -12,16 +13,19 @@ from runner.gate import open_gate, ruling
 from runner.gate_args import GateArgs
 from runner.problems import Exit, usage
 
+_LONGEST = 16 << 20  # bytes of one line: a script of a megabyte, with every character escaped, and room around it
+
 
 def judge_lines(
-    source: Iterable[bytes], sink: TextIO, *, mode: Mode | None, unattended: bool, cwd: str | None, config: str | None
+    source: BinaryIO, sink: TextIO, *, mode: Mode | None, unattended: bool, cwd: str | None, config: str | None
 ) -> int:
-    """Answer every line in order. A line that is not a question ends it with a usage error that names the line."""
+    """Answer every line in order, each before the next one is waited for.
+
+    A line that is not a question ends it with a usage error that names the line; what came before is answered.
+    """
     args = GateArgs(script="", argv=None, mode=mode, unattended=unattended, cwd=cwd, config=config)
     gate, _ = open_gate(args, os.environ)
-    for number, line in enumerate(source, 1):
-        if not line.strip():
-            continue
+    for number, line in _lines(source):
         name, script = _question(line, number)
         assessment = gate.assess(RunScript(script, gate.cwd, gate.limits.wall))
         verdict = gate.judge(assessment, unattended=unattended)
@@ -32,19 +36,47 @@ def judge_lines(
             "reasons": [reason_json(reason) for reason in assessment.reasons],
         }
         sink.write(json.dumps(answer) + "\n")
-    sink.flush()
+        sink.flush()  # whoever asks may wait for this answer before the next question
     return Exit.DONE
 
 
-def _question(line: bytes, number: int) -> tuple[object, str]:
+def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    while line := source.readline(_LONGEST + 1):
+        number += 1
+        if len(line) > _LONGEST:
+            why = f"it is longer than {_LONGEST >> 20} MiB"
+            raise usage(f"line {number} of standard input cannot be judged", why, "judge its parts one by one")
+        if line.strip():
+            yield number, line
+
+
+def _question(line: bytes, number: int) -> tuple[str | float | None, str]:
+    """The id and the script. Bytes that are no UTF-8 stay in the script, which nothing can read with certainty."""
     try:
-        found = json.loads(line)
+        found = json.loads(
+            line.decode("utf-8", "surrogateescape"), object_pairs_hook=_object, parse_constant=_no_constant
+        )
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not isinstance(found.get("cmd"), str):
+    name = found.get("id") if isinstance(found, dict) else None
+    plain = name is None or isinstance(name, str | int) or (isinstance(name, float) and isfinite(name))
+    if not isinstance(found, dict) or not isinstance(found.get("cmd"), str) or not plain:
         raise usage(
             f"line {number} of standard input is not a question",
-            'each line must be a JSON object with "id" and a text "cmd"',
+            'each line must be a JSON object with a text "cmd", and an "id" that is a text or a number',
             'write for example {"id": 1, "cmd": "git status"}',
         )
-    return found.get("id"), found["cmd"]
+    return name, found["cmd"]
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """THREAT: of two values under one name another program may run the one that was not judged."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _no_constant(text: str) -> object:
+    raise ValueError(f"{text} is no JSON")

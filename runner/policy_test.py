@@ -46,10 +46,11 @@ class Bench:
     def gate(self, table: Table) -> Gate:
         """A gate for one table: its own files and mode."""
         mode = self.mode or table.mode or Mode.DEFAULT
+        settings = _with_rules(self.settings, table)
         if self.here is not None:
-            return replace(self.here, mode=mode)
-        facts = model_facts(self.settings.profile, table.files)
-        return Gate(self.settings, facts, (), self.settings.profile.limits, mode, WORKSPACE)
+            return replace(self.here, settings=settings, mode=mode)
+        facts = model_facts(settings.profile, table.files)
+        return Gate(settings, facts, (), settings.profile.limits, mode, WORKSPACE)
 
 
 def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: str | None, json: bool) -> int:
@@ -166,6 +167,22 @@ def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) ->
     if own:
         return Bench(load(folder(None), os.environ, config=path), mode)
     return Bench(shipped(path), mode)
+
+
+def _with_rules(settings: Settings, table: Table) -> Settings:
+    """The configuration with the table's own `[[rule]]`s over it."""
+    if not table.rules:
+        return settings
+    from policy.keyed import KeyedError, read
+    from policy.permission import Layer
+    from policy.permission_file import LISTS, permissions
+
+    try:
+        own = permissions(read(table.rules, table.source, {}, LISTS), Layer.NAMED)
+    except KeyedError as error:
+        raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
+    profile = replace(settings.profile, permissions=(*settings.profile.permissions, *own))
+    return replace(settings, profile=profile)
 
 
 def _table(name: str) -> Table:
