@@ -6,15 +6,16 @@ from typing import Protocol
 
 from policy.assessment import EffectKind, RuleRef, Scope, Span
 from policy.effects import Findings
-from policy.facts import Facts
+from policy.facts import Facts, Kind
 from policy.getopt import Shape, parse
-from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, host_of
+from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, host_of, mounted
 from policy.little.awk import read_awk
 from policy.little.jq import read_jq
 from policy.little.program import Reading
 from policy.little.sed import read_sed
 from policy.profile import Profile
 from policy.rule import CommandRule, Flag, Operands, Role
+from policy.secrecy import inside
 from policy.sense import Sense, exactly
 from policy.state import State
 from policy.tier import Tier
@@ -39,6 +40,7 @@ _OTHERWISE = {
 }
 
 
+_FILE = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 _FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
@@ -100,6 +102,11 @@ def judge(call: Call) -> None:
     """Judge a command by its table alone."""
     rule = call.rule
     if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
+        heeded = _heeded(call)
+        if heeded is not None:
+            text = f"`{call.label}` obeys {heeded}, which may run a program of the workspace"
+            call.findings.runs(call.label, text, rule.ref, call.span)
+            return
         call.because(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
         call.quiet = True
         return
@@ -140,6 +147,12 @@ def judge(call: Call) -> None:
         if role is Role.RUN:
             call.inner(operands[index:])
             break
+        if role is Role.ARGS:
+            call.touch(Role.READ, word)
+            scan(call, operands[index + 1 :], Tier.EXECUTE)
+            break
+        if role is Role.AWAY:
+            break  # what runs elsewhere is not judged as if it ran here; the tier of the rule stands for it
         apply(call, role, word)
         if edits and role is Role.READ:
             call.touch(Role.WRITE, word)
@@ -154,7 +167,8 @@ def descend(call: Call) -> Call:
     if not rule.subs:
         return call
     shape = parse(rule, call.label, call.words)
-    if shape.trouble or not shape.operands or shape.operands[0].text not in rule.subs:
+    found = None if shape.trouble or not shape.operands else rule.sub(shape.operands[0].text)
+    if found is None:
         return call
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
@@ -163,7 +177,7 @@ def descend(call: Call) -> Call:
             _apply_flag(call, flag, value)
     name = shape.operands[0].text or ""
     label = f"{call.label} {name}"
-    sub = Call(call.walk, rule.subs[name], label, shape.operands[1:], call.state, call.span, call.fed, call.hosts)
+    sub = Call(call.walk, found, label, shape.operands[1:], call.state, call.span, call.fed, call.hosts)
     return descend(sub)
 
 
@@ -264,6 +278,11 @@ def apply(call: Call, role: Role, word: Sense) -> None:
             call.touch(
                 Role.READ, exactly(found[1], word.span) if word.text is not None else replace(word, head=found[1])
             )
+    elif role in (Role.FROM, Role.TO):
+        if word.text is None or not elsewhere(word.text):
+            call.touch(Role.READ if role is Role.FROM else Role.WRITE, word)
+    elif role is Role.MOUNT:
+        _mount(call, word)
     elif role is Role.SCRIPT:
         if word.text is None:
             call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
@@ -277,6 +296,38 @@ def apply(call: Call, role: Role, word: Sense) -> None:
         connect(call, word)  # some programs fetch what they are told to read
     elif role is not Role.DATA:
         call.touch(role, word)
+
+
+def _mount(call: Call, word: Sense) -> None:
+    """A path that a container, or whoever else, gets to use: to write too, unless it says otherwise."""
+    if word.text is None:
+        call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
+        return
+    source, fixed = mounted(word.text)
+    if source:
+        call.touch(Role.READ, exactly(source, word.span))
+        if not fixed:
+            call.touch(Role.WRITE, exactly(source, word.span))
+
+
+def _heeded(call: Call) -> str | None:
+    """The file of the project, in the current folder or above, that the program obeys before it does anything."""
+    if not call.rule.heeds:
+        return None
+    if call.state.cwds is None:
+        return "the settings of a folder known only when it runs"
+    facts = call.walk.facts
+    for cwd in call.state.cwds:
+        place = call.findings.atlas.place(cwd, "/")
+        if place.scope not in (Scope.WORKSPACE, Scope.SYSTEM):
+            return f"the settings in {place.shown}"
+        folder = place.path
+        while place.scope is Scope.WORKSPACE and inside(folder, facts.workspace):
+            for name in call.rule.heeds:
+                if facts.look(f"{folder}/{name}").kind is not Kind.MISSING:
+                    return f"`{name}`"
+            folder = folder.rpartition("/")[0]
+    return None
 
 
 def _program(call: Call, role: Role, word: Sense) -> None:
@@ -303,8 +354,10 @@ def connect(call: Call, word: Sense) -> None:
         text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
     call.hosts += 1
     host = host_of(text) if text is not None else ""
-    if host is None:
-        call.touch(Role.READ, word)  # a local path where a host could stand
+    if host is None and text is not None:
+        # A local path where a host could stand; `file://` may name this machine before it.
+        local = _FILE.sub("", text)
+        call.touch(Role.READ, word if local == text else exactly(local, word.span))
     else:
         call.findings.connects(host, call.rule.ref, word.span or call.span)
 

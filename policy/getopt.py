@@ -41,7 +41,10 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
                 shape.operands.append(word)
             continue
         after = words[position : position + 2]
-        if text in rule.flags or text.startswith("--"):
+        # `-chdir=folder`, where flags are whole words with one dash; `-c=x` is a short flag with the value `=x`.
+        name = text.partition("=")[0]
+        whole = len(name) > len("-c") and name in rule.flags
+        if text in rule.flags or whole or text.startswith("--"):
             position += _long(rule, label, text, after, shape, word)
         else:
             position += _cluster(rule, label, text, after, shape, word)
@@ -50,7 +53,7 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
 
 def _long(rule: CommandRule, label: str, text: str, after: list[Sense], shape: Shape, word: Sense) -> int:
     """One long flag, by its exact name. Returns how many further words it took."""
-    name, equals, value = text.partition("=") if text.startswith("--") else (text, "", "")
+    name, equals, value = text.partition("=")
     flag = rule.flags.get(name)
     if flag is None:
         shape.trouble, shape.where = f"`{name}` is not a known flag of `{label}`", word

@@ -21,3 +21,25 @@ def host_of(text: str) -> str | None:
         return None
     first = text.split("/")[0].rsplit("@")[-1]
     return first.split(":")[0].lower() or ""
+
+
+def elsewhere(text: str) -> bool:
+    """Whether `text` is `NAME:PATH`, a path on another machine or in a container, rather than a local one."""
+    before, found, _ = text.partition(":")
+    return bool(found) and "/" not in before and bool(before)
+
+
+_MOUNT = re.compile(r"[a-z-]+(=|,|\Z)")
+
+
+def mounted(text: str) -> tuple[str, bool]:
+    """The local path that a mount option hands over (empty for a volume by its name), and whether for reading only."""
+    if _MOUNT.match(text) and "=" in text:
+        fields = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+        source = next((fields[name] for name in ("source", "src") if name in fields), "")
+        kept = [fields[name] for name in ("readonly", "ro") if name in fields]
+        fixed = bool(kept) and all(value in ("", "true", "1") for value in kept)
+        return source if fields.get("type") != "volume" or "/" in source else "", fixed
+    source, _, rest = text.partition(":")
+    options = rest.partition(":")[2].split(",")
+    return source if source.startswith(("/", ".", "~")) else "", "ro" in options and "rw" not in options

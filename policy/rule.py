@@ -1,8 +1,9 @@
 """What is known about one command: roles of words, flags, operands."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 from policy.assessment import RuleRef
 from policy.tier import Tier
@@ -22,6 +23,11 @@ class Role(StrEnum):
     REMOTE = "remote"  # the name of a remote, or its address
     UPLOAD = "upload"  # data to send; `@path` sends a file
     RUN = "run"  # the first word of a command it runs (the rest belongs to it)
+    ARGS = "args"  # a program file that it runs; the rest are that program's own words
+    AWAY = "away"  # the first word of a command that runs elsewhere: in a container, on another machine
+    MOUNT = "mount"  # `SOURCE:PLACE[:ro]` or `type=bind,source=..`: a path that it gives to somebody else
+    FROM = "from"  # a path that is read, or `NAME:PATH` elsewhere
+    TO = "to"  # a path that is written, or `NAME:PATH` elsewhere
     CODE = "code"  # a program text or file we do not read
     SCRIPT = "script"  # bash text that it runs
     FOLDER = "folder"  # the folder it changes to first
@@ -34,7 +40,8 @@ class Role(StrEnum):
 
 GRAMMARS = (
     "alias", "assign", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "find", "git", "network-code",
-    "mktemp", "popd", "printf", "push", "read", "set", "source", "sh", "tar", "test", "unset", "xargs",
+    "mktemp", "popd", "printf", "push", "read", "set", "source", "sh", "ssh", "tar", "test", "transfer",
+    "unset", "xargs",
 )  # fmt: skip
 
 
@@ -52,6 +59,10 @@ class Flag:
     tier: Tier | None = None
     edits: bool = False
     second: Role | None = None
+
+
+# Where one of these stands, the flags of the program end.
+_BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,8 @@ class Operands:
 
     def inner(self, count: int) -> tuple[Role, ...]:
         """The same where an operand begins another command, to which all the later ones belong."""
-        return (self.head + (Role.RUN,) * count)[:count]
+        first = next(role for role in (*self.head, self.rest) if role in _BEGINS)
+        return (self.head + (first,) * count)[:count]
 
     @property
     def writes(self) -> bool:
@@ -82,7 +94,7 @@ class Operands:
 
     @property
     def runs(self) -> bool:
-        return Role.RUN in self.head or self.rest is Role.RUN
+        return bool(_BEGINS & {*self.head, self.rest})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +108,8 @@ class CommandRule:
     `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
     `looks`: with one of these flags it only reads what it would change otherwise.
     `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
-    `alone`: words that, as the only one, make any tier a read (`--version`). `interpreter`: runs what its input says.
+    `alone`: words that, as the only one, make any tier a read (`--version`); `below`: the same for all its subcommands.
+    `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
     """
 
@@ -115,6 +128,8 @@ class CommandRule:
     here: frozenset[str] = frozenset()
     here_always: bool = False
     alone: frozenset[str] = frozenset()
+    below: frozenset[str] = frozenset()
+    heeds: tuple[str, ...] = ()
     looks: frozenset[str] = frozenset()
     changes: str = ""
     interpreter: bool = False
@@ -123,3 +138,12 @@ class CommandRule:
     tame: bool = False
     grammar: str = ""
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
+
+    def sub(self, name: str | None) -> "CommandRule | None":
+        """The subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that it matches."""
+        found = self.subs.get(name or "")
+        if found is None and name is not None and name[:1] != "-":
+            found = next((rule for word, rule in self.subs.items() if "*" in word and fnmatchcase(name, word)), None)
+        if found is None or not self.below:
+            return found
+        return replace(found, alone=found.alone | self.below, below=self.below | found.below)

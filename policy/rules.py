@@ -38,7 +38,7 @@ class RuleError(Exception):
 
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
-_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "looks", "changes")
+_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "changes")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame")
 KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
@@ -218,6 +218,8 @@ def _rule(chunk: _Chunk, sets: Mapping[str, str]) -> CommandRule:
         looks=frozenset(_text(table, "looks", chunk).split()),
         changes=_text(table, "changes", chunk),
         alone=frozenset(_text(table, "alone", chunk).split()),
+        below=frozenset(_text(table, "below", chunk).split()),
+        heeds=tuple(_text(table, "heeds", chunk).split()),
         interpreter=bool(table.get("interpreter")),
         plain=bool(table.get("plain")),
         builtin=bool(table.get("builtin")),

@@ -1,6 +1,28 @@
-"""Package managers: they fetch code and run it."""
+"""Programs that reach other machines: package managers, `ssh`, and the copiers between machines."""
 
-from policy.call import Call, judge
+import re
+from dataclasses import replace
+
+from policy.call import Call, apply, connect, judge
+from policy.getopt import parse
+from policy.hosts import elsewhere
+from policy.rule import Operands, Role
+from policy.sense import Sense, below
+from policy.tier import Tier
+
+# Settings of `ssh -o` that neither run a program here nor name a file.
+# fmt: off
+_SETTINGS = frozenset((
+    "addressfamily", "batchmode", "checkhostip", "ciphers", "compression", "connectionattempts", "connecttimeout",
+    "controlpersist", "exitonforwardfailure", "forwardagent", "forwardx11", "hashknownhosts", "hostkeyalgorithms",
+    "identitiesonly", "ipqos", "kexalgorithms", "kbdinteractiveauthentication", "loglevel", "macs",
+    "numberofpasswordprompts", "passwordauthentication", "port", "preferredauthentications", "pubkeyacceptedalgorithms",
+    "pubkeyacceptedkeytypes", "pubkeyauthentication", "requesttty", "serveralivecountmax", "serveraliveinterval",
+    "stricthostkeychecking", "tcpkeepalive", "updatehostkeys", "user", "verifyhostkeydns", "visualhostkey",
+))
+# fmt: on
+_FEWEST = 2  # with less than a source and a target it lists
+_SETTING = re.compile(r"([A-Za-z0-9]+)\s*[=\s]\s*(.*)", re.DOTALL)
 
 
 def network_code(call: Call) -> None:
@@ -9,3 +31,67 @@ def network_code(call: Call) -> None:
     if call.quiet:
         return
     call.findings.runs(call.label, f"`{call.label}` runs code that it fetched", call.rule.ref, call.span)
+
+
+def ssh(call: Call) -> None:
+    """`ssh [FLAGS] HOST [FLAGS] [COMMAND]`. What the command does, it does on the other machine."""
+    if len(call.words) == 1 and call.words[0].text in call.rule.alone:
+        judge(call)
+        return
+    before = parse(call.rule, call.label, call.words)
+    after = parse(call.rule, call.label, before.operands[1:]) if not before.trouble else before
+    trouble = before if before.trouble else after
+    if trouble.trouble:
+        call.unknown(trouble.trouble, trouble.where)
+    call.because(Tier.NETWORK, f"`{call.label}` {call.rule.why}")
+    for flag, value in [*before.flags, *after.flags]:
+        if flag.name == "-o":
+            _setting(call, value)
+        elif flag.tier is not None:
+            call.because(flag.tier, f"`{call.label} {flag.name}` lets other machines in, or this one out", value)
+        if flag.role is not None and flag.name != "-o" and value is not None:
+            apply(call, flag.role, value)
+    for host in before.operands[:1]:
+        connect(call, host)
+
+
+def _setting(call: Call, value: Sense | None) -> None:
+    found = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
+    if found is None or found[1].lower() not in _SETTINGS:
+        named = f"the setting {found[1]}" if found else "a setting known only when it runs"
+        call.findings.runs(f"{call.label} -o", f"{named} of `{call.label}` may run a program", call.rule.ref, call.span)
+
+
+def transfer(call: Call) -> None:
+    """`scp`, `rsync`: the last operand is written, the others are read; `HOST:PATH` is on another machine."""
+    rule = call.rule
+    call.rule = replace(rule, operands=Operands(rest=Role.DATA))
+    judge(call)
+    shape = parse(rule, call.label, call.words)
+    if call.quiet or shape.trouble:
+        return
+    given = {flag.name for flag, _ in shape.flags}
+    looks = bool(given & rule.looks) or len(shape.operands) < _FEWEST
+    source = Role.MOVE if "--remove-source-files" in given and not looks else Role.READ
+    target = shape.operands[-1] if shape.operands and not looks else None
+    clears = any(name.startswith("--del") for name in given)
+    for word in shape.operands:
+        if word.many and not word.wild:
+            call.unknown(f"operands of `{call.label}` known only when it runs", word)
+        role = Role.WRITE if word is target else source
+        known = word.text or word.head
+        remote = elsewhere(known) or "://" in known
+        if remote or (word.text is None and not known.startswith(("/", "."))):
+            connect(call, word)
+        if not remote:
+            call.touch(role, word)
+        if word is target and clears:
+            _clear(call, word, remote=remote)
+
+
+def _clear(call: Call, target: Sense, *, remote: bool) -> None:
+    if remote:
+        call.because(Tier.DANGEROUS, f"`{call.label} --delete` deletes what is only on the other machine", target)
+        return
+    for text in target.texts:
+        call.touch(Role.DELETE, below(text, target.span))

@@ -27,8 +27,10 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "set": builtins.set_options,
     "sh": wrappers.shell,
     "source": builtins.source,
+    "ssh": network.ssh,
     "tar": tar.tar,
     "test": tests.test,
+    "transfer": network.transfer,
     "unset": builtins.unset,
     "xargs": wrappers.xargs,
 }
