@@ -1,6 +1,7 @@
 """The second witness: what bashlex finds in a script and our reader did not makes the script Opaque.
 
 bashlex is not trusted to find everything (it does not), only to be independent. Its refusals say nothing.
+For plain scripts `outline.py` says what bashlex would; the others are given to bashlex itself, which is slow.
 The only file that imports bashlex, and only when a script needs it.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Final, assert_never
 
 from policy import witness_table
 from policy.assessment import Span
+from policy.outline import Found, outline
 from policy.script.tree import (
     ArrayAssignment,
     Case,
@@ -42,11 +44,6 @@ from policy.script.tree import (
     Word,
 )
 
-# One simple command of plain words: no quote, `$`, backquote, glob, brace, tilde, `=`, operator or newline. bashlex can
-# only report one command without substitutions and redirections, and the reader (which refuses reserved words where
-# they would mean something) has just found that same command. Nothing is left for a witness to add.
-_NOTHING_TO_SEE: Final = re.compile(r"[A-Za-z0-9 _./,:@%+-]*")
-
 _SAYS: Final = {
     "command": "a command",
     "word": "a word",
@@ -61,16 +58,17 @@ _SAYS: Final = {
 
 def disagreement(text: str, tree: Script) -> Opaque | None:
     """Opaque when bashlex reports a command, word, substitution or redirection of `text` that `tree` lacks."""
-    if _NOTHING_TO_SEE.fullmatch(text):
-        return None
+    ours = _Ours()
+    ours.script(tree)
+    found = outline(text)
+    if found is not None:
+        return _lacking(found, text, ours)
     try:
         package = _bashlex()
     except (
         Exception
     ) as error:  # SEAM: whatever keeps it from starting, a missing witness must not look like a silent one
         return Opaque(f"the second reader (bashlex) does not start: {error}", Span(0, len(text)))
-    ours = _Ours()
-    ours.script(tree)
     missing = _missing(package, text, text, ours)
     if missing is not None and "\\\n" in text:
         # bashlex loses count of positions after a line continuation inside a substitution: ask again without them.
@@ -80,13 +78,18 @@ def disagreement(text: str, tree: Script) -> Opaque | None:
 
 
 def _missing(package: Any, asked: str, text: str, ours: "_Ours") -> Opaque | None:
-    found: list[tuple[str, int, int]] = []
+    found: list[Found] = []
     try:
         for part in package.parse(asked):
             _report(part, found)
     except Exception:
         # SEAM: what bashlex cannot read it answers with exceptions of every kind (and too much recursion).
         return None
+    return _lacking(found, text, ours)
+
+
+def _lacking(found: list[Found], text: str, ours: "_Ours") -> Opaque | None:
+    """The first of what was found that is not in our tree."""
     bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in ours.bodies]
     for kind, start, end in found:
         if ours.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
@@ -99,7 +102,7 @@ def _missing(package: Any, asked: str, text: str, ours: "_Ours") -> Opaque | Non
     return None
 
 
-def _report(node: Any, found: list[tuple[str, int, int]]) -> None:  # bashlex has no types
+def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
     """Everything that bashlex says would be run, read or written, as kind and place."""
     kind = node.kind
     if kind in _SAYS:

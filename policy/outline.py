@@ -1,0 +1,85 @@
+"""What bashlex would report for a plain script, told by one pass of a regular expression over it.
+
+Plain: words of literal text, quotes, escapes, `$x` and `${x..}`, joined by blanks, newlines, `|`, `|&`, `||`, `&&`,
+`;`, `&`, comments and redirections, and no command that begins with a reserved word. It shares nothing with our reader,
+so it is a witness as independent as bashlex, and far quicker.
+
+It reports at least what bashlex does, because of every kind of node that bashlex could report
+
+- substitutions begin with `$(`, a backquote, `<(` or `>(`, and nowhere in a plain script do these characters meet;
+- compound commands and functions need a reserved word where a command begins (elsewhere bashlex stops with an error,
+  which says nothing) or an unquoted parenthesis, and there is none;
+- so only the words, redirections and simple commands are left: bashlex, as bash, ends a word at an unquoted blank,
+  newline or one of `()<>;&|`, and the expression below ends it at the same places, with quotes that cannot hide one
+  another (a backslash, `$` and double quotes only in the forms listed; single quotes hold no single quote). Where
+  bashlex has ways of its own (`;#`, `>&-x`), the script is not plain.
+
+tests/test_outline.py compares the two.
+"""
+
+import re
+from typing import Final
+
+Found = tuple[str, int, int]  # the kind of a node as bashlex calls it, and its place
+
+# `$` before a name, a sign or anything that begins no other form; never `$(`, `$[`, `$'`, `$"`, `$$` or "$`".
+# A piece begins with a character that ends none, so nothing is tried twice: time is linear. (Possessive groups would
+# say so, but Python before 3.11.5 matches them wrongly; possessive sets are right.)
+_BRACED = r"\$\{[A-Za-z0-9_#?@*!:%/.,^=+~-]++\}"
+_DOLLAR = rf"{_BRACED}|\$(?![({{\[`'\"$])"
+_IN_DOUBLE = rf'[^"\\$`]++|\\[^\n]|{_BRACED}|\$(?![({{\[`\'$])'
+_ASCII = r"[!#%*+,./0-9:=?@A-Z\[\]^_a-z{}~-]"
+_ENDS = r"(?=[ \t\n;|&<>]|\Z)"
+_WORD = rf"(?!\#)(?:{_ASCII}++|\\[!-~ ]|'[^']*+'|\"(?:{_IN_DOUBLE})*\"|{_DOLLAR})+{_ENDS}"
+_TOKEN: Final = re.compile(
+    rf"""[ \t]*+(?:
+    (?P<end>(?<![;&|])\#[^\n]*+|\n|&&|\|\||\|&?|;(?![;&])|&(?![&>]))
+    |(?P<copy>[0-9]*+[<>]&[ \t]*+)(?P<descriptor>(?:[0-9]{{1,3}}|-){_ENDS})
+    |(?P<redirect>(?:[0-9]*+(?:>>|>\||<>|[<>](?![<>&|(]))|&>>?)[ \t]*+)(?P<target>{_WORD})
+    |(?P<word>{_WORD})
+    |\Z)""",
+    re.VERBOSE,
+)
+_SUBSTITUTION: Final = re.compile(r"`|[$<>]\(")
+_RESERVED: Final = frozenset(
+    [
+        *("if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done", "in"),
+        *("function", "time", "coproc", "{", "}", "!", "[[", "]]"),
+    ]
+)
+
+
+def outline(text: str) -> list[Found] | None:
+    """Every command, word (assignments too) and redirection of a plain script; None when `text` is not one.
+
+    A command is given with the place of its first word or redirection.
+    """
+    if _SUBSTITUTION.search(text):
+        return None
+    found: list[Found] = []
+    match, at, last, begins = _TOKEN.match, 0, len(text), True
+    while at < last:
+        token = match(text, at)
+        if token is None:
+            return None
+        at = token.end()
+        kind = token.lastgroup
+        if kind == "word":
+            start = token.start("word")
+            if begins:
+                if text[start:at] in _RESERVED:
+                    return None
+                found.append(("command", start, at))
+                begins = False
+            found.append(("word", start, at))
+        elif kind == "end" or kind is None:
+            begins = True
+        else:
+            start = token.start("redirect" if kind == "target" else "copy")
+            if begins:
+                found.append(("command", start, at))
+                begins = False
+            found.append(("redirect", start, at))
+            if kind == "target":
+                found.append(("word", token.start(kind), at))
+    return found
