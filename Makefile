@@ -6,7 +6,7 @@ PACKAGES := policy sandbox tools runner profiles
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit bench fuzz lock witness clean
+.PHONY: help demo test lint types imports unit docs bench fuzz lock witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ imports: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest
+
+docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules
+	$(BIN)/python docs/make_commands.py
 
 bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)
 	$(BIN)/python tests/bench/bench.py
