@@ -42,6 +42,11 @@ _NAMES: Mapping[Role, str] = {
     Role.RUN: "command that it runs",
     Role.CODE: "code that is not read",
     Role.SCRIPT: "script that is read",
+    Role.ARGS: "program file that it runs, with words of its own",
+    Role.AWAY: "command that runs elsewhere",
+    Role.MOUNT: "path that it gives away",
+    Role.FROM: "path read, here or elsewhere",
+    Role.TO: "path written, here or elsewhere",
     Role.FOLDER: "folder to work in",
     Role.REVISION: "revision or path",
     Role.REFSPEC: "refspec",
@@ -56,6 +61,10 @@ _RAISING: Mapping[Role, str] = {
     Role.RUN: "runs it",
     Role.CODE: "runs it",
     Role.SCRIPT: "its script is read",
+    Role.ARGS: "runs it",
+    Role.AWAY: "runs it elsewhere",
+    Role.MOUNT: "gives it away",
+    Role.TO: "writes it",
     Role.HOST: "talks to it",
     Role.REMOTE: "talks to it",
     Role.UPLOAD: "sends it",
@@ -125,8 +134,8 @@ def _tier(rule: CommandRule) -> str:
         words += ", any flags"
     if rule.otherwise is not None:
         words += f"; {rule.otherwise.label} in any other use"
-    if rule.alone:
-        words += f" (read: {' '.join(_code(word) for word in sorted(rule.alone))})"
+    if rule.alone or rule.below:
+        words += f" (read: {' '.join(_code(word) for word in sorted(rule.alone | rule.below))})"
     return words
 
 
@@ -166,13 +175,17 @@ def _words(rule: CommandRule) -> str:
 
 
 def _listed(operands: Operands) -> list[str]:
-    rest = [f"{_NAMES[operands.rest]} …"] if operands.rest is not None else []
-    found = [*(_NAMES[role] for role in operands.head), *rest, *(_NAMES[role] for role in operands.tail)]
-    return found if any(name != _NAMES[Role.DATA] and name != f"{_NAMES[Role.DATA]} …" for name in found) else []
+    rest = [f"{_name(operands.rest)} …"] if operands.rest is not None else []
+    found = [*(_name(role) for role in operands.head), *rest, *(_name(role) for role in operands.tail)]
+    return found if any(name != _name(Role.DATA) and name != f"{_name(Role.DATA)} …" for name in found) else []
 
 
 def _example(example: Example) -> tuple[str, ...]:
     return _code(example.run), example.tier.label, _cell(example.why)
+
+
+def _name(role: Role) -> str:
+    return _NAMES.get(role, role.value)  # a role that is newer than this page is shown by its own name
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
