@@ -143,7 +143,7 @@ class CommandRule:
         """The subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that it matches."""
         found = self.subs.get(name or "")
         if found is None and name is not None and name[:1] != "-":
-            found = next((rule for word, rule in self.subs.items() if "*" in word and fnmatchcase(name, word)), None)
+            found = next((self.subs[word] for word in self.subs if "*" in word and fnmatchcase(name, word)), None)
         if found is None or not self.below:
             return found
         return replace(found, alone=found.alone | self.below, below=self.below | found.below)
