@@ -425,7 +425,7 @@ SCRIPTS = [
     ("cd \"$X\" && git status",                   Tier.UNKNOWN,      "a folder known only at run time"),
     ("cd \"$(git rev-parse --show-toplevel)\" && git status", Tier.READ, "the one folder that this can be"),
     ("git -C / status",                           Tier.EXECUTE,      "outside the workspace"),
-    ("git --git-dir other/.git status",           Tier.UNKNOWN,      "closed world"),
+    ("git --git-dir other/.git status",           Tier.EXECUTE,      "it obeys other settings"),
     ("git push git@example.org:a/b main",         Tier.NETWORK,      "a host by its login"),
     # the end of the world
     ("",                                          Tier.READ,         "nothing"),

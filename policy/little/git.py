@@ -3,33 +3,40 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from policy.call import Call, descend, judge
+from policy.facts import Kind
+from policy.getopt import Shape, parse
+from policy.little.network import network_code
 from policy.little.shell import shell_of
+from policy.little.tame import prints_one
+from policy.rule import Operands, Role
+from policy.sense import exactly
 from policy.tier import Tier
 
-# One revision that prints one id or name: no range, no set of parents, no path, nothing with a blank.
-_ONE = re.compile(r"(?!.*(?:\.\.|\^[@!-]|//))[A-Za-z0-9_@][A-Za-z0-9_./@{}~^-]*")
-# fmt: off
-_MODIFIERS = frozenset(("--verify", "--quiet", "-q", "--abbrev-ref", "--short", "--symbolic", "--symbolic-full-name"))
-_ONE_LINE = frozenset((
-    "--show-toplevel", "--git-dir", "--absolute-git-dir", "--git-common-dir", "--is-inside-work-tree", "--show-cdup",
-    "--is-inside-git-dir", "--is-bare-repository", "--is-shallow-repository",
-))
-# What selects commits, beside what changes how one is printed (which could be any text of a commit).
-_SELECTING = frozenset((
-    "-#", "-n", "--max-count", "--count", "--all", "--branches", "--tags", "--remotes", "--merges", "--no-merges",
-    "--first-parent", "--reverse", "--since", "--after", "--until", "--before", "--author", "--committer", "--grep",
-    "--skip", "--abbrev-commit", "--abbrev", "--topo-order", "--date-order", "--no-walk",
-    "--max-parents", "--min-parents",
-))
-_DESCRIBING = frozenset((
-    "--all", "--tags", "--contains", "--abbrev", "--exact-match", "--long", "--match", "--exclude", "--always",
-    "--first-parent",
-))
-# fmt: on
-_SCOPES = frozenset(["--local", "--worktree", "--global", "--system", "--includes", "--no-includes", "-z", "--null"])
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:\.[^=\n]+)?\.[A-Za-z][A-Za-z0-9-]*")
+
+# Settings that `-c` may change without making Git start anything: of the first any value, of the others only these.
+_DISPLAY = re.compile(
+    r"(?:advice|color|column|i18n)\.[a-z0-9.-]+|core\.(?:abbrev|quotepath|commentchar|precomposeunicode|ignorecase|filemode"
+    r"|autocrlf|safecrlf|eol|whitespace|longpaths|bigfilethreshold|preloadindex|checkstat|trustctime)"
+    r"|diff\.(?:algorithm|colormoved|colormovedws|context|interhunkcontext|mnemonicprefix|noprefix|renames|renamelimit"
+    r"|statgraphwidth|statnamewidth|suppressblankempty|wordregex|ignoresubmodules|indentheuristic|relative)"
+    r"|log\.(?:abbrevcommit|date|decorate|follow|mailmap|showroot|graphcolors|initialdecorationset|excludedecoration)"
+    r"|status\.(?:short|branch|relativepaths|showstash|showuntrackedfiles|aheadbehind|renames|renamelimit)"
+    r"|blame\.(?:date|showemail|showroot|coloring|blankboundary)|grep\.(?:linenumber|column|patterntype|fullname|threads)"
+    r"|format\.pretty|merge\.(?:conflictstyle|ff|renames|renamelimit|stat)|pull\.(?:rebase|ff)|push\.default|branch\.sort|tag\.sort"
+    r"|rebase\.(?:autosquash|autostash|updaterefs)|user\.(?:name|email)|init\.defaultbranch|rerere\.enabled|safe\.directory"
+    r"|fetch\.prune|stash\.showincludeuntracked|versionsort\.suffix|pack\.threads|index\.threads|gc\.auto"
+)
+_OFF = re.compile(
+    r"(?:pager\.[a-z-]+|core\.(?:fsmonitor|untrackedcache)|(?:commit|tag)\.gpgsign|log\.showsignature|submodule\.recurse"
+    r"|status\.submodulesummary|core\.usebuiltinfsmonitor)=(?:false|no|off|0)"
+    r"|core\.pager=(?:cat)?|core\.hookspath=/dev/null|(?:core|sequence)\.editor=(?:true|:)"
+    r"|diff\.submodule=(?:short|log)"
+)
+_MODIFIES = ("git fetch", "git pull", "git clone", "git push", "git ls-remote", "git remote", "git submodule")
 
 
 def git(call: Call) -> None:
@@ -38,81 +45,162 @@ def git(call: Call) -> None:
     THREAT: a repository's own settings name programs (file-system monitors, filters, pagers) that git starts by
     itself. The workspace's repository is the one that the executor runs with those switched off.
     """
+    shape = parse(call.rule, call.label, call.words)
     sub = descend(call)
     if sub is not call:
+        _given(sub, shape)
         _whose(sub)
-    if sub.label == "git config" and _shows_one(sub):
-        sub.because(Tier.READ, "`git config` shows one setting")
+    if sub is not call and len(sub.words) == 1 and sub.words[0].text == "-h" and not sub.rule.open:
+        sub.because(Tier.READ, f"`{sub.label} -h` prints a text")
+        sub.quiet = True
     else:
-        judge(sub)
+        _judge(sub)
     rule = sub.rule
-    if rule.tame and not _prints_one(sub):
+    if rule.tame and not prints_one(sub):
         rule = replace(rule, tame=False)
     call.hosts, call.rule, call.label, call.flags, call.quiet = sub.hosts, rule, sub.label, sub.flags, sub.quiet
+
+
+def _judge(call: Call) -> None:
+    if call.label != "git":
+        call.rule = replace(call.rule, subs={})  # none of them follows, or `descend` had found it
+    shape = parse(call.rule, call.label, call.words)
+    if call.label == "git submodule foreach" and len(shape.operands) == 1:
+        call.rule = replace(call.rule, operands=Operands((Role.SCRIPT,)))  # one word is for a shell
+    if shape.trouble and not call.rule.open:
+        call.rule = replace(call.rule, otherwise=None)
+    if call.label == "git config" or call.label.startswith("git config "):
+        _config(call, shape)
+    if call.rule.grammar == "network-code":
+        network_code(call)
+    else:
+        judge(call)
+    if call.label in _SPECIAL:
+        _SPECIAL[call.label](call, shape)
+    inner = call.flags.get("--submodule")
+    if inner is not None and inner.text not in ("short", "log"):
+        call.findings.runs(call.label, "`--submodule` compares by a git of its own in each inner repository",
+                           call.rule.ref, call.span)  # fmt: skip
+    if call.label.startswith(_MODIFIES):
+        for word in call.words:
+            if any("::" in text for text in word.texts):
+                call.findings.runs(call.label, f"`{call.label}` starts a program to reach `{word.text}`",
+                                   call.rule.ref, word.span or call.span)  # fmt: skip
+
+
+def _given(call: Call, shape: Shape) -> None:
+    """`-c key=value`, and the repository that flags name. THREAT: almost any setting can name a program."""
+    own = call.walk.facts.workspace
+    named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
+    for flag, value in shape.flags:
+        if flag.name == "-c" and (value is None or value.text is None or not _harmless(value.text)):
+            shown = value.text.partition("=")[0] if value is not None and value.text is not None else "a setting"
+            call.unknown(f"`git -c` changes `{shown}`, which may name a program", value)
+    if not named:
+        return
+    atlas, cwds = call.findings.atlas, call.state.cwds or ()
+    expected = {"--git-dir": f"{own}/.git", "--work-tree": own}
+    same = bool(cwds) and ("--work-tree" in named or cwds == (own,))
+    for name, value in named.items():
+        role = Role.NAMES if call.rule.tier is Tier.READ else Role.WRITE
+        if value is None or not value.texts:
+            call.unknown(f"`git {name}` with a folder known only when it runs", value)
+            continue
+        call.touch(role, value)
+        places = {atlas.place(text, cwd).path for text in value.texts for cwd in cwds}
+        same = same and places == {expected[name]}
+    if not same:
+        text = "`git` is told which repository and files to use, and obeys settings that may run programs"
+        call.findings.runs("git", text, call.rule.ref, call.span)
+
+
+def _harmless(setting: str) -> bool:
+    key, equals, value = setting.partition("=")
+    key = key.lower()
+    return bool(_DISPLAY.fullmatch(key)) or (bool(equals) and bool(_OFF.fullmatch(f"{key}={value}")))
 
 
 def _whose(call: Call) -> None:
     if call.state.cwds is None:
         call.unknown("`git` in a folder known only when it runs")
         return
-    if call.walk.facts.beyond:
-        text = f"`git` obeys the settings of this repository, which {call.walk.facts.beyond}"
+    facts = call.walk.facts
+    if facts.beyond:
+        text = f"`git` obeys the settings of this repository, which {facts.beyond}"
         call.findings.runs("git", text, call.rule.ref, call.span)
     for cwd in call.state.cwds:
         other = shell_of(call).foreign_repository(cwd)
-        if other is not None:
-            shown = call.findings.atlas.shown(other)
-            text = f"`git` obeys the settings of another repository, {shown}, which may run programs"
-            call.findings.runs("git", text, call.rule.ref, call.span)
+        if other is None:
+            continue
+        shown = call.findings.atlas.shown(other)
+        text = f"`git` obeys the settings of another repository, {shown}, which may run programs"
+        call.findings.runs("git", text, call.rule.ref, call.span)
+        if call.rule.tier is not Tier.READ or call.rule.changes:
+            place = "" if call.rule.changes in ("", ".") else f"/{call.rule.changes}"
+            inside = other.startswith(f"{facts.workspace}/")
+            below = f"{other[len(facts.workspace) + 1 :]}{place}" if inside else ""
+            call.rule = replace(call.rule, changes=below)
+            if not inside and call.rule.tier is not Tier.READ:
+                call.touch(Role.WRITE, exactly(f"{other}{place}"))
 
 
-def _shows_one(call: Call) -> bool:
-    """`git config user.name`: a key alone is shown, and only a value beside it would change it."""
-    texts = [word.text for word in call.words]
-    keys = [text for text in texts if text not in _SCOPES]
-    return len(keys) == 1 and keys[0] is not None and bool(_KEY.fullmatch(keys[0]))
+def _config(call: Call, shape: Shape) -> None:
+    """Whose settings: the repository's, the user's, the system's, or a file's. A key alone is shown."""
+    given = {flag.name for flag, _ in shape.flags}
+    keys = [word.text for word in shape.operands]
+    changing = any(flag.tier is not None for flag, _ in shape.flags)
+    one = len(keys) == 1 and keys[0] is not None and bool(_KEY.fullmatch(keys[0]))
+    if call.label == "git config" and one and not shape.trouble and not changing:
+        call.rule = replace(call.rule, listing=frozenset())
+        return
+    looks = call.label in ("git config get", "git config list") or (
+        call.label == "git config" and not changing and (not keys or given & call.rule.listing)
+    )
+    words = [word.text or "" for word in call.words]
+    if looks and not shape.trouble:
+        return
+    files = [after for flag, after in pairwise(words) if flag in ("-f", "--file")]
+    files += [word.partition("=")[2] for word in words if word.startswith("--file=")]
+    files += [f"{call.walk.facts.home}/.gitconfig"] if "--global" in words else []
+    files += ["/etc/gitconfig"] if "--system" in words else []
+    if files:
+        call.rule = replace(call.rule, changes="")
+    for file in files:
+        call.touch(Role.WRITE, exactly(file))
 
 
-def _prints_one(call: Call) -> bool:
-    """Whether it prints one word, which is an id, a number or a name, for certain.
-
-    THREAT: the subject of a commit, or the name of a file, is whatever somebody else wrote; in `git diff $(git ..)` it
-    would become a flag.
-    """
-    operands = [word.text for word in call.words if word.text is None or word.text[:1] != "-"]
-    name = call.label.rpartition(" ")[2]
-    return _CERTAIN[name](call, operands) if name in _CERTAIN else False
-
-
-def _rev_parse(call: Call, operands: list[str | None]) -> bool:
-    given = set(call.flags)
-    if operands:
-        return given <= _MODIFIERS and len(call.words) == len(given) + 1 and _one(operands)
-    return len(given) == 1 and given <= _ONE_LINE
-
-
-def _rev_list(call: Call, operands: list[str | None]) -> bool:
-    given = set(call.flags)
-    one = "--count" in given or any(word.text in ("-1", "-n1", "--max-count=1") for word in call.words)
-    pairs = [first.text for first, second in zip(call.words, call.words[1:], strict=False) if second.text == "1"]
-    return given <= _SELECTING and (one or "-n" in pairs or "--max-count" in pairs)
+def _restore(call: Call, shape: Shape) -> None:
+    """THREAT: `git checkout .` throws away, without a word, all that was not committed."""
+    given = {flag.name for flag, _ in shape.flags}
+    if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
+        return
+    dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
+    paths = call.words[dashes + 1 :] if dashes is not None else shape.operands[:]
+    sure = dashes is not None or call.label == "git restore"
+    atlas, cwds = call.findings.atlas, call.state.cwds or ()
+    for index, word in enumerate(paths):
+        text = word.text
+        folder = text is not None and any(atlas.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
+        whole = text is None or text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
+        if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0)):
+            shown = text if text is not None else "files known only when it runs"
+            call.because(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)
+            return
 
 
-def _merge_base(call: Call, operands: list[str | None]) -> bool:
-    return not set(call.flags) & {"-a", "--all", "--independent", "--is-ancestor"}
+def _archive(call: Call, shape: Shape) -> None:
+    """The formats of tar and zip are git's own; another one is made by a program, which the settings may name."""
+    for name in ("--format", "-o", "--output"):
+        value = call.flags.get(name)
+        known = ("tar", "zip") if name == "--format" else (".tar", ".zip")
+        if value is not None and not (value.text or "").endswith(known):
+            call.findings.runs(call.label, f"`{call.label}` packs with a program that the settings may name",
+                               call.rule.ref, value.span or call.span)  # fmt: skip
 
 
-def _describe(call: Call, operands: list[str | None]) -> bool:
-    return set(call.flags) <= _DESCRIBING and (not operands or _one(operands))
-
-
-def _one(operands: list[str | None]) -> bool:
-    return len(operands) == 1 and operands[0] is not None and bool(_ONE.fullmatch(operands[0]))
-
-
-_CERTAIN: dict[str, Callable[[Call, list[str | None]], bool]] = {
-    "rev-parse": _rev_parse,
-    "rev-list": _rev_list,
-    "merge-base": _merge_base,
-    "describe": _describe,
+_EVERYTHING = (".", "..", ":/", "*", ":")
+_SPECIAL: dict[str, Callable[[Call, Shape], None]] = {
+    "git checkout": _restore,
+    "git restore": _restore,
+    "git archive": _archive,
 }
