@@ -3,8 +3,9 @@
 from policy.assessment import Assessment, Reason, RuleRef
 from policy.facts import Facts
 from policy.matrix import MATRIX, Ruling
-from policy.phrases import doing, named, question, secrets_read
+from policy.phrases import named
 from policy.profile import Profile
+from policy.risk import doing, question, secrets_read
 from policy.terms import Floor, terms_for
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
@@ -90,21 +91,21 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
     """A refusal that another mode, or somebody at the terminal, would lift."""
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
-    why = f"{reason.text or doing(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
+    why = f"it {doing(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"
     return Problem(f"{named(assessment.action, facts)} was refused", why, _way_out(assessment, cell))
 
 
 def _way_out(assessment: Assessment, cell: Cell) -> str:
+    """What helps whoever reads it: the person who can start this differently, and the model that cannot."""
     rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode}
     allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
     asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]
     ways = []
     if allowed:
-        ways.append(f"start with `--mode {allowed[0].value}`, which allows it")
+        ways.append(f"whoever starts the agent can allow it with `--mode {allowed[0].value}`")
     if cell.ruling is Ruling.ASK:
-        ways.append("run it at a terminal, where you are asked first")
+        ways.append("a person at a terminal is asked first")
     elif asking:
-        ways.append(f"start with `--mode {asking[0].value}` at a terminal, where you are asked first")
-    if not allowed:
-        ways.append("run it yourself outside the agent")
-    return ", or ".join(ways)
+        ways.append(f"with `--mode {asking[0].value}` a person at a terminal is asked first")
+    ways.append("without either, do it another way or leave it to a person")
+    return "; ".join(ways)

@@ -39,7 +39,8 @@ WORK, HOME = "/home/me/work", "/home/me"
 SLOW = 2.0  # seconds: far over the promised 50 ms, so that a busy machine breaks no law
 
 _FOLDERS = {"/", "/usr", "/usr/bin", "/etc", "/home", HOME, WORK, f"{WORK}/src", f"{WORK}/.git", f"{HOME}/.ssh"}
-_FILES = {f"{WORK}/a.txt", f"{WORK}/.env", f"{WORK}/src/main.py", f"{HOME}/.ssh/id_rsa", f"{HOME}/letter.txt"}
+_FILES = {f"{WORK}/{name}" for name in ("a.txt", "notes.txt", ".env", "run.sh", "src/main.py")}
+_FILES |= {f"{HOME}/.ssh/id_rsa", f"{HOME}/letter.txt", "/etc/hostname", "/etc/fstab"}
 _LINKS = {f"{WORK}/link": f"{HOME}/.ssh/id_rsa", f"{WORK}/out": HOME}
 
 

@@ -408,8 +408,8 @@ def test_the_question_says_what_it_does_and_what_a_yes_gives() -> None:
     found = verdict(assess([Tier.NETWORK, Tier.WRITE], effects, action), Mode.DEFAULT)
     assert isinstance(found, Ask)
     assert found.question == (
-        "`curl -o out.txt https://a.b/` changes out.txt and connects to a.b. A yes lets it run code and change files in "
-        "this project and talk to a.b, and nothing more. Allow it?"
+        "`curl -o out.txt https://a.b/` changes out.txt and talks to a.b. A yes lets it run code and change files in "
+        "the workspace and talk to a.b, and nothing more. Allow it?"
     )
     assert found.question == asked(found.assessment, found.terms, FACTS)
 

@@ -59,7 +59,7 @@ def tar(call: Call) -> None:
             for at, letter in enumerate(letters := text.lstrip("-"), 1):
                 if letter in "txc":
                     mode += letter
-                elif letter in ("f", "C") and (words or letters[at:]):
+                elif letter in ("f", "C") and (words or (text.startswith("-") and letters[at:])):
                     # With a dash the rest of the cluster is the value; without, values follow in order.
                     attached = text.startswith("-") and letters[at:]
                     given = exactly(letters[at:], word.span) if attached else words.pop(0)
