@@ -394,6 +394,8 @@ def _not_described(call: Call, shape: Shape) -> None:
         _say(call, set())
     else:
         call.because(tier, f"`{call.label}` {_OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        if rule.tier > tier:  # what every use of it does, this one does too
+            call.because(rule.tier, f"`{call.label}` {rule.why}")
         _changes(call, tier)
         if tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, call.label)

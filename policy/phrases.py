@@ -35,7 +35,7 @@ def powers(terms: Terms, around: Around) -> str:
     if terms.read:
         given.append(f"read {_list([near(path, around) for path in terms.read])}")
     if terms.hosts:
-        given.append(f"talk to {_list(list(terms.hosts))}")
+        given.append(f"talk to {_list([plain(host) for host in terms.hosts])}")
     network = "" if terms.hosts else ", without network"
     return (
         f"A yes lets it {_and(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"
