@@ -41,6 +41,15 @@ _OTHERWISE = {
 
 
 _FILE = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+# Roles whose words mean something else in another spelling.
+_SPELLED = {
+    Role.FORMAT: re.compile(r"[A-Za-z0-9_+-]+"),
+    Role.KEY: re.compile(r"[A-Za-z0-9_.*/:-]+"),
+    Role.FILE: re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
+    Role.PICTURE: re.compile(
+        r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
+    ),
+}
 _FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
@@ -119,7 +128,7 @@ def judge(call: Call) -> None:
     operands = shape.operands
     given = {flag.name for flag, _ in shape.flags}
     call.flags = {flag.name: value for flag, value in shape.flags}
-    if given & rule.looks:
+    if given & rule.looks or (given & rule.lists and not given & rule.unless):
         call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
     if rule.listing and operands and not given & rule.listing:
         shape.trouble = f"`{call.label}` with operands"
@@ -261,6 +270,11 @@ def apply(call: Call, role: Role, word: Sense) -> None:
         _program(call, role, word)
     elif role is Role.HOST:
         connect(call, word)
+    elif role in _SPELLED:
+        if word.text is None or not _SPELLED[role].fullmatch(word.text):
+            _other_spelling(call, word)
+        elif role in (Role.FILE, Role.PICTURE):
+            call.touch(Role.READ, word)
     elif role is Role.CODE:
         call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
         if word.text is not None and ("/" in word.text and " " not in word.text):
@@ -330,7 +344,19 @@ def _heeded(call: Call) -> str | None:
     return None
 
 
+def _other_spelling(call: Call, word: Sense) -> None:
+    """A word that is not spelled as its role is: judged as a use that the rule does not describe."""
+    tier = call.rule.otherwise
+    if tier is None:
+        call.unknown(f"a word that may mean something else to `{call.label}`", word)
+    else:
+        call.because(tier, f"`{call.label}` {_OTHERWISE.get(tier, call.rule.why)} when used like this", word)
+        _changes(call, tier)
+
+
 def _program(call: Call, role: Role, word: Sense) -> None:
+    if word.text is None and role is Role.JQ and call.rule.anywhere:
+        return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
     if word.text is None:
         call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
         return

@@ -29,11 +29,15 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
             shape.operands += words[position:]
             break
         if text is None or text[:1] != "-" or (text == "-" and "-" not in rule.flags):
-            if not (word.plain or rule.anywhere):
+            if not (word.plain or rule.anywhere or (rule.single and not word.many)):
                 shape.trouble = f"a word known only when it runs may become a flag of `{label}`"
                 shape.where = word
-            elif text is not None and text[:1] in ("+", "@") and text[:1] in rule.flags:
-                shape.flags.append((rule.flags[text[:1]], None))
+            elif (
+                text is not None
+                and text[:1] in ("+", "@")
+                and (known := rule.flags.get(text) or rule.flags.get(text[:1]))
+            ):
+                shape.flags.append((known, None))
             elif stops:
                 shape.operands += words[position - 1 :]
                 break

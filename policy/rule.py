@@ -36,12 +36,16 @@ class Role(StrEnum):
     SED = "sed"
     AWK = "awk"
     JQ = "jq"
+    FORMAT = "format"  # the name of a format, where a program would also take a file of code
+    KEY = "key"  # the name of a setting, where `name=value` would set it
+    FILE = "file"  # a path that is read, where other spellings (`x:y`, `|x`, `@x`) mean more than a file
+    PICTURE = "picture"  # the same, with the ending of a plain picture
 
 
 GRAMMARS = (
-    "alias", "assign", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "find", "git", "network-code",
-    "mktemp", "popd", "printf", "push", "read", "set", "source", "sh", "ssh", "tar", "test", "transfer",
-    "unset", "xargs",
+    "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find", "git",
+    "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script", "set", "sh", "source",
+    "sqlite", "ssh", "tar", "test", "transfer", "unset", "watch", "xargs", "yq",
 )  # fmt: skip
 
 
@@ -106,10 +110,12 @@ class CommandRule:
     `otherwise`: the tier of any use that the flags and operands here do not describe.
     `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
     `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
-    `looks`: with one of these flags it only reads what it would change otherwise.
+    `looks`: with one of these flags it only reads what it would change otherwise; with one of `lists` too, unless one
+    of `unless` is there.
     `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
     `alone`: words that, as the only one, make any tier a read (`--version`); `below`: the same for all its subcommands.
     `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.
+    `single`: no flag given alone does more than the program, so a single word known only at run time may be an operand.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
     """
 
@@ -131,11 +137,14 @@ class CommandRule:
     below: frozenset[str] = frozenset()
     heeds: tuple[str, ...] = ()
     looks: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
+    unless: frozenset[str] = frozenset()
     changes: str = ""
     interpreter: bool = False
     plain: bool = False
     builtin: bool = False
     tame: bool = False
+    single: bool = False
     grammar: str = ""
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 

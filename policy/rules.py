@@ -30,12 +30,14 @@ class Example:
 
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
-_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "changes")
-_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame")
+_MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "lists", "unless", "changes")
+_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single")
 KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
-_FLAG = re.compile(r"(-#|--?[A-Za-z0-9@?^+][A-Za-z0-9@._+-]*|\+|@|-)(?:([=?])([a-z]*)(?:,([a-z]+))?)?(?:!([a-z-]+))?\Z")
+_FLAG = re.compile(
+    r"(-#|--?[A-Za-z0-9@?^+][A-Za-z0-9@._+:-]*|\+[A-Za-z]*|@|-)(?:([=?])([a-z]*)(?:,([a-z]+))?)?(?:!([a-z-]+))?\Z"
+)
 _SLOT = re.compile(r"([a-z]+)([*+?]?)\Z")
 _TIERS = {tier.label: tier for tier in Tier if tier < Tier.SECRET}
 _ROLES = {role.value: role for role in Role}
@@ -165,6 +167,8 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         here=frozenset(here.split()) if here != "always" else frozenset(),
         here_always=here == "always",
         looks=frozenset(_text(table, "looks", chunk).split()),
+        lists=frozenset(_text(table, "lists", chunk).split()),
+        unless=frozenset(_text(table, "unless", chunk).split()),
         changes=_text(table, "changes", chunk),
         alone=frozenset(_text(table, "alone", chunk).split()),
         below=frozenset(_text(table, "below", chunk).split()),
@@ -173,6 +177,7 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         plain=bool(table.get("plain")),
         builtin=bool(table.get("builtin")),
         tame=bool(table.get("tame")),
+        single=bool(table.get("single")),
         grammar=grammar,
     )
 

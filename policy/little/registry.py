@@ -3,11 +3,12 @@
 from collections.abc import Callable
 
 from policy.call import Call
-from policy.little import builtins, copies, find, git, network, outputs, tar, tests, wrappers
+from policy.little import builtins, copies, find, git, network, outputs, runners, sql, tar, tests, wrappers, yq
 
 GRAMMAR: dict[str, Callable[[Call], None]] = {
     "alias": builtins.alias,
     "assign": builtins.assign,
+    "busybox": runners.busybox,
     "cd": builtins.cd,
     "command": wrappers.command,
     "date": outputs.date,
@@ -16,21 +17,27 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "env": wrappers.env,
     "eval": builtins.evaluate,
     "exec": wrappers.execute,
+    "fd": runners.fd,
     "find": find.find,
     "git": git.git,
-    "network-code": network.network_code,
     "mktemp": outputs.mktemp,
+    "network-code": network.network_code,
+    "parallel": runners.parallel,
     "popd": builtins.popd,
     "printf": builtins.printf,
     "push": builtins.push,
     "read": builtins.read,
+    "script": runners.script,
     "set": builtins.set_options,
     "sh": wrappers.shell,
     "source": builtins.source,
     "ssh": network.ssh,
+    "sqlite": sql.sqlite,
     "tar": tar.tar,
     "test": tests.test,
     "transfer": network.transfer,
     "unset": builtins.unset,
+    "watch": runners.watch,
     "xargs": wrappers.xargs,
+    "yq": yq.yq,
 }

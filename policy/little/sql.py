@@ -1,0 +1,128 @@
+"""SQL, and the words of the sqlite3 shell: an allowlist of statements, functions and commands that only look."""
+
+import re
+from itertools import pairwise
+
+from policy.call import Call
+from policy.getopt import parse
+from policy.rule import Role
+from policy.sense import Sense
+from policy.tier import Tier
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+      |(?P<string>'(?:[^']|'')*')
+      |(?P<name>"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\])
+      |(?P<word>[A-Za-z_][A-Za-z0-9_]*)
+      |(?P<number>[0-9][0-9.eExXa-fA-F]*)
+      |(?P<end>;)
+      |(?P<sign>[-+*/%=<>!|&~,.()?:@])""",
+    re.VERBOSE | re.DOTALL,
+)
+# fmt: off
+_VERBS = frozenset((
+    "select", "with", "values", "explain", "pragma",
+))
+_NEVER = frozenset((
+    "insert", "update", "delete", "create", "drop", "alter", "attach", "detach", "vacuum", "reindex", "begin",
+    "commit", "rollback", "savepoint", "release", "into", "returning", "load_extension", "writefile", "edit",
+    "fts3_tokenizer",
+))
+_CALLS = frozenset((
+    "abs", "avg", "cast", "changes", "char", "coalesce", "concat", "concat_ws", "count", "cume_dist", "date",
+    "datetime", "dense_rank", "exists", "first_value", "format", "glob", "group_concat", "hex", "ifnull", "iif",
+    "instr", "json", "json_array", "json_array_length", "json_each", "json_extract", "json_group_array",
+    "json_group_object", "json_object", "json_quote", "json_tree", "json_type", "json_valid", "julianday", "lag",
+    "last_insert_rowid", "last_value", "lead", "length", "like", "lower", "ltrim", "max", "median", "min",
+    "nth_value", "ntile", "nullif", "octet_length", "percent_rank", "printf", "quote", "random", "rank", "replace",
+    "round", "row_number", "rtrim", "sign", "sqlite_version", "strftime", "string_agg", "substr", "substring",
+    "sum", "time", "timediff", "total", "total_changes", "trim", "typeof", "unhex", "unicode", "unixepoch", "upper",
+    "ceil", "floor", "sqrt", "pow", "power", "mod", "exp", "ln", "log", "log10", "log2", "trunc",
+))
+_BEFORE_PARENTHESIS = frozenset((
+    "in", "as", "and", "or", "not", "from", "join", "on", "where", "select", "values", "over", "using", "union",
+    "all", "by", "when", "then", "else", "case", "between", "is", "like", "glob", "having", "except", "intersect",
+    "filter", "materialized",
+))
+_PRAGMAS = frozenset((
+    "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list",
+    "database_list", "integrity_check", "quick_check", "foreign_key_check", "collation_list", "compile_options",
+    "function_list", "module_list", "pragma_list",
+))
+_ASKED = frozenset((
+    "user_version", "schema_version", "application_id", "page_count", "page_size", "freelist_count", "encoding",
+    "journal_mode", "foreign_keys", "auto_vacuum", "data_version", "synchronous", "cache_size",
+))
+# fmt: on
+_DOT = re.compile(
+    r"\.(?:tables?|schema|indexes|indices|databases|dbinfo|fullschema|dump|headers?|mode|width|separator|nullvalue|timer|show"
+    r"|help|quit|exit|stats|eqp|explain|sha3sum|print|echo|bail|changes|limit|version|dbtotxt)(?: [A-Za-z0-9_ .,%*-]*)?"
+)
+
+
+def looks_only(text: str) -> bool:
+    """Whether every statement of `text` only reads the database that is open."""
+    statement: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            return False
+        at = found.end()
+        if found.lastgroup == "end":
+            if not _statement(statement):
+                return False
+            statement = []
+        elif found.lastgroup != "space":
+            statement.append((str(found.lastgroup), found[0].lower()))
+    return _statement(statement)
+
+
+def _statement(tokens: list[tuple[str, str]]) -> bool:
+    if not tokens:
+        return True
+    words = [text for kind, text in tokens if kind == "word"]
+    if tokens[0][0] != "word" or words[0] not in _VERBS or _NEVER & set(words):
+        return False
+    if words[0] == "explain":
+        rest = [token for token in tokens[1:] if token[1] not in ("query", "plan")]
+        return bool(rest) and _statement(rest)
+    if words[0] == "pragma":
+        name = words[1] if len(words) > 1 else ""
+        asked = name in _ASKED and len(tokens) == 2
+        return asked or (name in _PRAGMAS and all(text != "=" for _, text in tokens))
+    # What stands before a parenthesis is called. A name made by WITH, or a quoted one, could hide a function: refused.
+    for (kind, text), (_, after) in pairwise(tokens):
+        if after == "(" and (kind == "name" or (kind == "word" and text not in _CALLS | _BEFORE_PARENTHESIS)):
+            return False
+    return True
+
+
+def sqlite(call: Call) -> None:
+    """`sqlite3 [FLAGS] FILE [TEXT]..`: the texts are SQL or dot commands; without one it runs what it is given."""
+    if len(call.words) == 1 and call.words[0].text in call.rule.alone:
+        call.because(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.quiet = True
+        return
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble:
+        call.unknown(shape.trouble, shape.where)
+        return
+    file, *texts = shape.operands or [Sense()]
+    commands = [value for flag, value in shape.flags if flag.name in ("-cmd", "--cmd") and value is not None]
+    if file.text and file.text != ":memory:":
+        if file.text.startswith("file:"):
+            call.unknown(f"`{call.label}` with a database named by a URI", file)
+        call.touch(Role.READ, file)
+    safe = bool(texts) and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands))
+    if safe:
+        call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    else:
+        text = f"`{call.label}` may change its database, or run programs"
+        call.findings.runs(call.label, text, call.rule.ref, call.span)
+
+
+def _harmless(text: str) -> bool:
+    if text.lstrip().startswith("."):
+        return _DOT.fullmatch(text) is not None
+    return "\n." not in text and looks_only(text)
