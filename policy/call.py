@@ -385,7 +385,7 @@ def connect(call: Call, word: Sense) -> None:
         local = _FILE.sub("", text)
         call.touch(Role.READ, word if local == text else exactly(local, word.span))
     else:
-        call.findings.connects(host, call.rule.ref, word.span or call.span)
+        call.findings.connects(host or "", call.rule.ref, word.span or call.span)
 
 
 def _revision(call: Call, word: Sense) -> None:
