@@ -209,7 +209,7 @@ def _looking(operands: Operands) -> Operands:
 
 
 def _look(role: Role) -> Role:
-    return Role.READ if role in (Role.WRITE, Role.MOVE, Role.DELETE) else role
+    return Role.READ if role in (Role.WRITE, Role.OUT, Role.MOVE, Role.DELETE) else role
 
 
 def _shifts(rule: CommandRule, given: set[str], operands: list[Sense], roles: tuple[Role, ...]) -> bool:
@@ -295,6 +295,9 @@ def apply(call: Call, role: Role, word: Sense) -> None:
     elif role in (Role.FROM, Role.TO):
         if word.text is None or not elsewhere(word.text):
             call.touch(Role.READ if role is Role.FROM else Role.WRITE, word)
+    elif role is Role.OUT:
+        if word.text != "-":
+            call.touch(Role.WRITE, word)
     elif role is Role.MOUNT:
         _mount(call, word)
     elif role is Role.SCRIPT:

@@ -17,6 +17,7 @@ class Role(StrEnum):
     NAMES = "names"  # a path of which it reads names, sizes and dates, not content
     TREE = "tree"  # the same for everything below it
     WRITE = "write"  # a path it creates or overwrites
+    OUT = "out"  # the same, and `-` is the standard output
     DELETE = "delete"
     MOVE = "move"  # a path that is read and then gone
     HOST = "host"  # a host or URL it talks to
@@ -44,7 +45,7 @@ class Role(StrEnum):
 
 GRAMMARS = (
     "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find", "git",
-    "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script", "set", "sh", "source",
+    "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script", "set", "sh", "socat", "source",
     "sqlite", "ssh", "tar", "test", "transfer", "unset", "watch", "xargs", "yq",
 )  # fmt: skip
 
@@ -94,7 +95,7 @@ class Operands:
 
     @property
     def writes(self) -> bool:
-        return bool({Role.WRITE, Role.DELETE, Role.MOVE} & {*self.head, self.rest, *self.tail})
+        return bool({Role.WRITE, Role.OUT, Role.DELETE, Role.MOVE} & {*self.head, self.rest, *self.tail})
 
     @property
     def runs(self) -> bool:

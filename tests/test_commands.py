@@ -205,3 +205,62 @@ def test_a_broken_table_raises_when_its_program_is_asked_for_and_when_all_are_ch
 def test_a_command_in_two_files_is_an_error() -> None:
     with pytest.raises(RuleError, match="too"):
         RuleBook.from_files({"a.toml": '[ls]\nwhy = "x"\n', "b.toml": '[dir]\nwhy = "x"\nalso = "ls"\n'})
+
+
+PATTERNS = """
+["cloud"]
+why = "manages a cloud"
+tier = "dangerous"
+below = "--help"
+otherwise = "dangerous"
+
+["cloud *"]
+why = "manages a part of it"
+tier = "dangerous"
+otherwise = "dangerous"
+
+["cloud * get-secret"]
+why = "prints a secret"
+tier = "dangerous"
+open = true
+
+["cloud * get-*"]
+why = "shows something"
+also = "list-*"
+tier = "network"
+open = true
+
+[tool]
+why = "is a tool"
+tier = "execute"
+open = true
+alone = "--version"
+heeds = "evil.sh"
+"""
+
+PATTERN_ROWS = [
+    ("cloud disks get-size --id 1", Tier.NETWORK, "a pattern"),
+    ("cloud disks list-all", Tier.NETWORK, "another one of the same table"),
+    ("cloud disks get-secret", Tier.DANGEROUS, "an exact name is before any pattern"),
+    ("cloud disks forget-get-x", Tier.DANGEROUS, "a pattern is about the whole name"),
+    ("cloud disks --x get-size", Tier.DANGEROUS, "a flag is not a name"),
+    ("cloud --get-x get-size get-size", Tier.DANGEROUS, "a flag that is not known hides what follows"),
+    ("cloud disks --help", Tier.READ, "help, of any subcommand"),
+    ("cloud disks get-secret --help", Tier.READ, "help, however deep"),
+    ("cloud disks get-secret --help x", Tier.DANGEROUS, "more than help"),
+    ("cloud unknown-verb --help", Tier.READ, "a pattern knows it"),
+    ("tool --version", Tier.EXECUTE, "it obeys a file that is there"),
+    ("cd src && tool --version", Tier.EXECUTE, "in a folder above"),
+    ("cd /usr && tool --version", Tier.READ, "no such file there"),
+    ("cd /tmp && tool --version", Tier.EXECUTE, "who knows what lies there"),
+    ('cd "./$X" && tool --version', Tier.EXECUTE, "who knows where"),
+]
+
+
+@pytest.mark.parametrize(("script", "tier", "why"), PATTERN_ROWS)
+def test_patterns_of_subcommands_help_below_and_files_that_are_heeded(
+    script: str, tier: Tier, why: str, facts: Facts
+) -> None:
+    book = RuleBook.from_files({"mine.toml": PATTERNS, "shell.toml": FILES["shell.toml"]})
+    assessment = classify(RunScript(script, facts.workspace), facts, book, profile())
+    assert assessment.tiers[0] is tier, (why, assessment.reasons)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.hosts import host_of
+from policy.hosts import elsewhere, host_of, mounted
 from policy.little.awk import read_awk
 from policy.little.jq import read_jq
 from policy.little.program import Reading
@@ -176,6 +176,46 @@ HOSTS = [
 @pytest.mark.parametrize(("text", "host"), HOSTS)
 def test_hosts(text: str, host: str | None) -> None:
     assert host_of(text) == host
+
+
+ELSEWHERE = [
+    ("web:/etc/passwd", True, "a path in a container"),
+    ("me@example.org:x", True, "a path on another machine"),
+    ("s3://bucket/x", True, "a path in a cloud"),
+    ("./web:x", False, "a local path with a colon"),
+    ("dir/web:x", False, "a local path with a colon"),
+    (":x", False, "nothing before the colon"),
+    ("notes.txt", False, "no colon"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected", "why"), ELSEWHERE)
+def test_what_is_elsewhere(text: str, expected: bool, why: str) -> None:
+    assert elsewhere(text) is expected, why
+
+
+MOUNTS = [
+    ("/:/host", "/", False, "the whole machine, to write"),
+    ("./src:/app:ro", "./src", True, "to read only"),
+    ("./src:/app:ro,z", "./src", True, "among other options"),
+    ("./src:/app:rw,ro", "./src", False, "both: the worse"),
+    ("/a,b:/c", "/a,b", False, "a comma in a path"),
+    ("data:/var/lib/x", "", False, "a volume by its name"),
+    ("/data", "/data", False, "a path alone"),
+    ("type=bind,source=/etc,target=/x", "/etc", False, "spelled out, to write"),
+    ("type=bind,src=/etc,dst=/x,readonly", "/etc", True, "to read only"),
+    ("type=bind,src=/etc,dst=/x,readonly=false", "/etc", False, "not to read only"),
+    ("type=bind,readonly,src=/etc,dst=/x,ro=false", "/etc", False, "both: the worse"),
+    ("type=volume,source=data,target=/x", "", False, "a volume by its name"),
+    ("source=secrets,target=/x,type=bind", "secrets", False, "a relative path"),
+    ("type=tmpfs,target=/x", "", False, "nothing of this machine"),
+]
+
+
+@pytest.mark.parametrize(("text", "source", "fixed", "why"), MOUNTS)
+def test_what_a_mount_hands_over(text: str, source: str, fixed: bool, why: str) -> None:
+    assert mounted(text)[0] == source, why
+    assert mounted(text)[1] is fixed, why
 
 
 # What words may become

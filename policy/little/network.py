@@ -7,7 +7,7 @@ from policy.call import Call, apply, connect, judge
 from policy.getopt import parse
 from policy.hosts import elsewhere
 from policy.rule import Operands, Role
-from policy.sense import Sense, below
+from policy.sense import Sense, below, exactly
 from policy.tier import Tier
 
 # Settings of `ssh -o` that neither run a program here nor name a file.
@@ -95,3 +95,38 @@ def _clear(call: Call, target: Sense, *, remote: bool) -> None:
         return
     for text in target.texts:
         call.touch(Role.DELETE, below(text, target.span))
+
+
+_ENDS = {"OPEN": Role.WRITE, "FILE": Role.WRITE, "GOPEN": Role.WRITE, "CREATE": Role.WRITE, "CREAT": Role.WRITE}
+_QUIET_ENDS = frozenset(["-", "STDIO", "STDIN", "STDOUT", "STDERR", "PIPE"])
+_AFAR = re.compile(r"(?:TCP|UDP|SCTP|IP|OPENSSL|SSL|DCCP|VSOCK)[0-9]?(?:-(?:CONNECT|SENDTO|DATAGRAM))?")
+
+
+def socat(call: Call) -> None:
+    """`socat END END`: each end is `TYPE:WHAT,settings`. A program at one end belongs to whoever is at the other."""
+    rule = call.rule
+    call.rule = replace(rule, operands=Operands(rest=Role.DATA))
+    judge(call)
+    shape = parse(rule, call.label, call.words)
+    if call.quiet or shape.trouble:
+        return
+    for word in shape.operands:
+        kind, _, rest = (word.text or "").partition(":")
+        what = rest.partition(",")[0]
+        if word.text is None or "!!" in word.text:
+            call.unknown("an end of `socat` that is known only when it runs", word)
+        elif word.text.partition(",")[0].upper() in _QUIET_ENDS:
+            continue
+        elif not what or "/" in kind:
+            call.touch(Role.WRITE, exactly(word.text.partition(",")[0], word.span))
+        elif kind.upper() in _ENDS:
+            call.touch(Role.READ, exactly(what, word.span))
+            call.touch(Role.WRITE, exactly(what, word.span))
+        elif _AFAR.fullmatch(kind.upper()):
+            connect(call, exactly(what, word.span))
+        elif kind.upper().startswith("UNIX") or "LISTEN" in kind.upper():
+            call.touch(Role.READ, exactly(what, word.span))
+            call.because(Tier.NETWORK, f"`{call.label}` waits for or makes connections by {kind}", word)
+        else:
+            call.findings.runs(call.label, f"`{call.label}` may run a program by {kind}", rule.ref, word.span)
+            call.because(Tier.DANGEROUS, f"`{call.label}` gives what it runs to the other end", word)

@@ -31,6 +31,7 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "set": builtins.set_options,
     "sh": wrappers.shell,
     "source": builtins.source,
+    "socat": network.socat,
     "ssh": network.ssh,
     "sqlite": sql.sqlite,
     "tar": tar.tar,
