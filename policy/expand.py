@@ -1,5 +1,6 @@
 """Expansion: what the words of a script become, as far as that is certain."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
@@ -8,7 +9,7 @@ from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.paths import SCRATCH
 from policy.pieces import computed
-from policy.reckon import is_number, names, reckoned
+from policy.reckon import is_number, names, pasted, reckoned
 from policy.script.tree import (
     Arithmetic,
     Command,
@@ -17,13 +18,17 @@ from policy.script.tree import (
     Glob,
     Parameter,
     Part,
+    Pipeline,
+    Redirect,
+    RedirectOp,
     Script,
     Substitution,
     Text,
     Tilde,
     Word,
+    outputs,
 )
-from policy.sense import ANYTHING, COUNT, NOTHING, Sense, either, exactly, fields, joined, unquoted
+from policy.sense import ANYTHING, COUNT, MAYBE_NUMBER, NOTHING, Sense, either, exactly, fields, joined, unquoted
 from policy.state import State
 from policy.tier import Tier
 
@@ -31,6 +36,9 @@ _LIVE = frozenset("*?[]\\")
 _BLANKS = frozenset(" \t")
 HERE = RuleRef("policy/expand.py", 0)
 
+_SOME = "\0"  # a word that is not spelled out
+_COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
+_ABSENT = frozenset([":-", "-", ":+", "+"])
 _COUNTS = frozenset(["?", "#", "$"])
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
 
@@ -67,6 +75,10 @@ class Expander:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
         whole = self.sense(word, state)
         part = word.parts[0]
+        if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
+            arguments = _arguments(part, state.arguments)
+            if arguments is not None:
+                return [replace(item, span=whole.span) for item in arguments]
         if len(word.parts) == 1 and isinstance(part, Parameter) and part.subscript == "@" and not part.length:
             items = self.value(part.name, state, whole=True).items
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
@@ -102,13 +114,25 @@ class Expander:
             case never:
                 assert_never(never)
 
-    def reckoned(self, expression: Expression, state: State, span: Span) -> Sense:
-        """What arithmetic comes to. A name that may hold something else than a number might run something."""
+    def reckoned(self, expression: Expression, state: State, span: Span, *, fails: bool = True) -> Sense:
+        """What arithmetic comes to. A name that may hold something else than a number might run something. `fails`: it
+        matters when there is no number at all where one must be, so that bash gives up the rest of the line."""
         for name in names(expression):
             if name not in _NUMBERS and not is_number(self.value(name, state)):
-                said = f"arithmetic on `{name}`, which is not certainly a number: bash evaluates what it holds"
-                self.walk.findings.unknown(said, HERE, self.walk.span(span))
+                self.evaluates(f"arithmetic on `{name}`", span)
+        for part in outputs(expression):
+            printed = self._substitution(part.body, part.kind, True, state)
+            if not is_number(printed) or (fails and printed.empty):
+                self.evaluates("arithmetic on what a command prints", span)
+        for name in pasted(expression):
+            if fails and self.value(name, state).empty:
+                self.evaluates(f"arithmetic on `${name}`", span)
         return reckoned(expression, lambda name: self.value(name, state))
+
+    def evaluates(self, what: str, span: Span) -> None:
+        """Something that bash evaluates may be anything, even the name of an element whose subscript is a command."""
+        said = f"{what}, which is not certainly a number: bash evaluates what it holds"
+        self.walk.findings.unknown(said, HERE, self.walk.span(span))
 
     def _parameter(self, part: Parameter, state: State) -> Sense:
         name = part.name
@@ -116,6 +140,10 @@ class Expander:
             return COUNT
         if name in _NUMBERS:
             return Sense(dashless=True, many=not part.quoted)  # `$!` may be empty
+        arguments = None if "IFS" in state.variables else state.arguments
+        if name == "*" and part.quoted and arguments is not None and not any(word.many for word in arguments):
+            apart = [each for word in arguments for each in (exactly(" "), word)]
+            return joined(apart[1:] or [NOTHING], None)
         if name in ("@", "*"):
             return ANYTHING if name == "@" or not part.quoted else Sense()
         if part.subscript in ("@", "*"):
@@ -130,6 +158,9 @@ class Expander:
         if subscript not in ("", "0"):
             items = value.items if value is not None else None
             return items[int(subscript)] if items is not None and int(subscript) < len(items) else ANYTHING
+        if name.isdigit():
+            argument = state.argument(int(name)) if name != "0" else None
+            return ANYTHING if argument is None else argument
         if value is not None:
             return replace(value, items=None)
         if name == "HOME":
@@ -155,8 +186,14 @@ class Expander:
             return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else Sense()
         value = self.value(part.name, state, part.subscript)
         here = _placed(value, part.quoted)
-        # Only what the script itself has set is set for certain.
-        texts = value.texts if part.name in state.variables else ()
+        if part.name.isdigit() and state.arguments is not None and int(part.name) > 0:
+            unset = int(part.name) > len(state.arguments) and not any(word.many for word in state.arguments)
+            if unset and part.operator in _ABSENT:
+                return inner[0] if part.operator in (":-", "-") else _placed(NOTHING, part.quoted)
+            texts = value.texts
+        else:
+            # Only what the script itself has set is set for certain.
+            texts = value.texts if part.name in state.variables else ()
         full = tuple(text for text in texts if text)
         filled = _placed(replace(value, texts=full), part.quoted) if full else None
         match part.operator:
@@ -193,10 +230,15 @@ class Expander:
         self.walk.fed = fed
         if kind != "command":
             return exactly("/dev/fd/0")  # a pipe that bash makes; its other end was walked
+        counted = self._counted(body, state)
+        if counted is not None:
+            return replace(counted, many=counted.empty and not quoted)
         command = body.items[0].node if len(body.items) == 1 else None
         if not isinstance(command, Command) or command.assignments or command.redirects:
             return Sense(many=not quoted)
         words = [word.literal for word in command.words]
+        if not words or words[0] in state.functions:
+            return Sense(many=not quoted)
         printed = None if None in words else self.walk.printed
         if printed is not None and printed.head:
             return printed  # one word, whose start holds even for what was just made
@@ -210,6 +252,26 @@ class Expander:
             return Sense(many=not quoted)
         return replace(printed, many=not quoted)  # when it fails it prints nothing, and the word is gone
 
+    def _counted(self, body: Script, state: State) -> Sense | None:
+        """The output of commands that print one number, or nothing when they fail; None for all others."""
+        node = body.items[0].node if len(body.items) == 1 else None
+        commands = [*node.commands] if isinstance(node, Pipeline) and not node.timed else [node]
+        last = commands[-1]
+        if not isinstance(last, Command) or last.assignments or not all(map(_keeps_output, last.redirects)):
+            return None
+        words = [text if (text := word.literal) is not None else _SOME for word in last.words]
+        if not words or words[0] in state.functions:
+            return None
+        match words:
+            case ["nproc"] | ["id", "-u" | "-g"] | ["date", "+%s"]:
+                return COUNT
+            case ["wc", "-l" | "-c" | "-w" | "-m"] | ["git", "rev-list", "--count", "HEAD" | "--all"]:
+                return MAYBE_NUMBER
+            case ["grep", flags, pattern, *files] if _COUNTING.fullmatch(flags) and pattern[:1] not in ("-", ""):
+                one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _SOME))
+                return MAYBE_NUMBER if one and pattern != _SOME else None
+        return None
+
     def _known_output(self, words: list[str | None], state: State) -> str | None:
         """The output of the few commands that only say what is known already."""
         if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
@@ -220,6 +282,28 @@ class Expander:
             if inside and here and not any(self.walk.foreign_repository(cwd) for cwd in state.cwds):
                 return self.walk.facts.workspace
         return None
+
+
+def _keeps_output(redirect: Redirect) -> bool:
+    """Whether what a command prints stays what it would be: complaints must not get into it."""
+    inputs = (RedirectOp.IN, RedirectOp.HERE_DOC, RedirectOp.HERE_STRING)
+    return redirect.op in inputs or (redirect.fd == 2 and redirect.target.literal == "/dev/null")
+
+
+def _arguments(part: Parameter | Expansion, arguments: tuple[Sense, ...] | None) -> list[Sense] | None:
+    """The words of `$@`, or of `${@:2}`; None when they are not certain."""
+    if arguments is None or (isinstance(part, Parameter) and part.length):
+        return None
+    if isinstance(part, Expansion):
+        bounds = [int(word.literal or "") for word in part.words] if part.operator == ":" else [0]
+        first = bounds[0] - 1
+        if first < 0 or any(word.many for word in arguments[: first + sum(bounds[1:])]):
+            return None
+        arguments = arguments[first : first + bounds[1] if len(bounds) > 1 else None]
+    if part.quoted:
+        return list(arguments)
+    placed = [_placed(word, False) for word in arguments]
+    return placed if all(word.texts for word in placed) else None
 
 
 def _placed(value: Sense, quoted: bool) -> Sense:

@@ -21,6 +21,7 @@ from policy.script.tree import (
     Condition,
     Expression,
     For,
+    Function,
     Group,
     If,
     Loop,
@@ -35,7 +36,7 @@ from policy.script.tree import (
     While,
     Word,
 )
-from policy.sense import ANYTHING, NOTHING, NUMBER, Sense, either, exactly
+from policy.sense import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, Sense, either, exactly
 from policy.state import State, either_state
 from policy.tier import Tier
 
@@ -56,6 +57,10 @@ class Flow(ABC):
     @abstractmethod
     def command(self, command: Command, state: State) -> Ends:
         """Judge a simple command."""
+
+    @abstractmethod
+    def define(self, node: Function, state: State) -> Ends:
+        """What holds once a function is defined."""
 
     @abstractmethod
     def redirects(self, redirects: tuple[Redirect, ...], state: State) -> bool:
@@ -99,7 +104,7 @@ class Flow(ABC):
 
     def node(self, node: Node, state: State) -> Ends:
         ok, fail = self._node(node, state)
-        if not isinstance(node, Pipeline) and not all(map(_opens, node.redirects)):
+        if not isinstance(node, (Pipeline, Function)) and not all(map(_opens, node.redirects)):
             fail = either_state(fail, state)  # when a file cannot be opened, bash does not even begin
         return ok, fail
 
@@ -109,6 +114,8 @@ class Flow(ABC):
                 return self.command(node, state)
             case Pipeline():
                 return self._pipeline(node, state)
+            case Function():
+                return self.define(node, state)
             case Group(body=body, redirects=redirects):
                 with_input = self.redirects(redirects, state)
                 return self._fed(with_input, lambda: self.script(body, state))
@@ -158,8 +165,9 @@ class Flow(ABC):
     def _for(self, node: For, state: State) -> Ends:
         value = ANYTHING
         if node.words is not None:
-            words = self.senses(node.words, state)
-            value = _each(words)
+            value = _each(self.senses(node.words, state))
+        elif state.arguments is not None:
+            value = _each(list(state.arguments))
         fed = self.redirects(node.redirects, state)
         if not self.may_assign(node.name, value, node.span, exported=False):
             value = ANYTHING
@@ -204,14 +212,18 @@ class Flow(ABC):
         for piece in node.pieces:
             if not isinstance(piece, Condition):
                 continue
-            words = [replace(self.sense(word, state), many=False, wild=False) for word in piece.words]
+            senses = [replace(self.sense(word, state), many=False, wild=False) for word in piece.words]
             if piece.operator in FILES or piece.operator in FILE_PAIRS:
-                for word in words:
-                    for each in (word, *map(exactly, word.maybe)):
+                for sense in senses:
+                    for each in (sense, *map(exactly, sense.maybe)):
                         self.findings.touch(Role.TREE, each, state.cwds, SHELL, self.span(piece.span))
             elif piece.operator in NUMERIC:
-                for name in filter(None, map(evaluated, piece.words)):
-                    self.expander.reckoned(Name(name, False), state, piece.span)
+                for word, sense in zip(piece.words, senses, strict=True):
+                    name = evaluated(word)
+                    if name is not None:
+                        self.expander.reckoned(Name(name, False), state, piece.span)
+                    elif not is_number(sense):
+                        self.expander.evaluates("a comparison of numbers", piece.span)
         return state, state
 
     def _body(self, body: Script, state: State) -> State:
@@ -221,7 +233,7 @@ class Flow(ABC):
         """What holds after `((..))`."""
         if expression is None:
             return state
-        self.expander.reckoned(expression, state, span)
+        self.expander.reckoned(expression, state, span, fails=any(changes(expression)))
         for change, certain in changes(expression):
             before = partial(self.expander.value, state=state)
             known = changed(change, before)
@@ -247,7 +259,8 @@ class Flow(ABC):
             known = _counting(known, merged)
             if attempt == MOST_ROUNDS - 2:
                 names = dict.fromkeys(known.variables, ANYTHING)
-                known = State(None, {**names, **dict([fixed] if fixed else [])}, known.exports, None, None)
+                names.update([fixed] if fixed else [])
+                known = replace(known, cwds=None, variables=names, stack=None, previous=None, arguments=None)
         return known, known
 
     def _if(self, node: If, state: State) -> Ends:
@@ -279,7 +292,7 @@ _FILES = frozenset([RedirectOp.IN, RedirectOp.OUT, RedirectOp.APPEND, RedirectOp
 def _counting(before: State, after: State) -> State:
     """A number that a round of a loop has changed may be any number in the next one."""
     counted = {
-        name: NUMBER
+        name: MAYBE_NUMBER if value.empty or before.variables[name].empty else NUMBER
         for name, value in after.variables.items()
         if is_number(value) and name in before.variables and before.variables[name] != value
     }

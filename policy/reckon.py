@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import assert_never
 
-from policy.script.tree import Change, Count, Expression, Name, Number, Operation
+from policy.script.tree import Change, Count, Expression, Name, Number, Operation, Output
 from policy.sense import LIMIT, NUMBER, Sense
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -33,6 +33,18 @@ def names(expression: Expression) -> Iterator[str]:
                 yield name
             if operand is not None:
                 yield from names(operand)
+
+
+def pasted(expression: Expression) -> Iterator[str]:
+    """The names whose values are put in as text before bash reads the expression."""
+    match expression:
+        case Name(name=name, dollar=True):
+            yield name
+        case Operation(operands=operands):
+            for operand in operands:
+                yield from pasted(operand)
+        case Change(operand=operand) if operand is not None:
+            yield from pasted(operand)
 
 
 def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
@@ -68,7 +80,7 @@ def _values(expression: Expression, value: Callable[[str], Sense]) -> Values:
     match expression:
         case Number(value=number):
             return (number,)
-        case Count() | Change():
+        case Count() | Change() | Output():
             return None
         case Name(name=name, dollar=dollar):
             sense = value(name)

@@ -44,9 +44,10 @@ class Role(StrEnum):
 
 
 GRAMMARS = (
-    "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find", "git",
-    "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script", "set", "sh", "socat", "source",
-    "sqlite", "ssh", "tar", "test", "transfer", "unset", "watch", "xargs", "yq",
+    "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
+    "getopts", "git", "mapfile", "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script",
+    "set", "sh", "shift", "socat", "source", "sqlite", "ssh", "tar", "test", "transfer", "unset", "watch", "xargs",
+    "yq",
 )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ class Sense:
     `texts`: all the texts it may be; empty when that is not known. Otherwise `head` is how it certainly starts and
     `tail` how it certainly ends. `wild`: the unknown middle is names of existing files. `many`: it may become several
     words or none. `dashless`: no word it becomes starts with `-`. `some`: of the files there, a chosen part.
-    `number`: a whole number, maybe with a sign. `items`: of an array that is known, its elements.
+    `number`: a whole number, maybe with a sign, or with `empty` no text at all. `items`: those of a known array.
     `frail`: in it is what a command prints, so a part of the word is missing when that failed.
+    `value`: of a word that declares a variable (`local x=$y`), what the variable gets; bash does not split it.
     `maybe`: texts that an unknown word is likely to be (`${x:-/etc/shadow}`): what they would do counts, too.
     """
 
@@ -33,6 +34,8 @@ class Sense:
     number: bool = False
     frail: bool = False
     items: "tuple[Sense, ...] | None" = None
+    value: "Sense | None" = None
+    empty: bool = False
     span: Span | None = None
 
     @property
@@ -51,6 +54,7 @@ class Sense:
 NOTHING = Sense(texts=("",))
 ANYTHING = Sense(many=True)
 NUMBER = Sense(number=True, wild=True)  # a path with a number in it stays in its folder
+MAYBE_NUMBER = Sense(number=True, dashless=True, empty=True)  # and so it bounds no path
 COUNT = Sense(number=True, wild=True, dashless=True)
 
 
@@ -127,7 +131,8 @@ def either(first: Sense, second: Sense) -> Sense:
             return Sense(texts=texts)
     maybe = tuple(dict.fromkeys((*first.texts, *first.maybe, *second.texts, *second.maybe)))[:MOST_MAYBE]
     if _numeric(first) and _numeric(second):
-        return Sense(number=True, wild=True, dashless=first.plain and second.plain, maybe=maybe)
+        empty = first.empty or second.empty
+        return Sense(number=True, wild=not empty, dashless=first.plain and second.plain, maybe=maybe, empty=empty)
     many = first.many or second.many
     return Sense(many=many, dashless=first.plain and second.plain, maybe=maybe)
 
@@ -139,7 +144,7 @@ def _numeric(sense: Sense) -> bool:
 def unquoted(value: Sense) -> Sense:
     """A variable's value where bash splits it into words and expands its globs."""
     if value.number:
-        return value
+        return replace(value, many=True) if value.empty else value
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value

@@ -3,9 +3,22 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from policy.sense import ANYTHING, Sense, either
+from policy.assessment import Span
+from policy.script.tree import Group, Subshell
+from policy.sense import ANYTHING, NOTHING, Sense, either
 
 MOST_FOLDERS = 6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Defined:
+    """A function, and where the text that defines it stands in the user's script. Each is the same as itself only."""
+
+    body: Group | Subshell
+    anchor: Span | None
+
+
+UNDEFINED: tuple[Defined | None, ...] = (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +27,9 @@ class State:
 
     `variables`: names assigned by the script. `exports`: names that it gave to every later program and that those may
     obey. `stack`: what `popd` returns to; None when not known. `previous`: what `cd -` returns to. `fixed`: names that
-    may be read-only by now, so that assigning to them fails.
+    may be read-only by now, so that assigning to them fails. `functions`: what each name that was ever defined as one
+    may be, None among it when it may be no function. `arguments`: what `"$@"` becomes, or None when that is not known.
+    `locals`: inside a function, the names it has made its own, each with the value that comes back afterwards.
     """
 
     cwds: tuple[str, ...] | None
@@ -23,11 +38,30 @@ class State:
     stack: tuple[tuple[str, ...] | None, ...] | None = ()
     previous: tuple[str, ...] | None = None
     fixed: frozenset[str] = frozenset()
+    functions: Mapping[str, tuple[Defined | None, ...]] = field(default_factory=dict)
+    arguments: tuple[Sense, ...] | None = None
+    locals: Mapping[str, Sense] | None = None
 
     def assign(self, name: str, value: Sense) -> "State":
         if name in self.fixed:
             value = either(self.variables.get(name, ANYTHING), value)
         return replace(self, variables={**self.variables, name: value})
+
+    def own(self, name: str, value: Sense) -> "State":
+        """Inside a function, make the variable the function's own."""
+        if self.locals is None:
+            return self.assign(name, value)
+        kept = {name: self.variables.get(name, ANYTHING), **self.locals}
+        return replace(self.assign(name, value), locals=kept)
+
+    def define(self, name: str, meanings: tuple[Defined | None, ...]) -> "State":
+        return replace(self, functions={**self.functions, name: meanings})
+
+    def argument(self, number: int) -> Sense | None:
+        """What `$1` and so on hold, an empty text when there is no such argument; None when that is not known."""
+        if self.arguments is None or any(word.many for word in self.arguments[:number]):
+            return None
+        return self.arguments[number - 1] if number <= len(self.arguments) else NOTHING
 
     def moved(self, cwds: tuple[str, ...] | None) -> "State":
         return replace(self, cwds=cwds, previous=self.cwds)
@@ -49,4 +83,23 @@ def either_state(first: State, second: State) -> State:
     exports = tuple(dict.fromkeys((*first.exports, *second.exports)))
     stack = first.stack if first.stack == second.stack else None
     previous = first.previous if first.previous == second.previous else None
-    return State(cwds, variables, exports, stack, previous, first.fixed | second.fixed)
+    functions = first.functions
+    if functions is not second.functions:
+        functions = {
+            name: tuple(dict.fromkeys((*first.functions.get(name, UNDEFINED), *second.functions.get(name, UNDEFINED))))
+            for name in {**first.functions, **second.functions}
+        }
+    arguments = first.arguments if first.arguments == second.arguments else None
+    fixed = first.fixed | second.fixed
+    both = _locals(first.locals, second.locals)
+    return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
+
+
+def _locals(first: Mapping[str, Sense] | None, second: Mapping[str, Sense] | None) -> Mapping[str, Sense] | None:
+    if first is None or second is None:
+        return second if first is None else first
+    # Where only one of the two has made a name its own, the other has changed what comes back.
+    return {
+        name: either(first[name], second[name]) if name in first and name in second else ANYTHING
+        for name in {**first, **second}
+    }

@@ -10,7 +10,8 @@ from policy.denied import denied_reason
 from policy.effects import Findings
 from policy.expand import Expander
 from policy.facts import Facts
-from policy.flow import SHELL, Ends, Flow
+from policy.flow import SHELL, Ends
+from policy.functions import Functions, Given
 from policy.little.registry import GRAMMAR
 from policy.paths import Atlas
 from policy.profile import Profile
@@ -24,6 +25,8 @@ from policy.script.tree import (
     Opaque,
     Redirect,
     RedirectOp,
+    Text,
+    Word,
 )
 from policy.sense import ANYTHING, Sense, exactly, joined
 from policy.state import State, either_state
@@ -37,13 +40,15 @@ MOST_LIKELY = 40  # readings of one command
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
 _HOME = re.compile(r"\A(?:~|\$HOME)/")
+_DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _DIGITS = re.compile(r"[0-9]+-?|-")
 
 
-class Walk(Flow):
+class Walk(Functions):
     """Walks one action. `findings` is what it saw; a State goes in and two come out of every node."""
 
     def __init__(self, facts: Facts, rules: RuleBook, profile: Profile) -> None:
+        super().__init__()
         self.facts, self.rules, self.profile = facts, rules, profile
         self.atlas = Atlas(facts, profile)
         self.findings = Findings(self.atlas)
@@ -67,13 +72,31 @@ class Walk(Flow):
     def command(self, command: Command, state: State) -> Ends:
         before = self.findings.connected
         span = self.span(command.span)
-        words = self.senses(command.words, state)
+        words = self._words(command.words, state)
         values = [(item, self._value(item, state)) for item in command.assignments]
         fed = self.redirects(command.redirects, state)
         outer, self.poured = self.poured, self.poured or fed or self.findings.connected > before
         ends = self._ready(command, words, values, state, span, fed=fed)
         self.poured = outer
         return ends
+
+    def _words(self, words: tuple[Word, ...], state: State) -> list[Sense]:
+        name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
+        if not isinstance(name, Text) or name.quoted or name.text not in _DECLARERS:
+            return self.senses(words, state)
+        return [sense for word in words for sense in self._declared(word, state)]
+
+    def _declared(self, word: Word, state: State) -> list[Sense]:
+        """A word after `local`, `export` and so on: what it assigns is not split, and its globs stay as they are."""
+        first = word.parts[0]
+        found = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
+        if not found or not isinstance(first, Text) or word.literal is not None:
+            return self.expander.senses(word, state)
+        rest = first.text[found.end() :]
+        parts = (replace(first, text=rest), *word.parts[1:]) if rest else word.parts[1:]
+        value = self.sense(Word(parts, word.span), state)
+        value = replace(value, many=False, wild=value.wild and not value.many)
+        return [replace(joined([exactly(found[0]), value], self.span(word.span)), value=value)]
 
     def _ready(
         self,
@@ -92,17 +115,19 @@ class Walk(Flow):
             self.findings.because(Tier.READ, "sets variables" if values else "only redirects", SHELL, span)
             return state, state
         exports = list(state.exports)
+        function = any(text in state.functions for text in words[0].texts)
         for item, value in values:
             if item.name == "IFS" and words[0].text == "read" and value.text is not None:
                 continue
             verdict = standing(item.name, value.text, self.profile.environment, exported=True)
-            if verdict is Standing.SHELL and self._is_builtin(words[0]):
+            if verdict is Standing.SHELL and (function or self._is_builtin(words[0])):
                 self._obeyed(item.name, span)
             if verdict is not Standing.OWN:
                 exports.append(item.name)
         here = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
-        ok, fail = self.simple(words, here, span, fed=fed)
-        if here is not state and words[0].text not in _KEEPS:
+        given = [(item.name, value) for item, value in values]
+        ok, fail = self.simple(words, here, span, fed=fed, given=given)
+        if here is not state and words[0].text not in _KEEPS and not function:
             ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)
         return ok, fail
 
@@ -152,8 +177,11 @@ class Walk(Flow):
             state = replace(state, exports=(*state.exports, name))
         return state if value is None else state.assign(name, value)
 
-    def simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool) -> Ends:
-        """Judge one command by its expanded words."""
+    def simple(
+        self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None = None
+    ) -> Ends:
+        """Judge one command by its expanded words. `given`: the shell itself runs it, after these assignments, so that
+        functions come first."""
         self.printed = None
         denied = denied_reason([word.text for word in words], self.profile, span)
         if denied is not None:
@@ -165,18 +193,24 @@ class Walk(Flow):
         if not first.texts or (first.many and first.text is None):
             self.findings.unknown("the program is known only when it runs", SHELL, first.span or span)
             for variant in likely:
-                self.simple(variant, state, span, fed=fed)
+                self.simple(variant, state, span, fed=fed, given=given)
             return state, state
-        ends = [self._named(text, words[1:], state, span, first, fed=fed or self.fed) for text in first.texts]
+        fed_now = fed or self.fed
+        ends = [
+            self.program(text, words[1:], state, span, first, fed=fed_now)
+            if given is None
+            else self.called(text, words[1:], state, span, first, given, fed=fed_now)
+            for text in first.texts
+        ]
         printed = self.printed
-        ends += [self.simple(variant, state, span, fed=fed) for variant in likely]
+        ends += [self.simple(variant, state, span, fed=fed, given=given) for variant in likely]
         self.printed = None if likely or len(first.texts) > 1 else printed
         ok, fail = ends[0]
         for other in ends[1:]:
             ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
         return ok, fail
 
-    def _named(
+    def program(
         self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool
     ) -> Ends:
         known = self._program(name, state, first.span or span)
@@ -208,6 +242,8 @@ class Walk(Flow):
             judge(call)
         if call.label in _LEAVES:
             self.left.append(begin)
+        if call.label == "return":
+            self.returned.append(begin)
         opaque = rule.tier is Tier.EXECUTE and not call.quiet
         if begin.exports and not rule.builtin and not opaque:
             # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already.
@@ -307,6 +343,7 @@ class Walk(Flow):
         other = None if self._interpreter in _BASH else objection_elsewhere(script)
         if other is not None:
             self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
+        state = replace(state, functions={}, arguments=None, locals=None)  # a shell of its own
         self.inner_script(script, state, span, rule, fed=fed)
 
     def inner_script(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> Ends:
@@ -348,6 +385,7 @@ def _runs_input(words: list[Sense]) -> bool:
 # Words of the shell that may export more while a temporary assignment lasts.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
+_DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 _LEAVES = frozenset(["break", "continue"])
 _BASH = frozenset(["bash", "rbash"])
 _FDS = frozenset(["0", "1", "2", ""])

@@ -20,13 +20,16 @@ from policy import witness_table
 from policy.assessment import Span
 from policy.outline import Found, outline
 from policy.script.tree import (
+    Arithmetic,
     ArrayAssignment,
     Case,
     Command,
     Compute,
     Condition,
     Expansion,
+    Expression,
     For,
+    Function,
     Group,
     If,
     Loop,
@@ -42,6 +45,7 @@ from policy.script.tree import (
     Text,
     While,
     Word,
+    outputs,
 )
 
 _SAYS: Final = {
@@ -115,6 +119,8 @@ def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
     parts = list(getattr(node, "parts", ()))
     if kind == "for":
         del parts[1]  # the name of the variable
+    elif kind == "function":
+        parts = [part for part in parts if part.kind != "word"]  # its name
     for below in (*parts, *getattr(node, "list", ()), *getattr(node, "redirects", ())):
         _report(below, found)
     if hasattr(node, "command"):
@@ -157,6 +163,10 @@ class _Ours:
                 for command in node.commands:
                     self.node(command)
                 return
+            case Function(body=function):
+                self.starts.add(("function", node.span.start))
+                self.node(function)
+                return
             case Group() | Subshell():
                 self.script(node.body)
             case For():
@@ -170,6 +180,9 @@ class _Ours:
                         self.word(word)
                     self.script(branch.body)
             case Loop():
+                for each in (node.first, node.condition, node.step):
+                    if each is not None:
+                        self.expression(each)
                 self.script(node.body)
             case Test():
                 for piece in node.pieces:
@@ -177,6 +190,7 @@ class _Ours:
                         self.word(word)
             case Compute(place=place):
                 self.foreign.append(place)  # bashlex takes it for two subshells
+                self.expression(node.expression)
             case While():
                 self.script(node.condition)
                 self.script(node.body)
@@ -199,12 +213,19 @@ class _Ours:
         if redirect.op is RedirectOp.HERE_DOC:
             self.bodies.append((redirect.target.span.start, redirect.target.span.end))
 
+    def expression(self, expression: Expression) -> None:
+        for part in outputs(expression):
+            self.starts.add(("substitution", part.span.start))
+            self.script(part.body)
+
     def word(self, word: Word) -> None:
         self.words.add((word.span.start, word.span.end))
         for part in word.parts:
             if isinstance(part, Substitution):
                 self.starts.add(("substitution", part.span.start))
                 self.script(part.body)
+            elif isinstance(part, Arithmetic):
+                self.expression(part.expression)
             elif isinstance(part, Text):
                 self.texts.append(part.span)
             elif isinstance(part, Expansion):

@@ -28,7 +28,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from policy.call import Call
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
 from policy.profile_file import parse_profile
@@ -51,6 +50,7 @@ from policy.script.tree import (
 )
 from policy.sense import Sense
 from policy.state import State
+from policy.tier import Tier
 from policy.walk import Walk
 from policy.witness import disagreement
 
@@ -231,18 +231,18 @@ def splits(word: Word) -> bool:
 def broken(tree: Script, seen: Seen) -> list[str]:
     """The laws that this run of bash broke, in words."""
     everything = list(nodes(tree))
+    written = [node.words for node in everything if isinstance(node, Command) and node.words]
+    written += [words[1:] for words in written if words[0].literal == "command" and len(words) > 1]
     commands = [
-        re.compile(
-            "".join("(?:[^\\x00]*\\0)*" if splits(word) else pattern(word) + "\\x00" for word in node.words), re.S
-        )
-        for node in everything
-        if isinstance(node, Command) and node.words
+        re.compile("".join("(?:[^\\x00]*\\0)*" if splits(word) else pattern(word) + "\\x00" for word in words), re.S)
+        for words in written
     ]
     redirects = [node for node in everything if isinstance(node, Redirect)]
     faults = []
+    evaluates = any(words[0].literal == "eval" for words in written)  # of that text, the walk knows the commands
     for argv in seen.argvs:
         line = "".join(word + "\0" for word in argv)
-        if not any(command.fullmatch(line) for command in commands):
+        if not evaluates and not any(command.fullmatch(line) for command in commands):
             faults.append(f"bash ran {argv!r}")
     targets = [re.compile(pattern(node.target), re.S) for node in redirects if node.op in WRITES]
     for name in seen.created:
@@ -282,9 +282,9 @@ class Listener(Walk):
         self.heard.append(words)
         return super()._ready(command, words, *rest, **named)
 
-    def _judge(self, call: Call) -> tuple[State, State]:
-        self.heard.append([Sense(texts=(call.label,)), *call.words])
-        return super()._judge(call)
+    def program(self, name: str, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
+        self.heard.append([Sense(texts=(name,)), *words])
+        return super().program(name, words, *rest, **named)
 
 
 @functools.lru_cache(maxsize=1)
@@ -295,8 +295,13 @@ def settings() -> tuple[RuleBook, Profile]:
     return book, parse_profile(text, "default.toml")
 
 
-def meanings(bash: Bash, tree: Script) -> list[list[Sense]]:
-    """What the classifier takes the words of each command for, in the folder where bash will run."""
+# What the walk does not vouch for. An unknown program, or a path known only when it runs, leaves the words certain.
+_DOUBT = re.compile(r"shell\.toml|bash evaluates|calls itself|called too often|sets [A-Z]+, which")
+
+
+def meanings(bash: Bash, tree: Script) -> list[list[Sense]] | None:
+    """What the classifier takes the words of each command for, in the folder where bash will run; None when it says
+    that it cannot tell what the script does."""
 
     def look(path: str) -> PathFact:
         real = os.path.realpath(path)
@@ -307,7 +312,12 @@ def meanings(bash: Bash, tree: Script) -> list[list[Sense]]:
     work, home = str(bash.work), str(bash.home)
     walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile)
     walk.heard = []
-    walk.script(tree, State((work,)))
+    walk.script(tree, State((work,), arguments=()))
+    if any(
+        reason.tier is Tier.UNKNOWN and _DOUBT.search(f"{reason.rule.file} {reason.text}")
+        for reason in walk.findings.reasons
+    ):
+        return None
     return walk.heard
 
 
@@ -321,9 +331,9 @@ def allowed(sense: Sense) -> str:
     return f"{calm}(?={re.escape(sense.head)})(?:[^\\x00]*(?<={re.escape(sense.tail)}))\\x00"
 
 
-def surprises(bash: Bash, tree: Script, seen: Seen) -> list[str]:
+def surprises(heard: list[list[Sense]], seen: Seen) -> list[str]:
     """Commands that bash ran with words other than the classifier took them for."""
-    expected = [re.compile("".join(map(allowed, words)), re.S) for words in meanings(bash, tree) if words]
+    expected = [re.compile("".join(map(allowed, words)), re.S) for words in heard if words]
     # Which pipe a process substitution is, only the run shows.
     lines = {re.sub("/dev/fd/[0-9]+", "/dev/fd/0", "".join(word + "\0" for word in argv)): argv for argv in seen.argvs}
     return [
@@ -408,6 +418,26 @@ MADE = (
     "${x^^}", "${x,}", "${x:1}", "${x:1:2}", "${x: -2}", "${x:0:-1}", "${#x}", "$?", "$#", "${x:?}", "*", "${HOME:-a}", "${PWD##*/}",
     '"${x[@]}"', "${x[0]}", '"${y[1]}"', '"${x[@]}"', "${y[@]}", "${x[1]:-b}", "${TMPDIR:-/tmp}", "${y:-*}", "${x/ /}", "${x//-/}", "${y:-~}", "${z-~/b}", "${x:-'a b'}", "${x%${y}}", "${x#\"$y\"}", "a ",
 )
+NAMES = ("f", "f", "g", "g", "h", "aa", "bb", "true", "echo", "test", "f-g", "f.g", "x")
+GIVEN = (
+    "a", "'b c'", "-o", "''", "$x", '"$x"', "$1", '"$1"', "$2", '"$2"', '"$@"', "$@", '"$*"', "$*", "$#", "${1:-d}", '"${1:-d e}"',
+    "${2-d}", "${1:+d}", '"${@:2}"', '"${@:1:1}"', "${1#a}", "${3}", "*", "$(aa)", '"$(N a)"', "$(N W)", "<(N a)", "1", "${x:-$(N)}", "$((1+1))", "$(($1))",
+    '"a$@b"', "x=1", "${1%.*}", '"${1##*/}"', "`N b`", "~", "$0",
+)
+FUNCTIONS = (
+    "N() { {body}; }", "N() { {body}\n}", "N ()\n{\n{body}\n}", "function N { {body}; }", "function N() { {body}; }", "function N ( {body} )",
+    "N() ( {body} )", "N() { {body}; } >f", "N() { {body}; } 2>/dev/null", "if true; then N() { {body}; }; fi", "false || N() { {body}; }",
+    "(N() { {body}; })", "eval 'N() { aa e \"$@\"; }'", "N() { {body}; } <<<$1", "N() { {body}; } && N q", "N() if true; then {body}; fi",
+    "for V in 1 2; do N() { {body}; }; done", "N() { {body}; } | bb", "x=1 N() { {body}; }", "N() {body}",
+)
+CALLS = (
+    "N", "N W", "N W W", "aa W W", "bb W", "aa W", "cc W W W", 'aa "$@"', "bb $#", "V=W N W", "V=W", "local V", "local V=W", "local V=W z=W", "local", "shift", "shift 2", "return", "return 1",
+    "set -- W W", "set -- N W", '"$@"', '"$1" W', "$1 W", "$x W", "N W | aa", "N W && bb", "N W || return", "! N W", "if N W; then aa V; fi", "(N W)", "{ N W; } >f",
+    "N W &", "aa $V", 'aa "$V" W', "for V in W W; do {}; done", "for V; do {}; done", 'for V in "$@"; do {}; done', "while N; do {}; break; done", "[ W = W ] && {}",
+    "case W in a) {};; *) {};; esac", "[[ $1 == a ]] && return", "unset V", "unset -f N", "unset N", "eval N a", "eval 'aa $1'", "eval \"N q\"", "command N W", "command aa W", "time N W", "aa $(N W)", "V=$(N W)",
+    "[[ $# -gt 1 ]] && {}", "(( $# > 1 )) || {}", "V=$((V+1)); aa $V", "(( $1 > 0 )) && {}", "N <<E\n$1\nE\n", "N W >f", "break", "continue", "exit", "cd /; N", "\\N W", "'N' W", "${V:-N} W", "V=N; $V W",
+    "x+=W", "x=(W W); aa \"${x[@]}\"", "shift W", "local V=$1 W=2", "local -r V=W", "V=(W W) N", "aa ${V-unset}", "aa \"${V+set}\"", "set -e", "set -- \"$@\" W", "set -f W", "while [ $# -gt 0 ]; do {}; shift; done",
+)
 NUMBERS = (
     "0", "1", "2", "7", "12", "x", "y", "z", "$x", "${y}", "$#", "${#x}", "08", "0x1", "x++", "x[0]", "1.5", "$(aa)", "'1'", "a",
 )
@@ -435,6 +465,10 @@ SHAPES = (
 # fmt: on
 
 INSTRUCTIVE: tuple[str, ...] = (
+    *(
+        f'f() {{ {call.replace("{}", "cc q").replace("N", "g").replace("W", "w").replace("V", "x")}\ncc $x "$@"\n}}; g() {{ bb g "$@"; }}\nf a \'b c\''
+        for call in CALLS
+    ),
     *(f"aa {atom} bb" for atom in ATOMS),
     *(f"{atom} bb" for atom in ATOMS),
     *(f"aa x{atom}" for atom in ATOMS),
@@ -464,6 +498,10 @@ class Writer:
             return self.values()
         if kind < 0.15:
             return self.numbers()
+        if kind < 0.25:
+            return self.functions(2)
+        if kind < 0.28:
+            return self.mutated(self.functions(2))
         if kind < 0.35:
             return self.listing(3)
         if kind < 0.45:
@@ -495,6 +533,37 @@ class Writer:
             words = ["".join(pick(MADE) for _ in range(self.chance.randrange(1, 4))) for _ in range(2)]
             lines.append(" ".join([name, *words]))
         return "\n".join(lines)
+
+    def functions(self, depth: int) -> str:
+        """Functions, and what calls them or may take them for something else."""
+        pick, lines = self.chance.choice, []
+        if self.chance.random() < 0.4:
+            lines.append(f"{pick('xy')}={pick(VALUES)}")
+        for _ in range(self.chance.randrange(1, 4)):
+            lines.append(self.definition(depth))
+            if self.chance.random() < 0.5:
+                lines.append(self.calling(depth))
+        lines += [self.calling(depth) for _ in range(self.chance.randrange(1, 4))]
+        return pick(("\n", "\n", "; ")).join(lines) + pick(("", "", "\naa $x $y", '\nbb "$@" $#'))
+
+    def definition(self, depth: int) -> str:
+        pick = self.chance.choice
+        lines = [
+            self.definition(depth - 1) if depth > 0 and self.chance.random() < 0.1 else self.calling(depth)
+            for _ in range(self.chance.randrange(1, 5))
+        ]
+        body = pick(("; ", "\n", "\n")).join(lines)
+        return pick(FUNCTIONS).replace("N", pick(NAMES)).replace("{body}", body)
+
+    def calling(self, depth: int) -> str:
+        """A line that makes sense inside a function, and often outside of one."""
+        pick = self.chance.choice
+        text = pick(CALLS)
+        for _ in range(4):
+            text = text.replace("N", pick(NAMES), 1).replace("W", pick(GIVEN), 1).replace("W", pick(GIVEN), 1)
+        if "{}" in text:
+            text = text.replace("{}", self.calling(depth - 1) if depth > 0 else f"{pick(NAMES)} {pick(GIVEN)}")
+        return text.replace("V", pick("xyz"))
 
     def expression(self, depth: int) -> str:
         pick = self.chance.choice
@@ -592,8 +661,8 @@ class Writer:
 # Words that could reach beyond the throw-away folder, and builtins that run their arguments by design (those are for
 # the rules to judge, not for the reader). The judge never runs a text that spells one of them.
 _FORBIDDEN = re.compile(
-    r"let\b|declare|typeset|local|readonly|export|compgen|complete|mapfile|readarray|read\b|unset|-v|getopts"
-    r"|kill|exec|ulimit|trap|suspend|logout|eval|source|builtin|command|enable|wait|[fb]g\b|jobs|disown|umask"
+    r"let\b|declare|typeset|readonly|export|compgen|complete|mapfile|readarray|read\b|-v|getopts"
+    r"|kill|exec|ulimit|trap|suspend|logout|source|builtin|command_|enable|wait|[fb]g\b|jobs|disown|umask"
     r"|history|fc\b|RECORD"
 )
 _ABSOLUTE = re.compile(r"/(?!dev/null|a\b|x\b|b\b|c\b|f\b)")
@@ -623,12 +692,17 @@ def plain_names(tree: Script) -> bool:
 def judge(bash: Bash, text: str, *, foreign: bool = False) -> list[str] | None:
     """The laws that `text` breaks, or None when the reader refuses it (or it may not be run here)."""
     tree = read(text)
-    if isinstance(tree, Opaque) or not harmless(text, tree, foreign=foreign) or (foreign and not plain_names(tree)):
+    if isinstance(tree, Opaque):
         return None
     if not bash.valid(text):
         return ["bash refuses the text"]
+    if not harmless(text, tree, foreign=foreign) or (foreign and not plain_names(tree)):
+        return None
+    heard = meanings(bash, tree)
+    if heard is None:
+        return None
     seen = bash.run(text)
-    return [*broken(tree, seen), *surprises(bash, tree, seen)]
+    return [*broken(tree, seen), *surprises(heard, seen)]
 
 
 def main() -> int:

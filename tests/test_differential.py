@@ -83,6 +83,13 @@ def test_words_made_of_known_values_are_what_the_classifier_takes_them_for(bash:
 
 
 @pytest.mark.threat("T01")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_functions_do_when_they_are_called(bash: Any, seed: int) -> None:
+    writer = fuzz_bash.Writer(random.Random(seed))
+    assert faults(bash, [writer.functions(2) for _ in range(300)], 100) == {}
+
+
+@pytest.mark.threat("T01")
 def test_arithmetic_comes_to_what_the_classifier_takes_it_for(bash: Any) -> None:
     writer = fuzz_bash.Writer(random.Random(1))
     assert faults(bash, [writer.numbers() for _ in range(500)], 80) == {}
@@ -104,8 +111,9 @@ def test_the_judge_sees_words_that_the_classifier_did_not_expect(
     tree = read(believed)
     assert isinstance(tree, Script)
     fault = f"bash ran {words!r}, which the classifier did not expect"
-    assert fuzz_bash.surprises(bash, tree, bash.run(ran)) == [fault]
-    assert fuzz_bash.surprises(bash, tree, bash.run(believed)) == []
+    heard = fuzz_bash.meanings(bash, tree)
+    assert fuzz_bash.surprises(heard, bash.run(ran)) == [fault]
+    assert fuzz_bash.surprises(heard, bash.run(believed)) == []
 
 
 def test_the_judge_sees_what_bash_refuses(bash: Any) -> None:

@@ -243,8 +243,6 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("${ a; }",          "`${..}`", "runs a command in newer versions of bash"),
     ("${|a; }",          "`${..}`", "likewise"),
     ("${x",              "`${..}`", "never closed"),
-    ("$((1+$(a)))",      "arithmetic", "case 21"),
-    ("$((x))",           "arithmetic", "case 20: a value is evaluated"),
     ("$[a[1]]",          "arithmetic", "the old spelling"),
     ("$xé",              "beyond ASCII", "whether é belongs to the name depends on the system"),
     ("$\\x",             "not followed by a plain name", "not certain, so not read"),

@@ -7,11 +7,12 @@ from policy.call import Call, enter, judge
 from policy.getopt import parse
 from policy.little.shell import shell_of
 from policy.rule import Role
-from policy.sense import ANYTHING, Sense, exactly
-from policy.state import State
+from policy.sense import ANYTHING, Sense, either, exactly
+from policy.state import UNDEFINED, State
 from policy.tier import Tier
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 _SET_LETTERS = re.compile(r"[-+][euxfvC]+|[-+][eux]*o")
 _SET_NAMES = frozenset(["pipefail", "errexit", "nounset", "noglob", "noclobber", "xtrace", "verbose"])
@@ -77,11 +78,16 @@ def assign(call: Call) -> None:
     """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
     walk, state = shell_of(call), call.state
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
+    own = state.locals is not None and call.label in ("local", "declare", "typeset")
     for word in call.words:
         text = word.text
         head = text if text is not None else word.head
+        if word.many:
+            call.unknown(f"`{call.label}` with a word that may become several", word)
+            continue
         if text is not None and text[:1] in ("-", "+"):
             fixes = fixes or "r" in text
+            own = own and "g" not in text
             if text in ("-x", "-gx", "-rx"):
                 exports = True
             elif text not in ("-r", "-g", "-p", "--", "-rg", "-gr"):
@@ -90,10 +96,14 @@ def assign(call: Call) -> None:
             continue
         found = _ASSIGNMENT.fullmatch(head)
         if found:
-            value = exactly(found[3]) if text is not None and not found[2] else ANYTHING
-            value = replace(value, many=False)
+            value = exactly(found[3]) if text is not None else word.value or ANYTHING
+            value = replace(value, many=False, span=None) if not found[2] else Sense()
             name = found[1]
             names.add(name)
+            if own:
+                state = state.own(name, ANYTHING)
+            elif call.label == "local":
+                value = either(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
             if name in walk.arrays and (found[3].startswith("(") or (text is None and not found[3])):
                 call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
             state = (
@@ -103,6 +113,8 @@ def assign(call: Call) -> None:
             )
         elif text is not None and _NAME.fullmatch(text):
             names.add(text)
+            if own:
+                state = state.own(text, ANYTHING)
             if exports:
                 state = walk.export(state, text, None, word.span or call.span)
         else:
@@ -115,14 +127,23 @@ def assign(call: Call) -> None:
 
 def unset(call: Call) -> None:
     """`unset NAME`: a name, never a subscript, which bash would evaluate."""
-    state, walk = call.state, shell_of(call)
+    state, walk, kind = call.state, shell_of(call), ""
     for word in call.words:
         text = word.text
         if text in ("-v", "-f", "--"):
+            kind = text if text != "--" else kind
+            continue
+        if text is not None and kind == "-f" and _FUNCTION.fullmatch(text):
+            state = state.define(text, UNDEFINED)
             continue
         if text is None or not _NAME.fullmatch(text):
             call.unknown("`unset` with a name known only when it runs", word)
             continue
+        if kind == "":
+            meanings = (*state.functions.get(text, UNDEFINED), None)  # without such a variable, the function
+            state = state.define(text, tuple(dict.fromkeys(meanings)))
+        if state.locals is not None:
+            walk.revealed.add(text)
         state = walk.assign(state, text, ANYTHING, word.span or call.span)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
@@ -167,11 +188,16 @@ def printf(call: Call) -> None:
 
 def set_options(call: Call) -> None:
     """`set`: only switches that make a script stricter or chattier."""
-    words = list(call.words)
+    words, arguments = list(call.words), call.state.arguments
     while words:
-        word = words.pop(0)
-        if word.text in ("--", "-") or (word.text is not None and word.text[:1] not in ("-", "+")):
-            break  # the rest are positional parameters, which are never taken as known
+        word = words[0]
+        if word.text == "--" or (word.text is not None and word.text[:1] not in ("-", "+")):
+            arguments = tuple(words[1:] if word.text == "--" else words)
+            break
+        del words[0]
+        if word.text == "-":
+            arguments = tuple(words) or arguments
+            break
         if word.text is None or not _SET_LETTERS.fullmatch(word.text):
             call.unknown("`set` changes how the shell works", word)
             return
@@ -181,6 +207,48 @@ def set_options(call: Call) -> None:
                 call.unknown("`set -o` changes how the shell works", name)
                 return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.after = (replace(call.state, arguments=arguments),) * 2
+
+
+def shift(call: Call) -> None:
+    """`shift` drops arguments, or none of them when there are fewer."""
+    count = call.words[0].text if call.words else "1"
+    if len(call.words) > 1 or count is None or not count.isdigit():
+        call.unknown(f"`{call.label}` other than by a number", call.words[0])
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    state, number = call.state, int(count) if count is not None and count.isdigit() else 0
+    known = state.arguments
+    if known is None or any(word.many for word in known[:number]):
+        known = None
+    elif number <= len(known):
+        known = known[number:]
+    call.after = (replace(state, arguments=known),) * 2
+
+
+def getopts(call: Call) -> None:
+    """`getopts LETTERS NAME`."""
+    words = call.words
+    if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
+        call.unknown("`getopts` with a name known only when it runs")
+        return
+    state = shell_of(call).assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
+    state = state.assign("OPTARG", ANYTHING).assign("OPTIND", ANYTHING)
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.after = (state, state)
+
+
+def mapfile(call: Call) -> None:
+    """`mapfile NAME` puts lines into an array. `-C` runs a command for them, and is no flag of its rule."""
+    shape = parse(call.rule, call.label, call.words)
+    names = shape.operands or [exactly("MAPFILE")]
+    if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
+        call.unknown(shape.trouble or f"`{call.label}` into a name known only when it runs", shape.where)
+        return
+    walk = shell_of(call)
+    walk.arrays.add(names[0].text)
+    state = walk.assign(call.state, names[0].text, Sense(many=True), names[0].span or call.span)
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.after = (state, state)
 
 
 def evaluate(call: Call) -> None:
@@ -193,7 +261,7 @@ def evaluate(call: Call) -> None:
         call.because(Tier.DANGEROUS, "`eval` runs what was just downloaded")
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
-        call.after = (State(None, exports=call.state.exports, stack=None),) * 2
+        call.after = (_lost(call.state),) * 2
         return
     script = " ".join(text for text in texts if text is not None)
     call.after = shell_of(call).inner_script(script, call.state, call.span, call.rule.ref, fed=call.fed)
@@ -209,7 +277,12 @@ def source(call: Call) -> None:
         call.touch(Role.READ, call.words[0])
     if shell_of(call).poured:
         call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
-    call.after = (State(None, exports=call.state.exports, stack=None),) * 2
+    call.after = (_lost(call.state),) * 2
+
+
+def _lost(state: State) -> State:
+    """After shell text that was not read: any folder, any value."""
+    return replace(state, cwds=None, variables={}, stack=None, previous=None, arguments=None)
 
 
 def alias(call: Call) -> None:

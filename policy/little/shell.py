@@ -10,10 +10,11 @@ from policy.state import State
 
 class Shell(Walker, Protocol):
     """The walk, as `cd`, `export` and `eval` see it. `poured`: words of the command came from a network. `arrays`:
-    names that may be arrays by now."""
+    names that may be arrays by now. `revealed`: names that a function has unset."""
 
     poured: bool
     arrays: set[str]
+    revealed: set[str]
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State: ...
 

@@ -1,22 +1,23 @@
 """Arithmetic: `$((..))`, `((..))` and the head of `for ((..))`, over decimal numbers and plain names.
 
-bash evaluates the value of a name again (`x='a[$(cmd)]'; $((x))` runs `cmd`), so every name met here is noted, and
-`numbers.py` then demands that the script gives it nothing but numbers.
+bash evaluates the value of a name again (`x='a[$(cmd)]'; $((x))` runs `cmd`). That a name holds nothing but a number
+is for the walk to see, which knows its value at that place.
 """
 
 import re
 
-from policy.assessment import Span
-from policy.script.tree import Change, Count, Expression, Name, Number, Operation
+from policy.script.tree import Change, Count, Expression, Name, Number, Operation, Output, Substitution
 from policy.script.words import Words
 
 _BLANKS = re.compile(r"[ \t]*")
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,17})(?![A-Za-z0-9_#.@])")
 _COUNT = re.compile(r"\$(?:[#?$]|\{#[A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\])?\})(?![A-Za-z0-9_$\[({])")
 _NAME = re.compile(
-    r"(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\$(?P<plain>[A-Za-z_][A-Za-z0-9_]*)|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*)\})"
+    r"(?:(?P<bare>[A-Za-z_][A-Za-z0-9_]*)|\$(?P<plain>[A-Za-z_][A-Za-z0-9_]*|[1-9])"
+    r"|\$\{(?P<braced>[A-Za-z_][A-Za-z0-9_]*|[1-9])\})"
     r"(?![A-Za-z0-9_$\[({'\"`#\\])"
 )
+_GLUED = re.compile(r"[A-Za-z0-9_$\[({'\"`#\\@.]")
 _CHANGE = re.compile(r"(?:<<|>>|[-+*/%&^|])?=(?!=)")
 _STEP = re.compile(r"\+\+|--")
 _BINARY = re.compile(r"\*\*|<<(?![=(])|>>(?![=(])|<=|>=|==|!=|&&|\|\||[-+*/%&^|](?!=)|[<>](?!\()")
@@ -60,7 +61,7 @@ class _Arithmetic:
             if change:
                 self._changes(start)
                 words.pos = change.end()
-                name = self._noted(found["bare"], start)
+                name = found["bare"]
                 operand = self._assigned()
                 self._succeeds(change[0].rstrip("="), operand, start)
                 self.changed.add(name)
@@ -121,9 +122,14 @@ class _Arithmetic:
             self._changes(at)
             self.changed.add(name["bare"])
             words.pos = name.end()
-            return Change(self._noted(name["bare"], at), found[0], None)
+            return Change(name["bare"], found[0], None)
         if found := _NAME.match(text, at, end):
             return self._name(found)
+        if words.ahead("$(") and not words.ahead("$(("):
+            part = words.dollar(at, False)
+            if not isinstance(part, Substitution) or (words.pos < end and _GLUED.match(text, words.pos, end)):
+                raise self._refusal()
+            return Output(part)
         if found := _UNARY.match(text, at, end):
             words.enter(at)
             words.pos = found.end()
@@ -148,7 +154,7 @@ class _Arithmetic:
         if not found["bare"] and words.text[start - 1] == "-":
             raise self._refusal()  # with a sign in the value it is `--`
         words.pos = found.end()
-        name = self._noted(found["bare"] or found["plain"] or found["braced"], start)
+        name = found["bare"] or found["plain"] or found["braced"]
         step = _STEP.match(words.text, self._blanks(), words.end)
         if not step:
             if not found["bare"] and name in self.changed:
@@ -160,10 +166,6 @@ class _Arithmetic:
         self.changed.add(name)
         words.pos = step.end()
         return Change(name, step[0], None)
-
-    def _noted(self, name: str, start: int) -> str:
-        self.words.numbers.setdefault(name, Span(start, self.words.pos))
-        return name
 
     def _changes(self, start: int) -> None:
         if not self.changes:

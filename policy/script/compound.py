@@ -5,7 +5,7 @@ from abc import abstractmethod
 
 from policy.assessment import Span
 from policy.script.conditions import conditions
-from policy.script.switches import objection_to_variable
+from policy.script.switches import objection_to_function, objection_to_variable
 from policy.script.tree import (
     Branch,
     Case,
@@ -13,6 +13,7 @@ from policy.script.tree import (
     Compute,
     Expression,
     For,
+    Function,
     Group,
     If,
     Loop,
@@ -29,11 +30,12 @@ from policy.script.words import Where, Words
 _RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
 KEYWORD = re.compile(rf"({_RESERVED})(?=[ \t\n;|&()]|[<>](?!\()|\Z)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?=[ \t\n;]|\Z)")
+_FUNCTION = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\([ \t]*\)")
+_AFTER_FUNCTION = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)(?:[ \t]*\([ \t]*\)|(?=[ \t\n]))")
 MAY_REDIRECT = frozenset("<>&0123456789")
 
 _KNOWN = {
     "select": "`select`",
-    "function": "a function",
     "time": "`time` inside a pipeline",
     "coproc": "`coproc`",
 }
@@ -59,8 +61,11 @@ class Compound(Words):
             return self._compute(start) if self.ahead("((") else self._subshell()
         found = KEYWORD.match(self.text, start, self.end)
         if not found:
-            return self.simple()
+            named = _FUNCTION.match(self.text, start, self.end)
+            return self._function(named, start) if named else self.simple()
         keyword = found[1]
+        if keyword == "function" and (named := _AFTER_FUNCTION.match(self.text, found.end(), self.end)):
+            return self._function(named, start)
         if keyword not in ("if", "for", "while", "until", "{", "[[", "case"):
             known = _KNOWN.get(keyword)
             raise self.refusal(
@@ -101,6 +106,26 @@ class Compound(Words):
             last = self.pos
             self.blanks()
         return tuple(redirects), Span(start, last)
+
+    def _function(self, named: re.Match[str], start: int) -> Function:
+        name = named[1]
+        if reason := f"a function named `{name}`" if KEYWORD.fullmatch(name) else objection_to_function(name):
+            raise self.refusal(reason, *named.span())
+        self.enter(start)
+        self.pos = named.end()
+        self.linebreak()
+        body: Group | Subshell
+        first = self.pos
+        if self.char() == "(" and not self.ahead("(("):
+            body = self._subshell()
+        elif self.keyword_here() == "{":
+            self.pos += 1
+            self.enter(first)
+            body = self._group(first)
+        else:
+            raise self.refusal("a function whose body is not `{ .. }` or `( .. )`", start, self.pos + 1)
+        self.leave()
+        return Function(name, body, Span(start, body.span.end))
 
     def _subshell(self) -> Subshell:
         start = self.pos

@@ -4,7 +4,7 @@ import re
 
 from policy.assessment import Span
 from policy.script.numbers import evaluated, is_number
-from policy.script.tree import NUMERIC, Condition, Joint, Text, Word
+from policy.script.tree import NUMERIC, Condition, Expansion, Joint, Substitution, Text, Word
 from policy.script.words import Where, Words
 
 _UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
@@ -109,13 +109,15 @@ def _balanced(regex: str) -> bool:
     return depth == 0
 
 
+def _asked_later(word: Word) -> bool:
+    """Whether what is evaluated is known to the walk only."""
+    return len(word.parts) == 1 and isinstance(word.parts[0], (Substitution, Expansion))
+
+
 def _numbers(words: Words, operands: tuple[Word, ...]) -> None:
-    """bash evaluates both sides as arithmetic: numbers, or names that hold numbers."""
+    """bash evaluates both sides as arithmetic. Whether values are numbers is for the walk to see."""
     for operand in operands:
-        name = evaluated(operand)
-        if name is not None:
-            words.numbers.setdefault(name, operand.span)
-        elif not is_number(operand):
+        if not evaluated(operand) and not is_number(operand) and not _asked_later(operand):
             raise words.refusal(
                 "a comparison of numbers with anything but numbers", operand.span.start, operand.span.end
             )

@@ -38,7 +38,7 @@ class Cursor:
     read as commands, and text before it is never read as the body: whoever else steps over `line_end` is refused.
     """
 
-    __slots__ = ("count", "depth", "end", "level", "numbers", "pos", "skipped", "text")
+    __slots__ = ("count", "depth", "end", "level", "pos", "skipped", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -48,7 +48,6 @@ class Cursor:
         self.level = 0  # substitutions around us
         self.count = 0
         self.skipped: Skipped | None = None
-        self.numbers: dict[str, Span] = {}  # names that must hold numbers, and where one is evaluated
 
     def refusal(self, reason: str, start: int | None = None, end: int | None = None) -> RefusalError:
         """To be raised: `reason` in the user's words, at `start:end` (one character from here if absent)."""

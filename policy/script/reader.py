@@ -15,7 +15,7 @@ from policy.script.cursor import RefusalError
 from policy.script.expansions import expansion
 from policy.script.heredoc import here_document
 from policy.script.lexical import objection
-from policy.script.numbers import objection_to_arrays, objection_to_numbers
+from policy.script.numbers import objection_to_arrays
 from policy.script.switches import objection_to_command, objection_to_variable
 from policy.script.tree import (
     ArrayAssignment,
@@ -56,8 +56,7 @@ def read(text: str) -> Script | Opaque:
         tree = reader.commands("")
     except RefusalError as refusal:
         return Opaque(refusal.reason, refusal.span)
-    refused = objection_to_numbers(tree, reader.numbers) if reader.numbers else None
-    return refused or (objection_to_arrays(tree) if "=(" in text else None) or tree
+    return (objection_to_arrays(tree) if "=(" in text else None) or tree
 
 
 class _Reader(Compound):

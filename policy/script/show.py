@@ -17,6 +17,7 @@ from policy.script.tree import (
     Expansion,
     Expression,
     For,
+    Function,
     Glob,
     Group,
     If,
@@ -26,6 +27,7 @@ from policy.script.tree import (
     Node,
     Number,
     Operation,
+    Output,
     Parameter,
     Part,
     Pipeline,
@@ -39,6 +41,7 @@ from policy.script.tree import (
     Tilde,
     While,
     Word,
+    outputs,
 )
 
 _INDENT = "  "
@@ -74,6 +77,10 @@ def _node(node: Node, indent: str) -> Iterator[str]:
                     yield from _inside(word, deeper)
             for word in node.words:
                 yield from _inside(word, deeper)
+        case Function():
+            yield f"{indent}function {node.name}"
+            yield from _node(node.body, deeper)
+            return
         case Pipeline():
             yield f"{indent}{_pipeline(node)}"
             for command in node.commands:
@@ -100,6 +107,9 @@ def _node(node: Node, indent: str) -> Iterator[str]:
         case Loop():
             heads = [("" if each is None else _expression(each)) for each in (node.first, node.condition, node.step)]
             yield f"{indent}for (({'; '.join(heads)}))"
+            for each in (node.first, node.condition, node.step):
+                for output in () if each is None else outputs(each):
+                    yield from _substitution(output, deeper)
             yield f"{indent}do"
             yield from _script(node.body, deeper)
         case Test():
@@ -109,6 +119,8 @@ def _node(node: Node, indent: str) -> Iterator[str]:
                     yield from _inside(word, deeper)
         case Compute():
             yield f"{indent}compute {_expression(node.expression)}"
+            for output in outputs(node.expression):
+                yield from _substitution(output, deeper)
         case While():
             yield f"{indent}{'until' if node.until else 'while'}"
             yield from _script(node.condition, deeper)
@@ -155,11 +167,18 @@ def _redirect(redirect: Redirect, indent: str) -> Iterator[str]:
 def _inside(word: Word, indent: str) -> Iterator[str]:
     for part in word.parts:
         if isinstance(part, Substitution):
-            yield f"{indent}inside {_OPENING[part.kind]}..)"
-            yield from _script(part.body, indent + _INDENT)
+            yield from _substitution(part, indent)
+        elif isinstance(part, Arithmetic):
+            for output in outputs(part.expression):
+                yield from _substitution(output, indent)
         elif isinstance(part, Expansion):
             for inner in part.words:
                 yield from _inside(inner, indent)
+
+
+def _substitution(part: Substitution, indent: str) -> Iterator[str]:
+    yield f"{indent}inside {_OPENING[part.kind]}..)"
+    yield from _script(part.body, indent + _INDENT)
 
 
 def _word(word: Word) -> str:
@@ -208,6 +227,8 @@ def _expression(expression: Expression) -> str:
             return expression.spelled
         case Name():
             return expression.name
+        case Output():
+            return "$(..)"
         case Change():
             right = "" if expression.operand is None else f" {_expression(expression.operand)}"
             return f"{expression.name}{' ' if right else ''}{expression.operator}{right}"

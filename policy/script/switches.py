@@ -17,6 +17,13 @@ _EVALUATING = frozenset((
     "SECONDS", "RANDOM", "SRANDOM", "OPTIND", "HISTCMD", "LINENO", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID",
     "BASH_SUBSHELL", "HISTSIZE", "HISTFILESIZE", "GROUPS", "FUNCNAME", "DIRSTACK", "BASH_CMDS", "BASH_ARGV0",
 ))
+# What a function may not be called: words that POSIX shells find before functions, words that this reader goes by,
+# and the name that bash calls by itself.
+_NO_FUNCTION = frozenset((
+    "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set", "shift", "source", "times",
+    "trap", "unset", "command", "builtin", "alias", "unalias", "enable", "shopt", "declare", "typeset", "local", "let",
+    "read", "mapfile", "readarray", "getopts", "printf", "wait", "hash", "command_not_found_handle",
+))
 # fmt: on
 _SET_LETTERS = re.compile(r"[-+][euxfCvaET]*o?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -63,6 +70,13 @@ def _keeps_grammar(arguments: list[str | None]) -> bool:
         else:
             return True
     return not named or len(arguments) == 1
+
+
+def objection_to_function(name: str) -> str | None:
+    """Why a function of that name cannot be read, or None."""
+    if name in _NO_FUNCTION:
+        return f"a function named `{name}` changes what that word of the shell does"
+    return None
 
 
 def objection_to_variable(name: str, value: Word | None) -> str | None:

@@ -1,5 +1,6 @@
 """The small tree that a script becomes. Whatever the reader does not fully understand is Opaque, never a guess."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal as Of
@@ -56,7 +57,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A variable that arithmetic reads. The reader has seen that the script gives it nothing but numbers."""
+    """A variable (or `$1`) that arithmetic reads. bash evaluates its value: only numbers are harmless."""
 
     name: str
     dollar: bool  # `$x`: put in as text before the rest is read
@@ -79,7 +80,26 @@ class Change:
     operand: "Expression | None"
 
 
-Expression = Number | Count | Name | Operation | Change
+@dataclass(frozen=True, slots=True)
+class Output:
+    """`$(..)` in arithmetic: what it prints is put in as text. That this is a number, the walk must see."""
+
+    part: "Substitution"
+
+
+Expression = Number | Count | Name | Operation | Change | Output
+
+
+def outputs(expression: Expression) -> Iterator["Substitution"]:
+    """The substitutions in it."""
+    match expression:
+        case Output(part=part):
+            yield part
+        case Operation(operands=operands):
+            for operand in operands:
+                yield from outputs(operand)
+        case Change(operand=operand) if operand is not None:
+            yield from outputs(operand)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +339,16 @@ class If:
     span: Span
 
 
-Node = Command | Pipeline | Group | Subshell | For | Loop | Compute | Test | Case | While | If
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`name() { body; }`: nothing of it runs before the function is called, and then with the words of that call."""
+
+    name: str
+    body: Group | Subshell
+    span: Span
+
+
+Node = Command | Pipeline | Group | Subshell | For | Loop | Compute | Test | Case | While | If | Function
 
 
 @dataclass(frozen=True, slots=True)

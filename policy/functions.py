@@ -1,0 +1,109 @@
+"""Functions of the script: a call does what the body does with the words of that call."""
+
+from abc import abstractmethod
+from dataclasses import replace
+
+from policy.assessment import Span
+from policy.flow import SHELL, Ends, Flow
+from policy.script.tree import Function
+from policy.sense import ANYTHING, Sense
+from policy.state import UNDEFINED, Defined, State, either_state
+from policy.tier import Tier
+
+MOST_DEEP = 8  # calls within calls
+MOST_CALLS = 100  # in one walk: a body is walked anew for each of them
+
+Given = list[tuple[str, Sense]]  # assignments before the name of a command
+
+
+class Functions(Flow):
+    """The part of the walk that knows what the script has defined. `revealed`: names that a function has unset, so that
+    those of its callers may have come back."""
+
+    printed: Sense | None
+    revealed: set[str]
+    _anchor: Span | None
+
+    def __init__(self) -> None:
+        self.returned: list[State] = []  # what held where a function was left
+        self.revealed = set()
+        self._running: list[Defined] = []
+        self._calls = 0
+        self._definitions: dict[int, tuple[Function, Defined]] = {}
+
+    @abstractmethod
+    def program(
+        self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool
+    ) -> Ends:
+        """Judge a command that is no function."""
+
+    def define(self, node: Function, state: State) -> Ends:
+        self.findings.because(Tier.READ, f"defines the function `{node.name}`", SHELL, self.span(node.span))
+        # The same object for the same text, so that a loop that defines a function comes to an end.
+        _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, self._anchor)))
+        state = state.define(node.name, (defined,))
+        return state, state
+
+    def called(
+        self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, given: Given, *, fed: bool
+    ) -> Ends:
+        """A command by its name, where functions come first."""
+        meanings = state.functions.get(name, UNDEFINED)
+        ends = [
+            self.program(name, words, state, span, first, fed=fed)
+            if meaning is None
+            else self._enter(name, meaning, words, state, span, given, fed=fed)
+            for meaning in meanings
+        ]
+        ok, fail = ends[0]
+        for other in ends[1:]:
+            ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
+        return ok, fail
+
+    def _enter(
+        self,
+        name: str,
+        meaning: Defined,
+        words: list[Sense],
+        state: State,
+        span: Span | None,
+        given: Given,
+        *,
+        fed: bool,
+    ) -> Ends:
+        self._calls += 1
+        if meaning in self._running:
+            return self._cannot(f"the function `{name}` calls itself", state, span)
+        if len(self._running) >= MOST_DEEP or self._calls > MOST_CALLS:
+            return self._cannot("functions are called too often, or within each other", state, span)
+        inside = replace(state, arguments=tuple(words), locals={})
+        for variable, value in given:
+            known = value if self.may_assign(variable, value, span, exported=False) else ANYTHING
+            inside = inside.own(variable, known)
+        kept = (self._anchor, self.returned, self.left)
+        self._anchor, self.returned, self.left = meaning.anchor, [], []
+        self._running.append(meaning)
+        try:
+            ok, fail = self._fed(fed, lambda: self.node(meaning.body, inside))
+            returned, left = self.returned, self.left
+        finally:
+            self._running.pop()
+            self._anchor, self.returned, self.left = kept
+        # Older versions of bash let `break` in a function leave the loop around its call.
+        self.left += [self._back(early, state) for early in left]
+        for early in returned:
+            ok, fail = either_state(ok, early), either_state(fail, early)
+        self.printed = None
+        return self._back(ok, state), self._back(fail, state)
+
+    def _back(self, after: State, before: State) -> State:
+        """What holds after a call."""
+        if not after.locals:
+            return replace(after, arguments=before.arguments, locals=before.locals)
+        old = {name: ANYTHING if name in self.revealed else value for name, value in after.locals.items()}
+        return replace(after, variables={**after.variables, **old}, arguments=before.arguments, locals=before.locals)
+
+    def _cannot(self, why: str, state: State, span: Span | None) -> Ends:
+        self.findings.unknown(why, SHELL, span)
+        after = replace(state, cwds=None, variables={}, stack=None, previous=None)
+        return after, after
