@@ -86,7 +86,7 @@ def test_words_made_of_known_values_are_what_the_classifier_takes_them_for(bash:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_functions_do_when_they_are_called(bash: Any, seed: int) -> None:
     writer = fuzz_bash.Writer(random.Random(seed))
-    assert faults(bash, [writer.functions(2) for _ in range(300)], 100) == {}
+    assert faults(bash, [writer.functions(2) for _ in range(300)], 50) == {}
 
 
 @pytest.mark.threat("T01")
