@@ -59,11 +59,12 @@ class Place:
 class Atlas:
     """Resolves paths against one set of facts, for one decision."""
 
-    __slots__ = ("_facts", "_places", "_profile", "_secrets")
+    __slots__ = ("_facts", "_places", "_profile", "_roots", "_secrets")
 
     def __init__(self, facts: Facts, profile: Profile) -> None:
         self._facts, self._profile = facts, profile
         self._secrets = Secrets(profile, facts.home, facts.private)
+        self._roots = _sorted(facts.system)
         self._places: dict[tuple[str, bool], Place] = {}
 
     def absolute(self, text: str, cwd: str) -> str:
@@ -122,7 +123,7 @@ class Atlas:
     def _scope(self, real: str) -> Scope:
         if _inside(real, self._facts.workspace):
             return Scope.WORKSPACE
-        if any(_inside(real, root) for root in self._facts.system):
+        if self._roots.hold(real):
             return Scope.SYSTEM
         if _SAFE_PROC.match(real):
             return Scope.SYSTEM
@@ -136,15 +137,14 @@ class Atlas:
         return not top or self._facts.look(f"{SCRATCH}/{top[0]}").kind is Kind.MISSING
 
     def _above(self, real: str) -> bool:
-        roots = (self._facts.workspace, *self._facts.system)
-        return real == "/" or any(root.startswith(f"{real}/") for root in roots)
+        return real in self._roots.above or real == "/" or self._facts.workspace.startswith(f"{real}/")
 
     def secret(self, path: str) -> bool:
         """Whether `path` lies in a credential store, or a name on it is that of a key or password file."""
         if self._secrets.holds_folder(path):
             return True
         workspace = self._facts.workspace
-        if not _inside(path, workspace) and any(_inside(path, root) for root in self._facts.system):
+        if not _inside(path, workspace) and self._roots.hold(path):
             return False  # certificates and templates of the system are nobody's secret
         below = path[len(workspace) :] if _inside(path, workspace) else path
         return any(self._secrets.named(part) for part in below.split("/") if part)
@@ -198,6 +198,28 @@ class Atlas:
 
     def within(self, path: str, root: str) -> bool:
         return _inside(path, root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Roots:
+    """The system folders, sorted for looking up. `above`: the folders that have one of them somewhere below."""
+
+    exact: frozenset[str]
+    starts: tuple[str, ...]
+    above: frozenset[str]
+
+    def hold(self, path: str) -> bool:
+        return path in self.exact or path.startswith(self.starts)
+
+
+@lru_cache(maxsize=8)
+def _sorted(roots: tuple[str, ...]) -> _Roots:
+    parts = [root.split("/") for root in roots]
+    return _Roots(
+        exact=frozenset(roots),
+        starts=tuple("/" if root == "/" else f"{root}/" for root in roots),
+        above=frozenset("/".join(each[:count]) for each in parts for count in range(2, len(each))),
+    )
 
 
 def _inside(path: str, root: str) -> bool:

@@ -1,8 +1,8 @@
 """Which paths hold secrets, and which folders would show one: the profile's lists, applied to resolved paths."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from policy.profile import Profile
@@ -19,6 +19,10 @@ class Secrets:
     profile: Profile
     home: str
     private: tuple[str, ...]
+    _index: "_Index" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_index", _sort(self.profile, self.home, self.private))
 
     def holds(self, path: str) -> bool:
         """`path` is a secret, or lies inside a secret place."""
@@ -27,14 +31,20 @@ class Secrets:
     def holds_folder(self, path: str) -> bool:
         """`path` is one of the secret places, or lies inside one; its own name is not looked at."""
         words, index = _words(path), self._index
-        if any("/".join(words[:count]) in index.places for count in range(1, len(words) + 1)):
-            return True
+        if words and words[0] in index.tops:
+            places, below = index.places, words[0]
+            if below in places:
+                return True
+            for word in words[1:]:
+                below = f"{below}/{word}"
+                if below in places:
+                    return True
         return any(_match(part[: len(place)], place) for part, place in self._patterns(path, words))
 
     def named(self, path: str) -> bool:
         """The name alone makes it a secret wherever it lies: `.env`, `*.pem`."""
         name = path.rstrip("/").rpartition("/")[2]
-        return _among(name, self.profile.secret_names) and not _among(name, self.profile.public_names)
+        return self._index.secret.hold(name) and not self._index.public.hold(name)
 
     def exposed_by(self, path: str) -> bool:
         """All of `path` would show a secret place: it is `/`, the home, or a folder above one of them."""
@@ -48,22 +58,23 @@ class Secrets:
         if not inside(path, workspace):
             return False
         words, locked = _words(path)[len(_words(workspace)) :], self._index.locked
+        wild = locked.get("", ())
         return any(
             _match(words[start : start + len(pattern)], pattern)
             for start, word in enumerate(words)
-            for pattern in (*locked.get(word, ()), *locked.get("", ()))
+            for pattern in (*locked.get(word, ()), *wild)
         )
 
-    def _patterns(self, path: str, words: list[str]) -> Iterator[tuple[list[str], list[str]]]:
-        """Every place that holds a `*`, beside the part of the path that it is about."""
-        yield from ((words, place) for place in self._index.patterns)
+    def _patterns(self, path: str, words: list[str]) -> list[tuple[list[str], list[str]]]:
+        """Every place that holds a `*` and may fit, beside the part of the path that it is about."""
+        found, index = [], self._index
+        if words:
+            found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
         if inside(path, self.home):
-            below = words[len(_words(self.home)) :]
-            yield from ((below, place) for place in self._index.home_patterns)
-
-    @property
-    def _index(self) -> "_Index":
-        return _sort(self.profile, self.home, self.private)
+            below = words[index.depth :]
+            places = index.home_patterns
+            found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))] if below else ()
+        return found
 
 
 def inside(path: str, root: str) -> bool:
@@ -72,44 +83,78 @@ def inside(path: str, root: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Names:
+    """Patterns of file names, sorted so that nearly every name costs three looks."""
+
+    exact: frozenset[str]
+    ends: tuple[str, ...]  # of `*.pem`
+    starts: tuple[str, ...]  # of `id_rsa*`
+    others: tuple[str, ...]
+
+    def hold(self, name: str) -> bool:
+        if name in self.exact or name.endswith(self.ends) or name.startswith(self.starts):
+            return True
+        return any(_fits(name, pattern) for pattern in self.others)
+
+
+def _names(patterns: tuple[str, ...]) -> _Names:
+    wild = [pattern for pattern in patterns if _wild(pattern)]
+    ends = [pattern for pattern in wild if pattern[0] == "*" and not _wild(pattern[1:])]
+    starts = [pattern for pattern in wild if pattern[-1] == "*" and not _wild(pattern[:-1])]
+    return _Names(
+        exact=frozenset(pattern for pattern in patterns if not _wild(pattern)),
+        ends=tuple(pattern[1:] for pattern in ends),
+        starts=tuple(pattern[:-1] for pattern in starts),
+        others=tuple(pattern for pattern in wild if pattern not in ends and pattern not in starts),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Index:
     """The lists, sorted for looking up: most entries are literal, and those cost one look into a set.
 
-    `places` and `above` (the folders over them, and they themselves) are without the leading `/`. `patterns` and
-    `home_patterns` (from the home on) are the places with `*` or `?`, as names. `locked` is by first name; those that
-    start with a pattern are under "".
+    `places` and `above` (the folders over them, and they themselves) are without the leading `/`; `tops` are the first
+    names of `places`. `patterns` and `home_patterns` (from the home on, which is `depth` names deep) are the places
+    with `*` or `?`, as names. They and `locked` are by first name; those that start with a pattern are under "".
     """
 
     places: frozenset[str]
+    tops: frozenset[str]
     above: frozenset[str]
-    patterns: tuple[list[str], ...]
-    home_patterns: tuple[list[str], ...]
+    patterns: dict[str, list[list[str]]]
+    home_patterns: dict[str, list[list[str]]]
+    depth: int
     locked: dict[str, list[list[str]]]
+    secret: _Names
+    public: _Names
 
 
 @lru_cache(maxsize=8)
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
     listed = [*(f"{home}/{entry}" for entry in profile.secret_home if not _wild(entry)), *private]
     places = [_words(path) for path in (*listed, *(path for path in profile.secret_paths if not _wild(path)))]
-    locked: dict[str, list[list[str]]] = {}
-    for entry in profile.locked:
-        words = _words(entry)
-        locked.setdefault("" if _wild(words[0]) else words[0], []).append(words)
     return _Index(
         places=frozenset("/".join(words) for words in places),
+        tops=frozenset(words[0] for words in places if words),
         above=frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
-        patterns=tuple(_words(path) for path in profile.secret_paths if _wild(path)),
-        home_patterns=tuple(_words(entry) for entry in profile.secret_home if _wild(entry)),
-        locked=locked,
+        patterns=_by_first(path for path in profile.secret_paths if _wild(path)),
+        home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
+        depth=len(_words(home)),
+        locked=_by_first(profile.locked),
+        secret=_names(profile.secret_names),
+        public=_names(profile.public_names),
     )
+
+
+def _by_first(paths: Iterable[str]) -> dict[str, list[list[str]]]:
+    found: dict[str, list[list[str]]] = {}
+    for words in map(_words, paths):
+        found.setdefault("" if _wild(words[0]) else words[0], []).append(words)
+    return found
 
 
 def _match(words: list[str], pattern: list[str]) -> bool:
     return len(words) == len(pattern) and all(map(_fits, words, pattern))
-
-
-def _among(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(_fits(name, pattern) for pattern in patterns)
 
 
 def _fits(name: str, pattern: str) -> bool:

@@ -240,6 +240,41 @@ def test_the_home_is_exposed_even_when_no_list_says_what_is_secret_in_it() -> No
     ]
 
 
+def _listed(path: str, entries: list[str]) -> bool:
+    """The definition, written plainly: one of the entries, or below one. `*` and `?` match within one name."""
+    have = [word for word in path.split("/") if word]
+    wanted = [[word for word in entry.split("/") if word] for entry in entries]
+    return any(len(have) >= len(one) and all(map(fnmatchcase, have, one)) for one in wanted)
+
+
+_ENTRY = st.lists(st.sampled_from(["a", "b", "*", "a*", "*b", "a*b", "?"]), min_size=1, max_size=3).map("/".join)
+_BELOW = st.lists(st.sampled_from(["a", "b", "ab", "aab", "c", "home", "u", "w"]), max_size=5).map("/".join)
+
+
+@given(st.lists(_ENTRY, max_size=4), st.lists(_ENTRY, max_size=4), st.lists(_ENTRY, max_size=3), _BELOW)
+def test_law_the_sorted_lists_say_what_the_lists_say(
+    home: list[str], paths: list[str], names: list[str], below: str
+) -> None:
+    names = [name for name in names if "/" not in name]
+    profile = replace(
+        DEFAULT, secret_home=tuple(home), secret_paths=tuple(f"/{path}" for path in paths), locked=tuple(paths),
+        secret_names=tuple(names), public_names=("ab",),
+    )  # fmt: skip
+    secrets = Secrets(profile, "/home/u", ("/c/state",))
+    entries = [*(f"/home/u/{entry}" for entry in home), *profile.secret_paths, "/c/state"]
+    for path in (f"/{below}".rstrip("/") or "/", f"/home/u/{below}".rstrip("/")):
+        assert secrets.holds_folder(path) is _listed(path, entries)
+        last = path.rpartition("/")[2]
+        assert secrets.named(path) is (last != "ab" and any(fnmatchcase(last, name) for name in names))
+        above = any(_listed("/".join(entry.split("/")[:count]), [path]) for entry in entries for count in range(2, 9))
+        if "*" not in "".join(entries) and "?" not in "".join(entries):
+            assert secrets.exposed_by(path) is (above or path.strip("/") in ("", "home", "home/u"))
+    inside = [word for word in below.split("/") if word]
+    assert secrets.locked_in(f"/w/{below}", "/w") is any(
+        _listed("/".join(inside[start:]), list(paths)) for start in range(len(inside))
+    )
+
+
 def test_home_with_pattern_characters_is_taken_literally() -> None:
     secrets = Secrets(DEFAULT, "/home/[u]*", ())
     assert secrets.holds("/home/[u]*/.ssh/x")
