@@ -22,7 +22,14 @@ class Secrets:
     _index: "_Index" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_index", _sort(self.profile, self.home, self.private))
+        index = _latest[0] if _latest else None
+        if index is None or index.of[0] is not self.profile or index.of[1:] != (self.home, self.private):
+            index = _sort(self.profile, self.home, self.private)
+            _latest[:] = [index]
+        object.__setattr__(self, "_index", index)
+
+    def __hash__(self) -> int:
+        return hash((self.home, self.private))  # the profile is long, and nearly always the same one
 
     def holds(self, path: str) -> bool:
         """`path` is a secret, or lies inside a secret place."""
@@ -118,6 +125,7 @@ class _Index:
     with `*` or `?`, as names. They and `locked` are by first name; those that start with a pattern are under "".
     """
 
+    of: tuple[Profile, str, tuple[str, ...]]
     places: frozenset[str]
     tops: frozenset[str]
     above: frozenset[str]
@@ -129,11 +137,14 @@ class _Index:
     public: _Names
 
 
-@lru_cache(maxsize=8)
+_latest: list[_Index] = []  # hashing a profile takes longer than most decisions look into it
+
+
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
     listed = [*(f"{home}/{entry}" for entry in profile.secret_home if not _wild(entry)), *private]
     places = [_words(path) for path in (*listed, *(path for path in profile.secret_paths if not _wild(path)))]
     return _Index(
+        of=(profile, home, private),
         places=frozenset("/".join(words) for words in places),
         tops=frozenset(words[0] for words in places if words),
         above=frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),

@@ -48,7 +48,7 @@ def terms_for(
     """
     worst = assessment.tiers[0]
     secrets = Secrets(profile, facts.home, facts.private)
-    if floor := _workspace_floor(facts, secrets):
+    if floor := _workspace_floor(facts.workspace, secrets):
         return floor
     read: set[str] = set()
     write: set[str] = set()
@@ -153,17 +153,19 @@ def _limits(assessment: Assessment, limits: Limits) -> Limits:
     if asked is None or not isfinite(asked) or asked <= 0:
         return limits
     most = min(LONGEST_TIMEOUT, limits.wall) if limits.wall < _USUAL_WALL else LONGEST_TIMEOUT
-    return replace(limits, wall=min(float(asked), most))
+    wall = min(float(asked), most)
+    return limits if wall == limits.wall else replace(limits, wall=wall)
 
 
-def _workspace_floor(facts: Facts, secrets: Secrets) -> Floor | None:
-    kernel = any(inside(facts.workspace, root) for root in _KERNEL)
-    if not kernel and not secrets.exposed_by(facts.workspace) and not secrets.holds_folder(facts.workspace):
+@lru_cache(maxsize=8)
+def _workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
+    kernel = any(inside(workspace, root) for root in _KERNEL)
+    if not kernel and not secrets.exposed_by(workspace) and not secrets.holds_folder(workspace):
         return None
     why = "belongs to the kernel" if kernel else "is or contains a home folder, keys, or this program's own state"
     return Floor(
         Tier.DENIED if kernel else Tier.SECRET,
-        f"the working folder `{plain(facts.workspace)}` {why}, and all of it would be inside the sandbox",
+        f"the working folder `{plain(workspace)}` {why}, and all of it would be inside the sandbox",
         "go to a project folder first, or name one with `--cwd FOLDER`",
     )
 
