@@ -1,10 +1,15 @@
 """What an action would do, in tiers, each tier with the words that it rests on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from policy.action import Action
 from policy.tier import Tier
+
+if TYPE_CHECKING:
+    from policy.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +65,34 @@ class RuleRef:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one tier applies: in the user's words, pointing at the words of the script."""
+    """Why one tier applies: in the user's words, pointing at the words of the script.
+
+    `about`: the one effect that it is about, when it says nothing else.
+    """
 
     tier: Tier
     text: str
     rule: RuleRef
     span: Span | None = None
+    about: Effect | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The classifier's whole answer for one action. `plain_edit` marks what `accept-edits` may allow."""
+    """The classifier's whole answer for one action. `plain_edit` marks what `accept-edits` may allow.
+
+    `steps`: the same reasons and effects, by the command that brings them. `asked`: the users' rules that want a
+    question first, whatever the tiers say. `covered`: the reasons that their rules allow, each with the rule's reason.
+    """
 
     action: Action
     effects: tuple[Effect, ...]
     reasons: tuple[Reason, ...]
     plain_edit: bool = False
     tree: str = field(default="", compare=False)  # the parse, printed for people
+    steps: "tuple[Step, ...]" = field(default=(), compare=False, repr=False)
+    asked: tuple[Reason, ...] = ()
+    covered: Mapping[Reason, Reason] = field(default_factory=dict)
 
     @property
     def tiers(self) -> tuple[Tier, ...]:

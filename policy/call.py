@@ -102,6 +102,11 @@ class Call:
             self.unknown("deletes another path when the command that names it fails", word)
         self.findings.touch(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
 
+    def named(self) -> None:
+        """Note for the users' rules which words are the program and its subcommands, and which are the rest."""
+        name, step = self.label.split(), self.findings.step
+        step.named, step.name, step.also = (*map(exactly, name), *self.words), len(name), tuple(self.rule.name.split())
+
     def inner(self, words: list[Sense], state: State | None = None) -> None:
         """Judge the command that this one runs, in its place."""
         self.walk.simple(words, state or self.state, self.span, fed=self.fed)
@@ -187,6 +192,7 @@ def descend(call: Call) -> Call:
     name = shape.operands[0].text or ""
     label = f"{call.label} {name}"
     sub = Call(call.walk, found, label, shape.operands[1:], call.state, call.span, call.fed, call.hosts)
+    sub.named()
     return descend(sub)
 
 

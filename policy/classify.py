@@ -13,6 +13,7 @@ from policy.action import (
 )
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
 from policy.facts import Facts
+from policy.permission import Source
 from policy.profile import Profile
 from policy.rule import Role
 from policy.rules import RuleBook
@@ -25,13 +26,30 @@ from policy.walk import Walk
 HERE = RuleRef("policy/classify.py", 0)
 
 
-def classify(action: Action, facts: Facts, rules: RuleBook, profile: Profile) -> Assessment:
-    """Judge one action. Total: whatever it cannot tell is tier unknown, with the reason."""
+def classify(
+    action: Action, facts: Facts, rules: RuleBook, profile: Profile, source: Source = Source.MODEL
+) -> Assessment:
+    """Judge one action that `source` proposed, and what the users' rules in `profile` say about it.
+
+    Total: whatever it cannot tell is tier unknown, with the reason.
+    """
     try:
-        return _classify(action, Walk(facts, rules, profile))
+        assessment = _classify(action, Walk(facts, rules, profile))
+        return _ruled(assessment, facts, profile, source)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"this gate failed on it ({type(error).__name__})"
-        return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (Reason(Tier.UNKNOWN, why, HERE),))
+        reason = Reason(Tier.UNKNOWN, why, HERE)
+        # What the users' rules deny may be among what was not understood, so their question is due in every mode.
+        asked = (reason,) if profile.permissions or profile.denied else ()
+        return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (reason,), asked=asked)
+
+
+def _ruled(assessment: Assessment, facts: Facts, profile: Profile, source: Source) -> Assessment:
+    if not profile.permissions:
+        return assessment
+    from policy.permission_match import ruled  # only where somebody has rules
+
+    return ruled(assessment, facts, profile.permissions, source)
 
 
 def _classify(action: Action, walk: Walk) -> Assessment:
@@ -55,7 +73,7 @@ def _classify(action: Action, walk: Walk) -> Assessment:
             _file(walk, Role.READ, root, "searches in files")
     findings = walk.findings
     plain = findings.worst is Tier.WRITE and not findings.unplain
-    return Assessment(action, findings.effects, findings.reasons, plain, tree)
+    return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
 
 
 def _script(action: RunScript, walk: Walk) -> str:

@@ -3,7 +3,7 @@
 from policy.assessment import Assessment, Reason, RuleRef
 from policy.facts import Facts
 from policy.matrix import MATRIX, Ruling
-from policy.phrases import named
+from policy.phrases import named, near
 from policy.profile import Profile
 from policy.risk import doing, question, secrets_read
 from policy.terms import Floor, terms_for
@@ -24,24 +24,27 @@ def decide(
     environment: tuple[tuple[str, str], ...],
     limits: Limits | None = None,
 ) -> Verdict:
-    """The strictest cell over all tiers. What Allow grants, and what an Ask offers, are the same exact Terms.
+    """The strictest cell over all tiers, and what the users' rules make of it. What Allow grants, and what an Ask
+    offers, are the same exact Terms.
 
     Never Ask when `unattended`. A secret or denied tier, and terms that would show or change a secret place, are Deny
     in every mode. `limits` replaces the profile's; the cell of a verdict says what the matrix ruled, so an unattended
-    Deny may carry an `ask` cell.
+    Deny may carry an `ask` cell, and an Allow by a rule, whose `reason` names it, too.
     """
     cell = deciding_cell(assessment, mode)
     reason = _reason(assessment, cell.tier)
     if cell.tier in _FLOORS:
-        return Deny(_floor_problem(assessment, facts, cell.tier, reason), cell, reason)
+        return Deny(_floor_problem(assessment, facts, cell.tier, reason, profile), cell, reason)
     terms = terms_for(assessment, facts, profile, environment, limits or profile.limits)
     if isinstance(terms, Floor):
         return _below(terms, assessment, facts, mode)
-    match cell.ruling:
+    ruling, reason = _by_rules(assessment, cell, reason)
+    match ruling:
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
         case Ruling.ASK if not unattended:
-            return Ask(assessment, terms, cell, reason, question(assessment, terms, facts))
+            said = f"{_first_up(reason.text)}. " if reason in assessment.asked else ""
+            return Ask(assessment, terms, cell, reason, said + question(assessment, terms, facts))
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason)
 
@@ -64,6 +67,27 @@ def _ruling(assessment: Assessment, tier: Tier, mode: Mode) -> Ruling:
     return MATRIX[tier][mode]
 
 
+def _by_rules(assessment: Assessment, cell: Cell, reason: Reason) -> tuple[Ruling, Reason]:
+    """What the users' rules make of a cell: allow what it asks about, then ask about what it allows.
+
+    INVARIANT: what `plan` does not allow, no rule does; only reasons that a rule covers are skipped.
+    """
+    ruling = cell.ruling
+    if ruling is not Ruling.ALLOW and cell.mode is not Mode.PLAN and assessment.reasons:
+        open_ones = [each for each in assessment.reasons if _ruling(assessment, each.tier, cell.mode) > Ruling.ALLOW]
+        by = list(dict.fromkeys(assessment.covered.get(each) for each in open_ones))
+        if None not in by and by[0] is not None:
+            ruling, reason = Ruling.ALLOW, by[0]
+    if assessment.asked and ruling is not Ruling.DENY:
+        reason = assessment.asked[0]
+        ruling = Ruling.DENY if cell.mode is Mode.DONT_ASK else Ruling.ASK
+    return ruling, reason
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _reason(assessment: Assessment, tier: Tier) -> Reason:
     for reason in assessment.reasons:
         if reason.tier is tier:
@@ -77,8 +101,11 @@ def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> De
     return Deny(problem, cell, Reason(floor.tier, floor.why, RuleRef("policy/terms.py", 0)))
 
 
-def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason) -> Problem:
+def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:
     what = f"{named(assessment.action, facts)} was refused"
+    if tier is Tier.DENIED and any(rule.ref == reason.rule for rule in profile.permissions):
+        fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {_YOURSELF}"
+        return Problem(what, f"{reason.text}; no mode allows that", fix)
     if tier is Tier.DENIED:
         fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
         return Problem(what, f"{reason.text}; no mode allows that", fix)
@@ -89,6 +116,10 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
 
 def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -> Problem:
     """A refusal that another mode, or somebody at the terminal, would lift."""
+    if reason in assessment.asked:
+        here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
+        fix = "run it at a terminal, where you are asked first, or run it yourself outside the agent"
+        return Problem(f"{named(assessment.action, facts)} was refused", f"{reason.text}; {here}", fix)
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
     why = f"it {doing(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"

@@ -5,6 +5,7 @@ from policy.facts import Kind
 from policy.paths import Atlas, Device, Place, socket_host
 from policy.rule import Role
 from policy.sense import Sense
+from policy.step import Footing, Step
 from policy.tier import Tier
 
 BUILT_IN = RuleRef("policy/effects.py", 0)
@@ -13,13 +14,15 @@ BUILT_IN = RuleRef("policy/effects.py", 0)
 class Findings:
     """The effects and reasons found so far. Grows during one walk, and is thrown away after it."""
 
-    __slots__ = ("_effects", "_reasons", "_worst", "atlas", "connected", "deleted", "unplain")
+    __slots__ = ("_effects", "_reasons", "_steps", "_worst", "atlas", "connected", "deleted", "step", "unplain")
 
     def __init__(self, atlas: Atlas) -> None:
         self.atlas = atlas
         self._effects: dict[Effect, None] = {}
         self._reasons: dict[Reason, None] = {}
         self._worst = Tier.READ
+        self.step = Footing()  # what the findings belong to now
+        self._steps = [self.step]
         self.connected = 0  # how many times something talked to a network
         self.deleted = False  # whether a folder may be gone by now
         self.unplain = False  # whether something other than a plain file command changes files
@@ -32,6 +35,21 @@ class Findings:
     def reasons(self) -> tuple[Reason, ...]:
         """Worst first; in the order of the script among equals."""
         return tuple(sorted(self._reasons, key=lambda reason: -reason.tier))
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Who brings which of them. The first is what lies between the commands."""
+        return tuple(footing.step() for footing in self._steps)
+
+    @property
+    def ground(self) -> Footing:
+        """What lies between the commands: redirections, assignments, the shell's own words."""
+        return self._steps[0]
+
+    def begin(self, footing: Footing) -> None:
+        """What is found from now on belongs to `footing`, until the caller puts back the `step` of before."""
+        self._steps.append(footing)
+        self.step = footing
 
     def __len__(self) -> int:
         return len(self._reasons)
@@ -46,14 +64,17 @@ class Findings:
     def worst(self) -> Tier:
         return self._worst
 
-    def because(self, tier: Tier, text: str, rule: RuleRef, span: Span | None) -> None:
-        self._reasons[Reason(tier, text, rule, span)] = None
+    def because(self, tier: Tier, text: str, rule: RuleRef, span: Span | None, about: Effect | None = None) -> None:
+        reason = Reason(tier, text, rule, span, about)
+        self._reasons[reason] = self.step.reasons[reason] = None
         self._worst = max(self._worst, tier)
         if tier is Tier.NETWORK:
             self.connected += 1
 
-    def effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> None:
-        self._effects[Effect(kind, target, scope, exact)] = None
+    def effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> Effect:
+        effect = Effect(kind, target, scope, exact)
+        self._effects[effect] = self.step.effects[effect] = None
+        return effect
 
     def unknown(self, text: str, rule: RuleRef, span: Span | None) -> None:
         """Something that cannot be told."""
@@ -67,8 +88,8 @@ class Findings:
 
     def connects(self, host: str, rule: RuleRef, span: Span | None) -> None:
         """It talks to `host`; an empty one is not known before it runs."""
-        self.effect(EffectKind.CONNECTS, host)
-        self.because(Tier.NETWORK, f"talks to {host or 'a host known only when it runs'}", rule, span)
+        effect = self.effect(EffectKind.CONNECTS, host)
+        self.because(Tier.NETWORK, f"talks to {host or 'a host known only when it runs'}", rule, span, effect)
 
     # Paths
 
@@ -153,12 +174,12 @@ class Findings:
             # Nothing would be granted for it, so there is nothing to ask: the command sees that it is not there.
             self.effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
             return
-        self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+        effect = self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.SECRET:
             self._secret("reads", place, rule, span)
         elif place.scope is Scope.OUTSIDE:
-            self.because(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span)
+            self.because(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span, effect)
 
     def _look(self, role: Role, place: Place, rule: RuleRef, span: Span | None) -> None:
         """Names and dates only. What the sandbox does not show is not there to be listed."""
@@ -176,59 +197,61 @@ class Findings:
                 text = f"names below {place.shown}, as far as the sandbox shows them"
                 self.effect(EffectKind.READS, text, Scope.NONE)
                 return
-            self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
-            self.because(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span)
+            effect = self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self.because(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span, effect)
         else:
             self.effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
 
-    def _change(self, verb: str, kind: EffectKind, place: Place, rule: RuleRef, span: Span | None) -> bool:
-        """What writing and deleting share. False when there is nothing more to say."""
+    def _change(self, verb: str, kind: EffectKind, place: Place, rule: RuleRef, span: Span | None) -> Effect | None:
+        """What writing and deleting share. None when there is nothing more to say."""
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
-            return False
-        self.effect(kind, place.path, place.scope, not place.bound)
+            return None
+        effect = self.effect(kind, place.path, place.scope, not place.bound)
         if place.device is Device.OTHER:
-            self.because(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span)
+            self.because(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span, effect)
         elif place.scope is Scope.SECRET:
             self._secret(verb, place, rule, span)
         elif place.path.startswith(("/proc/", "/sys/")):
-            self.because(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span)
+            self.because(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span, effect)
         elif place.locked:
             text = f"{verb} {place.shown}, which other programs run or obey by themselves"
-            self.because(Tier.DANGEROUS, text, rule, span)
+            self.because(Tier.DANGEROUS, text, rule, span, effect)
         else:
-            return True
-        return False
+            return effect
+        return None
 
     def _write(self, place: Place, rule: RuleRef, span: Span | None) -> None:
-        if not self._change("writes", EffectKind.WRITES, place, rule, span):
+        effect = self._change("writes", EffectKind.WRITES, place, rule, span)
+        if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
-            self.because(Tier.WRITE, f"writes {what}", rule, span)
+            self.because(Tier.WRITE, f"writes {what}", rule, span, effect)
         elif place.path == "/":
-            self.because(Tier.DANGEROUS, "changes the root folder of the system", rule, span)
+            self.because(Tier.DANGEROUS, "changes the root folder of the system", rule, span, effect)
         else:
-            self.because(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span)
+            self.because(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span, effect)
 
     def _delete(self, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
         self.deleted = True
-        if not self._change("deletes", EffectKind.DELETES, place, rule, span):
+        effect = self._change("deletes", EffectKind.DELETES, place, rule, span)
+        if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.SCRATCH:
-            self.because(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span)
+            self.because(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span, effect)
         elif place.scope is Scope.WORKSPACE and self.atlas.history(place.path):
-            self.because(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span)
+            self.because(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span, effect)
         elif place.scope is Scope.WORKSPACE and place.shown != "the workspace":
-            self.because(Tier.WRITE, f"deletes {what} in the workspace", rule, span)
+            self.because(Tier.WRITE, f"deletes {what} in the workspace", rule, span, effect)
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:
-            self.because(Tier.WRITE, f"deletes files in {place.shown}", rule, span)
+            self.because(Tier.WRITE, f"deletes files in {place.shown}", rule, span, effect)
         elif place.scope is Scope.WORKSPACE:
-            self.because(Tier.DANGEROUS, "deletes everything in the workspace", rule, span)
+            self.because(Tier.DANGEROUS, "deletes everything in the workspace", rule, span, effect)
         elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
-            self.because(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span)
+            self.because(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span, effect)
         else:
-            self.because(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span)
+            self.because(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span, effect)
 
 
 def _below(place: Place) -> str:

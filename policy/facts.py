@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 
 
@@ -27,7 +28,7 @@ class Facts:
     `workspace`, `home`: real absolute paths. `path`: the sandbox's PATH. `system`: roots that every permit may read
     (system folders, toolchains). `private`: our own state and configuration, never shown to anyone.
     `look` answers for one absolute path; the caller memoises it, so that one decision sees one state of the disk.
-    `which` finds a program by name on `path`, as an absolute path, or None.
+    `which` finds a program by name on `path`, as an absolute path, or None. `today` is the day, where rules end.
     `reading`: variables that a command which only reads gets over its environment, so that Git starts no program that
     the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
     """
@@ -41,3 +42,4 @@ class Facts:
     which: Callable[[str], str | None]
     reading: tuple[tuple[str, str], ...] = ()
     beyond: str = ""
+    today: date | None = None

@@ -62,6 +62,7 @@ def terms_for(
     hosts = _hosts(assessment.effects) if worst >= Tier.READ_OUTSIDE else ()
     # What fetches needs the settings that it fetches by; it was asked about.
     reads = rights is Rights.LOOK and not hosts
+    locked, hidden, shown = _walled(facts, profile)
     return Terms(
         rights=rights,
         workspace=facts.workspace,
@@ -69,9 +70,9 @@ def terms_for(
         system=_readable(facts.system, secrets),
         read=tuple(sorted(path for path in read if not any(inside(path, root) for root in write))),
         write=tuple(sorted(write)),
-        hidden=profile.secret_names,
-        shown=profile.public_names,
-        locked=profile.locked,
+        hidden=hidden,
+        shown=shown,
+        locked=locked,
         hosts=hosts,
         env=tuple(sorted((dict(environment) | dict(facts.reading)).items())) if reads else environment,
         limits=_limits(assessment, limits),
@@ -120,6 +121,18 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
         if secrets.exposed_by(needed):
             return _exposing_floor(_folder(needed, facts), near(path, facts), needed != path, changes)
     return _existing(effect, facts) if changes else (path,)
+
+
+def _walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """What is locked, hidden and shown: the profile's lists, and what the users' rules deny to any code."""
+    if not profile.permissions:
+        return profile.locked, profile.secret_names, profile.public_names
+    from policy.permission_walls import walls  # only where somebody has rules
+    from policy.permission_words import glob
+
+    locked, hidden = walls(profile.permissions, facts)
+    shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))
+    return (*profile.locked, *locked), (*profile.secret_names, *hidden), shown
 
 
 def _brought(path: str) -> bool:

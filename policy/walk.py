@@ -25,11 +25,13 @@ from policy.script.tree import (
     Opaque,
     Redirect,
     RedirectOp,
+    Script,
     Text,
     Word,
 )
 from policy.sense import ANYTHING, Sense, exactly, joined
-from policy.state import State, either_state
+from policy.state import Defined, State, either_state
+from policy.step import Footing
 from policy.tier import Tier
 from policy.variables import Standing, standing
 
@@ -180,13 +182,40 @@ class Walk(Functions):
     def simple(
         self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None = None
     ) -> Ends:
-        """Judge one command by its expanded words. `given`: the shell itself runs it, after these assignments, so that
-        functions come first."""
+        """Judge one command by its expanded words; what it brings belongs to a step of its own. `given`: the shell
+        itself runs it, after these assignments, so that functions come first."""
+        outer = self.findings.step
+        self.findings.begin(_footing(words, state))
+        try:
+            return self._simple(words, state, span, fed=fed, given=given)
+        finally:
+            self.findings.step = outer
+
+    def _enter(
+        self,
+        name: str,
+        meaning: Defined,
+        words: list[Sense],
+        state: State,
+        span: Span | None,
+        given: Given,
+        *,
+        fed: bool,
+    ) -> Ends:
+        # The words of the call are those of no program, so no rule about words may cover what the function does.
+        outer, self.findings.step = self.findings.step, self.findings.ground
+        try:
+            return super()._enter(name, meaning, words, state, span, given, fed=fed)
+        finally:
+            self.findings.step = outer
+
+    def _simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None) -> Ends:
         self.printed = None
-        denied = denied_reason([word.text for word in words], self.profile, span)
-        if denied is not None:
-            self.findings.because(denied.tier, denied.text, denied.rule, denied.span)
         first = words[0]
+        for text in first.texts or (None,):
+            denied = denied_reason([text, *(word.text for word in words[1:])], self.profile, span)
+            if denied is not None:
+                self.findings.because(denied.tier, denied.text, denied.rule, denied.span)
         likely = _likely(words)
         if len(likely) > MOST_LIKELY:
             self.findings.unknown("a command that may mean too many things", SHELL, span)
@@ -213,6 +242,8 @@ class Walk(Functions):
     def program(
         self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool
     ) -> Ends:
+        if first.text is None:
+            self.findings.begin(_footing([exactly(name, first.span), *words], state))
         known = self._program(name, state, first.span or span)
         if known is None:
             self.findings.unplain = True
@@ -221,11 +252,12 @@ class Walk(Functions):
         if rule is not None and rule.builtin and not self.shell and self.facts.which(known) is None:
             rule = None  # a word of the shell, and no shell here
         if rule is None:
-            self.findings.unplain = True
+            self.findings.unplain = self.findings.step.stranger = True
             text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
             self.findings.unknown(text, SHELL, first.span or span)
             return state, state
         call = Call(self, rule, known, words, state, span, fed)
+        call.named()
         return self._judge(call)
 
     def _judge(self, call: Call) -> Ends:
@@ -249,6 +281,7 @@ class Walk(Functions):
             # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already.
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
             self.findings.unknown(text, rule.ref, call.span)
+        self.findings.step.interprets = (rule.interpreter or rule.grammar == "sh") and not call.quiet
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         if rule.tier is Tier.NETWORK and not call.hosts and not call.quiet:
@@ -323,9 +356,22 @@ class Walk(Functions):
 
     # Scripts
 
+    def script(self, script: Script, state: State) -> Ends:
+        outer, self.findings.step = self.findings.step, self.findings.ground
+        try:
+            return super().script(script, state)
+        finally:
+            self.findings.step = outer
+
     def opaque(self, script: str, why: str, state: State, rule: RuleRef, span: Span | None) -> None:
         """A script that was not understood. A credential store that it names in plain sight keeps the floor."""
+        outer = self.findings.step
+        self.findings.begin(Footing(text=script[:MOST_GLIMPSED], cwds=state.cwds))
         self.findings.unknown(why, rule, span)
+        self._glimpse(script, state, rule, span)
+        self.findings.step = outer
+
+    def _glimpse(self, script: str, state: State, rule: RuleRef, span: Span | None) -> None:
         home = self.facts.home
         for token in _TOKENS.split(script[:MOST_GLIMPSED]):
             text = _HOME.sub(lambda _: f"{home}/", token)
@@ -348,7 +394,7 @@ class Walk(Functions):
 
     def inner_script(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> Ends:
         if self._inner >= MOST_INNER:
-            self.findings.unknown("scripts are nested too deeply", rule, span)
+            self.opaque(script, "scripts are nested too deeply", state, rule, span)
             return state, state
         from policy.script.reader import read  # only where there is a script
 
@@ -364,6 +410,10 @@ class Walk(Functions):
         finally:
             self._anchor, self.fed, self.shell, self.poured = kept
             self._inner -= 1
+
+
+def _footing(words: list[Sense], state: State) -> Footing:
+    return Footing(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
 
 
 def _likely(words: list[Sense]) -> list[list[Sense]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from policy.action import Action
 from policy.assessment import Assessment
+from policy.permission import Source
 from policy.verdict import Allow, Ask, Deny
 from runner.audit_records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
@@ -92,7 +93,7 @@ def _load_event_loop() -> None:
 
 
 def _judge(gate: Gate, action: Action, *, attended: bool) -> Case:
-    assessment = gate.assess(action)
+    assessment = gate.assess(action, Source.PERSON)
     verdict = gate.judge(assessment, unattended=not attended)
     if isinstance(verdict, Ask):
         settled, answer = _settle(verdict)

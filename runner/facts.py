@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Callable, Mapping
+from datetime import date
 from fnmatch import translate
 
 from policy.facts import Facts, Kind, PathFact
@@ -51,6 +52,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         which=_finder(path),
         reading=reading(git),
         beyond=git.beyond,
+        today=date.today() if any(rule.until for rule in profile.permissions) else None,
     )
 
 

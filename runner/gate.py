@@ -11,6 +11,7 @@ from policy.classify import classify
 from policy.decide import decide
 from policy.facts import Facts
 from policy.matrix import Ruling
+from policy.permission import Source
 from policy.tier import Mode
 from policy.verdict import Allow, Ask, Limits, Verdict
 from runner.amounts import apply_limits, parse_seconds
@@ -32,8 +33,9 @@ class Gate:
     mode: Mode
     cwd: str
 
-    def assess(self, action: Action) -> Assessment:
-        return classify(action, self.facts, self.settings.rules, self.settings.profile)
+    def assess(self, action: Action, source: Source = Source.MODEL) -> Assessment:
+        """`source`: who proposes it; rules may be about that."""
+        return classify(action, self.facts, self.settings.rules, self.settings.profile, source)
 
     def judge(self, assessment: Assessment, *, unattended: bool, mode: Mode | None = None) -> Verdict:
         verdict = decide(

@@ -60,7 +60,8 @@ def survey(terms: Terms, scratch: str) -> Scan:
     found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
     for folder in (*terms.read, *terms.write):
         if os.path.isdir(folder) and folder != scratch:
-            found = found.with_masked(scan(folder, terms.hidden, terms.shown, ()))
+            names = tuple(name for name in terms.hidden if "/" not in name)
+            found = found.with_masked(scan(folder, names, terms.shown, ()))
     return found
 
 

@@ -41,9 +41,12 @@ class Scan:
 
 
 def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...]) -> Scan:
-    """Walk `workspace` without following links. Folders that cannot be read cannot be entered by a command either."""
-    secret, public = _matcher(hidden), _matcher(shown)
-    masked: set[str] = set()
+    """Walk `workspace` without following links. Folders that cannot be read cannot be entered by a command either.
+
+    A pattern of `hidden` is a name; with a first `/` it is one place, seen from the workspace.
+    """
+    secret, public = _matcher(tuple(name for name in hidden if "/" not in name)), _matcher(shown)
+    masked = _placed(workspace, tuple(place[1:] for place in hidden if place[:1] == "/"))
     roots = [workspace]
     links: dict[tuple[int, int], list[str]] = {}
     counts: dict[tuple[int, int], int] = {}
@@ -93,6 +96,16 @@ def scan(workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked
     )
 
 
+def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
+    """What is there, wherever in the workspace its links lead."""
+    found = {os.path.realpath(path) for place in places for path in _hits(os.path.join(workspace, place), place)}
+    return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
+
+
+def _hits(path: str, pattern: str) -> list[str]:
+    return glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]
+
+
 def _marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int], ...]:
     found = []
     for path in paths:
@@ -118,7 +131,7 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
     found = set()
     for pattern in patterns:
         path = os.path.join(root, pattern)
-        for hit in glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]:
+        for hit in _hits(path, pattern):
             current = root
             for name in hit[len(root) :].strip("/").split("/"):
                 current = os.path.join(current, name)
@@ -139,6 +152,5 @@ def existing(root: str, patterns: tuple[str, ...]) -> list[str]:
     found = []
     for pattern in patterns:
         path = os.path.join(root, pattern)
-        hits = glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]
-        found += [hit for hit in hits if os.path.lexists(hit) and os.path.realpath(hit) == hit]
+        found += [hit for hit in _hits(path, pattern) if os.path.lexists(hit) and os.path.realpath(hit) == hit]
     return found

@@ -127,6 +127,20 @@ def test_the_scan_finds_secrets_repositories_and_links(tmp_path: Path) -> None:
     assert locked == {".git", ".git/config", ".git/hooks", "sub/.git", "sub/.git/config", "sm/.git"}
 
 
+def test_a_hidden_place_is_one_place_and_a_hidden_name_any(tmp_path: Path) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "work"
+    make(outside, "x")
+    make(work, "private/a", "src/private/b", "x/1.sql", "x/2.txt", "src/3.sql", "real/c")
+    (work / "linked").symlink_to("real")
+    (work / "away").symlink_to(outside)
+    places = ("/private", "/x/*.sql", "/linked", "/away", "/not/there")
+    found = scan(str(work), places, (), ())
+    assert {path.removeprefix(f"{work}/") for path in found.masked} == {"private", "x/1.sql", "real"}
+    found = scan(str(work), ("private", "*.sql"), (), ())
+    masked = {path.removeprefix(f"{work}/") for path in found.masked}
+    assert masked == {"private", "src/private", "x/1.sql", "src/3.sql"}
+
+
 def test_nothing_is_mounted_through_a_link(tmp_path: Path) -> None:
     outside, work = tmp_path / "outside", tmp_path / "work"
     make(outside, "git/config", "git/hooks/")

@@ -1,0 +1,311 @@
+"""The users' rules against one assessed action: what they deny, what they want asked first, what they allow."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from policy.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Span
+from policy.facts import Facts, Kind
+from policy.matrix import Ruling
+from policy.permission import Layer, PermissionRule, Source, Tool
+from policy.permission_paths import covers, host_fits, touches
+from policy.permission_walls import holds_reading, holds_writing
+from policy.permission_words import broad, exact, mentions
+from policy.phrases import near
+from policy.secrecy import inside
+from policy.sense import Sense, exactly
+from policy.step import Step
+from policy.tier import Tier
+
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # what a rule with `run` allows when it names no tiers
+_NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
+_TOOLS: dict[type[Action], Tool] = {
+    RunScript: Tool.BASH,
+    RunArgv: Tool.BASH,
+    ReadFile: Tool.READ,
+    WriteFile: Tool.WRITE,
+    EditFile: Tool.EDIT,
+    GlobFiles: Tool.GLOB,
+    GrepFiles: Tool.GREP,
+    ListFolder: Tool.LS,
+}
+
+
+class _Met(IntEnum):
+    NO = 0
+    MAYBE = 1  # it cannot be told before it runs
+    YES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    how: _Met
+    span: Span | None = None
+    text: str = ""  # what makes it uncertain
+
+
+_NOT = _Meeting(_Met.NO)
+
+
+def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule], source: Source) -> Assessment:
+    """The assessment with all that `rules` say about it: denials as reasons, questions, and what is allowed.
+
+    INVARIANT: a rule that denies or asks makes no verdict looser, one that allows touches no reason of a dangerous,
+    secret or denied tier, and none that belongs to no command unless it is about a path or host alone.
+    """
+    tool = _TOOLS[type(assessment.action)]
+    live = [
+        rule
+        for rule in rules
+        if not rule.expired(facts.today)
+        and (not rule.tool or tool in rule.tool)
+        and (not rule.source or source in rule.source)
+    ]
+    denied: dict[Reason, None] = {}
+    asked: dict[Reason, None] = {}
+    for rule in live:
+        if rule.verdict is Ruling.ALLOW:
+            continue
+        met = _meeting(rule, assessment, facts)
+        if met.how is _Met.NO:
+            continue
+        whose = f"{_whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {_about(rule)}"
+        if met.how is _Met.MAYBE:
+            asked[Reason(Tier.UNKNOWN, f"{whose}, and {met.text}: {rule.why}", rule.ref, met.span)] = None
+        elif rule.verdict is Ruling.DENY:
+            denied[Reason(Tier.DENIED, f"{whose}: {rule.why}", rule.ref, met.span)] = None
+        else:
+            asked[Reason(Tier.READ, f"{whose}: {rule.why}", rule.ref, met.span)] = None
+    allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
+    covered = _covered(assessment, facts, allowing) if allowing else {}
+    return replace(assessment, reasons=(*denied, *assessment.reasons), asked=tuple(asked), covered=covered)
+
+
+def _whose(rule: PermissionRule, facts: Facts) -> str:
+    owner = "a rule of this repository," if rule.layer is Layer.REPOSITORY else "your rule"
+    return f"{owner} {near(rule.ref.file, facts)}:{rule.ref.line}"
+
+
+def _about(rule: PermissionRule) -> str:
+    said = [f"`{rule.pattern}`"] if rule.run else []
+    said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
+    said += [f"talking to `{host}`" for host in rule.host]
+    said += [f"tier `{tier.label}`" for tier in rule.tier]
+    said += [f"the tool `{tool.value}`" for tool in rule.tool]
+    return ", ".join(said)
+
+
+# What denies and asks: broadly
+
+
+def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts) -> _Meeting:
+    """Every key that is given must be met, by whatever command of the action."""
+    parts, steps = [], assessment.steps
+    if rule.tier:
+        parts.append(_strongest(_tier_met(rule, step) for step in steps))
+    if rule.run:
+        met = _strongest(_run_met(rule, step) for step in steps)
+        parts.append(_Meeting(_Met.YES) if _handed(rule, assessment) else met)
+    if rule.read or rule.write or rule.host:
+        parts.append(_strongest(met for step in steps for met in _effects_met(rule, step, facts)))
+    if not parts:
+        return _Meeting(_Met.YES)  # it is about a tool alone
+    weakest = min(parts, key=lambda part: part.how)
+    return weakest if weakest.how is not _Met.YES else next((part for part in parts if part.span), weakest)
+
+
+def _strongest(meetings: Iterable[_Meeting]) -> _Meeting:
+    best = _NOT
+    for met in meetings:
+        if met.how > best.how:
+            best = met
+        if best.how is _Met.YES:
+            break
+    return best
+
+
+def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:
+    for reason in step.reasons:
+        if reason.tier in rule.tier:
+            return _Meeting(_Met.YES, reason.span)
+    return _Meeting(_Met.MAYBE, None, "what it does cannot be read with certainty") if step.text else _NOT
+
+
+def _handed(rule: PermissionRule, assessment: Assessment) -> bool:
+    """Whether a script holds the words, and a program that may run them is given its input (`echo .. | sh`)."""
+    script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
+    reads = any(
+        step.interprets and any(reason.tier >= Tier.EXECUTE for reason in step.reasons) for step in assessment.steps
+    )
+    return reads and mentions(script, rule.run)
+
+
+def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
+    if step.text:
+        if mentions(step.text, rule.run):
+            return _Meeting(_Met.YES)
+        return _Meeting(_Met.MAYBE, None, "what it runs cannot be read with certainty")
+    if not step.words:
+        return _NOT
+    first = step.words[0]
+    span = first.span
+    if not first.texts:
+        return _Meeting(_Met.MAYBE, span, "the program is known only when it runs")
+    if any(broad(words, rule.run, name) for words, name in _readings(step)):
+        return _Meeting(_Met.YES, span)
+    if any(reason.tier in (Tier.EXECUTE, Tier.DANGEROUS, Tier.UNKNOWN) for reason in step.reasons):
+        # What a program does with its words is not known: it may run them.
+        after = step.words[1:] if step.name == 1 else step.named[step.name :]
+        passed = any(broad(after[at:], rule.run) for at in range(len(after)))
+        if passed or any(mentions(text, rule.run) for word in after for text in word.texts):
+            return _Meeting(_Met.YES, span)
+    unknown = any(reason.tier is Tier.UNKNOWN for reason in step.reasons)
+    untold = next((word for word in step.words[1:] if word.text is None), None)
+    if unknown and untold is not None:
+        return _Meeting(_Met.MAYBE, untold.span, "a word is known only when it runs")
+    return _NOT
+
+
+def _readings(step: Step) -> Iterator[tuple[tuple[Sense, ...], int]]:
+    """The words as given, or, where the walk knows the subcommand, as it understands them, in every spelling."""
+    if step.name == 1:
+        yield step.words, 1
+    if step.named:
+        yield step.named, step.name
+        yield (*map(exactly, step.also), *step.named[step.name :]), len(step.also)
+
+
+def _effects_met(rule: PermissionRule, step: Step, facts: Facts) -> Iterator[_Meeting]:
+    held = all(holds_writing(rule, path, facts) for path in rule.write) and not rule.host
+    held = held and all(holds_reading(rule, path, facts) for path in rule.read)
+    if step.text and not held:
+        yield _Meeting(_Met.MAYBE, None, "what it does cannot be read with certainty")
+    for effect in step.effects:
+        yield _effect_met(rule, effect, step, facts)
+
+
+def _effect_met(rule: PermissionRule, effect: Effect, step: Step, facts: Facts) -> _Meeting:
+    if effect.kind is EffectKind.CONNECTS and rule.host:
+        if not effect.target:
+            return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
+        fits = any(host_fits(host, effect.target) for host in rule.host)
+        return _Meeting(_Met.YES, _span_of(effect, step)) if fits else _NOT
+    reads = effect.kind is EffectKind.READS
+    patterns = rule.read if reads else rule.write if effect.kind in _CHANGES else ()
+    holds = holds_reading if reads else holds_writing
+    loose = [path for path in patterns if not holds(rule, path, facts)]
+    if not effect.target.startswith("/") or effect.scope is Scope.NONE:
+        return _Meeting(_Met.MAYBE, None, "the path is known only when it runs") if loose else _NOT
+    if effect.kind is EffectKind.WRITES and not effect.exact and not _named(effect, step):
+        # By its nature it may change any file (`git commit`): what is locked, it cannot.
+        return _Meeting(_Met.MAYBE, None, "it may change any file") if loose else _NOT
+    wide = not effect.exact or facts.look(effect.target).kind is Kind.FOLDER
+    for path in patterns:
+        # Looking at a folder shows nothing of what the sandbox hides in it.
+        if touches(path, effect.target, facts, below=wide and (not reads or path in loose)):
+            return _Meeting(_Met.YES, _span_of(effect, step))
+    return _NOT
+
+
+def _named(effect: Effect, step: Step) -> bool:
+    """Whether a word or a redirection is behind it, and not the nature of the command alone."""
+    return any(reason.about == effect for reason in step.reasons)
+
+
+def _span_of(effect: Effect, step: Step) -> Span | None:
+    return next((reason.span for reason in step.reasons if reason.about == effect), None)
+
+
+# What allows: exactly
+
+
+def _covered(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]) -> dict[Reason, Reason]:
+    """The reasons that the rules allow, for every command that gives them."""
+    covered: dict[Reason, Reason] = {}
+    refused: set[Reason] = set()
+    for step in assessment.steps:
+        running = [rule for rule in rules if rule.run and _runs(rule, step, facts)]
+        alone = [rule for rule in rules if not rule.run]
+        for reason in step.reasons:
+            if reason.tier is Tier.READ or reason.tier in _NEVER:
+                continue
+            found = _allowing(reason, step, running, alone, facts)
+            if found is None:
+                refused.add(reason)
+            else:
+                text = f"allowed by {_whose(found, facts)}: {found.why or _about(found)}"
+                covered.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
+    return {reason: by for reason, by in covered.items() if reason not in refused}
+
+
+def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
+    """Whether the rule is about exactly this command, started as plainly as the rule's writer had in mind."""
+    words = step.literal
+    if words is None or not exact(words, rule.run, more=rule.more):
+        return False
+    if step.set_up or step.cwds is None or not all(inside(cwd, facts.workspace) for cwd in step.cwds):
+        return False
+    # The rule's `./run` is the one of the workspace, not of whatever folder is the current one.
+    elsewhere = "/" in words[0] and not words[0].startswith("/") and step.cwds != (facts.workspace,)
+    return not elsewhere
+
+
+def _allowing(
+    reason: Reason, step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule], facts: Facts
+) -> PermissionRule | None:
+    if step.text:
+        return None
+    tier = reason.tier
+    for rule in running:
+        if tier is Tier.UNKNOWN:
+            if Tier.UNKNOWN in rule.tier or (_only_a_stranger(step) and (not rule.tier or Tier.EXECUTE in rule.tier)):
+                return rule
+        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier):
+            return rule
+    if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return None
+    effects = [reason.about] if reason.about else [effect for effect in step.effects if _of(tier, effect)]
+    # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
+    named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
+    usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
+    by = [next((rule for rule in usable if _inside(rule, tier, effect, facts)), None) for effect in effects]
+    return by[0] if by and None not in by else None
+
+
+def _only_a_stranger(step: Step) -> bool:
+    """That nothing is known about the program is all that is not known."""
+    return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
+
+
+def _globs(rule: PermissionRule, tier: Tier) -> tuple[str, ...]:
+    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return rule.write
+    return {Tier.READ_OUTSIDE: rule.read, Tier.NETWORK: rule.host}.get(tier, ())
+
+
+def _of(tier: Tier, effect: Effect) -> bool:
+    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return effect.kind in _CHANGES
+    if tier is Tier.NETWORK:
+        return effect.kind is EffectKind.CONNECTS
+    return effect.kind is EffectKind.READS and effect.scope is Scope.OUTSIDE
+
+
+def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> bool:
+    if not effect.exact or not effect.target:
+        return False
+    if tier is Tier.NETWORK:
+        return any(host_fits(host, effect.target) for host in rule.host)
+    return effect.target.startswith("/") and any(covers(path, effect.target, facts) for path in _globs(rule, tier))

@@ -1,0 +1,97 @@
+"""Path and host patterns of the users' rules: what is inside one for certain, and what may be."""
+
+from functools import lru_cache
+
+from policy.facts import Facts, Kind
+from policy.permission_words import glob
+
+_DEEP = "\x01"  # a name that no pattern was written for
+
+
+@lru_cache(maxsize=512)
+def parts_of(pattern: str, workspace: str, home: str) -> tuple[str, ...]:
+    """The names of an absolute pattern; relative ones begin at the workspace, `~/` at the home."""
+    if pattern.startswith("~/"):
+        pattern = f"{home}/{pattern[2:]}"
+    elif not pattern.startswith("/"):
+        pattern = f"{workspace}/{pattern}"
+    return tuple(part for part in pattern.split("/") if part)
+
+
+def covers(pattern: str, path: str, facts: Facts) -> bool:
+    """Whether `path`, absolute and real, is certainly meant, with all that is in it when it is a folder."""
+    parts = parts_of(pattern, facts.workspace, facts.home)
+    if not _fits(_names(path), parts):
+        return False
+    if facts.look(path).kind in (Kind.FILE, Kind.MISSING):
+        return True
+    return _fits(_names(f"{path}/{_DEEP}"), parts) and _fits(_names(f"{path}/{_DEEP}/{_DEEP}"), parts)
+
+
+def touches(pattern: str, path: str, facts: Facts, *, below: bool) -> bool:
+    """Whether `path` may be meant, or lie in what is meant. With `below`, also whether something inside `path` may be.
+
+    Upper and lower case are the same, and a pattern means also what its certain beginning is a link to: it is asked
+    for what is forbidden.
+    """
+    names = _names(path.casefold())
+    for parts in _readings(pattern, facts):
+        folded = tuple(part.casefold() for part in parts)
+        if any(_fits(names[:count], folded) for count in range(1, len(names) + 1)):
+            return True
+        if folded[-1] == "**" and _fits(names, folded[:-1]):
+            return True  # the folder itself
+        if below and _leads(names, folded):
+            return True
+    return False
+
+
+def _readings(pattern: str, facts: Facts) -> list[tuple[str, ...]]:
+    parts = parts_of(pattern, facts.workspace, facts.home)
+    certain = next((index for index, part in enumerate(parts) if "*" in part or "?" in part), len(parts))
+    real = facts.look("/" + "/".join(parts[:certain])).real
+    other = (*_names(real), *parts[certain:])
+    return [parts] if other == parts else [parts, other]
+
+
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part)
+
+
+@lru_cache(maxsize=4096)
+def _fits(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """`**` is any number of names; as the last part, at least one."""
+    if not parts:
+        return not names
+    if parts[0] == "**":
+        if len(parts) == 1:
+            return bool(names)
+        return any(_fits(names[skipped:], parts[1:]) for skipped in range(len(names) + 1))
+    return bool(names) and glob(names[0], parts[0]) and _fits(names[1:], parts[1:])
+
+
+@lru_cache(maxsize=4096)
+def _leads(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether something below `names` may fit."""
+    if not names or not parts:
+        return bool(parts)
+    if parts[0] == "**":
+        return _leads(names[1:], parts) or _leads(names, parts[1:])
+    return glob(names[0], parts[0]) and _leads(names[1:], parts[1:])
+
+
+def host_fits(pattern: str, host: str) -> bool:
+    """`*.x.org` is every host below x.org, `*` elsewhere a part of one name. A port in the pattern is not looked at."""
+    host, pattern = host.lower().rstrip("."), host_alone(pattern)
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
+    labels, wanted = host.split("."), pattern.split(".")
+    return len(labels) == len(wanted) and all(map(glob, labels, wanted))
+
+
+def host_alone(pattern: str) -> str:
+    """The pattern without a port and brackets."""
+    if pattern.startswith("["):
+        return pattern[1:].partition("]")[0]
+    head, mark, port = pattern.rpartition(":")
+    return (head if mark and port.isdigit() and ":" not in head else pattern).rstrip(".")

@@ -1,0 +1,156 @@
+"""How a pattern of words meets the words of a command: exactly for what allows, broadly for what forbids."""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from policy.sense import Sense, exactly
+
+Pattern = tuple[tuple[str, ...], ...]  # one entry a word, each with its alternatives
+
+_LONGEST_CLUSTER = 4
+_COMMANDS = re.compile(r"[\n;|&]+")
+_BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
+
+
+def glob(text: str, pattern: str) -> bool:
+    """Whether `text` is what `pattern` says: `*` is any text, `?` one character, all else itself. Never takes long."""
+    first, *others = pattern.split("*")
+    if not others:
+        return len(text) == len(first) and _at(text, first, 0)
+    *middle, last = others
+    end = len(text) - len(last)
+    if end < len(first) or not _at(text, first, 0) or not _at(text, last, end):
+        return False
+    here = len(first)
+    for piece in middle:
+        found = _find(text, piece, here, end)
+        if found < 0:
+            return False
+        here = found + len(piece)
+    return True
+
+
+def _at(text: str, piece: str, place: int) -> bool:
+    if "?" not in piece:
+        return text.startswith(piece, place)
+    return _compiled(piece).match(text, place) is not None
+
+
+def _find(text: str, piece: str, start: int, end: int) -> int:
+    if "?" not in piece:
+        return text.find(piece, start, end)
+    found = _compiled(piece).search(text, start, end)
+    return found.start() if found else -1
+
+
+@lru_cache(maxsize=512)
+def _compiled(piece: str) -> re.Pattern[str]:
+    return re.compile("".join("." if char == "?" else re.escape(char) for char in piece), re.DOTALL)
+
+
+def exact(words: Sequence[str], pattern: Pattern, *, more: bool) -> bool:
+    """Whether the whole command is what the pattern says, word by word and in this order."""
+    fits = len(words) >= len(pattern) if more else len(words) == len(pattern)
+    return fits and all(_among(word, wanted) for word, wanted in zip(words, pattern, strict=False))
+
+
+def broad(words: Sequence[Sense], pattern: Pattern, name: int = 1) -> bool:
+    """Whether the command may be what the pattern says, whatever else it is given.
+
+    The program may stand with its folder. Flags count in any order, short ones in any clustering, long ones shortened
+    or with a value; the other words must occur among the operands in that order. The first `name` words are known to
+    be the program and its subcommands, and are met one by one. A word that is known only when it runs may be any flag,
+    unless it cannot be one, and the operand at its place. A spelling of a flag that the pattern does not have is not
+    found. INVARIANT: with a last `**` or without one, the same commands are met.
+    """
+    if not words or not pattern or not _program(words[0], pattern[0]):
+        return False
+    rest = words[1:]
+    given = _flags(text for word in rest for text in word.texts)
+    unclear = any(not word.plain for word in rest if word.text is None)
+    wanted = []
+    for alternatives in pattern[1:]:
+        flags = [text for text in alternatives if is_flag(text)]
+        if flags and (unclear or any(_flag_given(flag, given) for flag in flags)):
+            continue
+        others = tuple(text for text in alternatives if not is_flag(text))
+        if not others:
+            return False
+        wanted.append(others)
+    for word, alternatives in zip(rest[: name - 1], wanted, strict=False):
+        if not may_be(word, alternatives):
+            return False
+    operands = [word for word in rest[name - 1 :] if word.text is None or not is_flag(word.text)]
+    return _in_order(operands, wanted[name - 1 :])
+
+
+def mentions(text: str, pattern: Pattern) -> bool:
+    """Whether one line of a text that nobody can read holds the words of the pattern, as a command would."""
+    for command in _COMMANDS.split(text):
+        words = [exactly(word) for word in _BLANKS.split(command) if word]
+        if any(broad(words[at:], pattern) for at in range(len(words))):
+            return True
+    return False
+
+
+def may_be(word: Sense, alternatives: Sequence[str]) -> bool:
+    """Whether a word may be one of these."""
+    if word.texts:
+        return any(_among(text, alternatives) for text in word.texts)
+    if any(_among(text, alternatives) for text in word.maybe):
+        return True
+    for wanted in alternatives:
+        start = re.split(r"[*?]", wanted, maxsplit=1)[0]
+        if start.startswith(word.head) or word.head.startswith(start):
+            return True
+    return False
+
+
+def is_flag(word: str) -> bool:
+    return len(word) > 1 and word[0] in "-+"
+
+
+def _program(word: Sense, alternatives: Sequence[str]) -> bool:
+    return any(_among(text, alternatives) or _among(text.rpartition("/")[2], alternatives) for text in word.texts)
+
+
+def _among(text: str, alternatives: Sequence[str]) -> bool:
+    return any(glob(text, wanted) for wanted in alternatives)
+
+
+def _in_order(operands: list[Sense], wanted: list[tuple[str, ...]]) -> bool:
+    found = 0
+    for place, word in enumerate(operands):
+        if found == len(wanted):
+            break
+        if word.texts:
+            found += may_be(word, wanted[found])
+        elif found == place and may_be(word, wanted[found]):
+            if word.many:
+                return True  # it may become all the words that are still wanted
+            found += 1
+    return found == len(wanted)
+
+
+def _flags(texts: Iterable[str]) -> frozenset[str]:
+    """Every flag as written, without its value, and every letter of a cluster: `-rf` is also `-r` and `-f`."""
+    flags = [text for text in texts if is_flag(text)]
+    return frozenset(
+        [
+            *flags,
+            *(text.partition("=")[0] for text in flags),
+            *(f"{text[0]}{letter}" for text in flags if text[1] != text[0] for letter in text[1:]),
+        ]
+    )
+
+
+def _flag_given(flag: str, given: frozenset[str]) -> bool:
+    if any(glob(text, flag) for text in given):
+        return True
+    letters = flag[1:]
+    if letters[0] == "-":
+        return any(len(text) > 3 and text[:2] == "--" and flag.startswith(text) for text in given)
+    # `-rf` is a cluster; `-delete` and `-exec` are words of their own.
+    cluster = letters.isalnum() and len(set(letters)) == len(letters) <= _LONGEST_CLUSTER
+    return cluster and all(f"{flag[0]}{letter}" in given for letter in letters)
