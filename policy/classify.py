@@ -90,7 +90,7 @@ def _script(action: RunScript, walk: Walk) -> str:
     if isinstance(tree, Opaque):
         walk.opaque(action.script, tree.reason, State((action.cwd,)), HERE, tree.span)
         return ""
-    walk.script(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
+    walk.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
         walk.findings.because(Tier.READ, "there is nothing to run", HERE, None)
     return shown

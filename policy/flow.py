@@ -71,6 +71,10 @@ class Flow(ABC):
         """Whether a variable may be set without changing what programs do."""
 
     @abstractmethod
+    def note(self, name: str, value: Sense) -> None:
+        """A variable gets a value."""
+
+    @abstractmethod
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
         """A bare assignment, seen by this shell only."""
 
@@ -171,6 +175,7 @@ class Flow(ABC):
         fed = self.redirects(node.redirects, state)
         if not self.may_assign(node.name, value, node.span, exported=False):
             value = ANYTHING
+        self.note(node.name, value)
         inside = state.assign(node.name, value)
         end = self._fed(
             fed, lambda: self._rounds(lambda known: self._body(node.body, known), inside, (node.name, value))

@@ -32,6 +32,10 @@ class Functions(Flow):
         self._definitions: dict[int, tuple[Function, Defined]] = {}
 
     @abstractmethod
+    def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
+        """A name gets a meaning."""
+
+    @abstractmethod
     def program(
         self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool
     ) -> Ends:
@@ -41,6 +45,7 @@ class Functions(Flow):
         self.findings.because(Tier.READ, f"defines the function `{node.name}`", SHELL, self.span(node.span))
         # The same object for the same text, so that a loop that defines a function comes to an end.
         _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, self._anchor)))
+        self.note_function(node.name, (defined,))
         state = state.define(node.name, (defined,))
         return state, state
 
@@ -79,6 +84,7 @@ class Functions(Flow):
         inside = replace(state, arguments=tuple(words), locals={})
         for variable, value in given:
             known = value if self.may_assign(variable, value, span, exported=False) else ANYTHING
+            self.note(variable, known)
             inside = inside.own(variable, known)
         kept = (self._anchor, self.returned, self.left)
         self._anchor, self.returned, self.left = meaning.anchor, [], []
@@ -101,6 +107,8 @@ class Functions(Flow):
         if not after.locals:
             return replace(after, arguments=before.arguments, locals=before.locals)
         old = {name: ANYTHING if name in self.revealed else value for name, value in after.locals.items()}
+        for name, value in old.items():
+            self.note(name, value)
         return replace(after, variables={**after.variables, **old}, arguments=before.arguments, locals=before.locals)
 
     def _cannot(self, why: str, state: State, span: Span | None) -> Ends:

@@ -46,8 +46,8 @@ class Role(StrEnum):
 GRAMMARS = (
     "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
     "getopts", "git", "mapfile", "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script",
-    "set", "sh", "shift", "socat", "source", "sqlite", "ssh", "tar", "test", "transfer", "unset", "watch", "xargs",
-    "yq",
+    "set", "sh", "shift", "socat", "source", "sqlite", "ssh", "tar", "test", "transfer", "trap", "unset", "watch",
+    "xargs", "yq",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from policy.effects import Findings
 from policy.expand import Expander
 from policy.facts import Facts
 from policy.flow import SHELL, Ends
-from policy.functions import Functions, Given
+from policy.functions import Given
 from policy.little.registry import GRAMMAR
 from policy.paths import Atlas
 from policy.profile import Profile
@@ -33,6 +33,7 @@ from policy.sense import ANYTHING, Sense, exactly, joined
 from policy.state import Defined, State, either_state
 from policy.step import Footing
 from policy.tier import Tier
+from policy.traps import Traps
 from policy.variables import Standing, standing
 
 MOST_INNER = 6  # scripts inside scripts
@@ -46,7 +47,7 @@ _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _DIGITS = re.compile(r"[0-9]+-?|-")
 
 
-class Walk(Functions):
+class Walk(Traps):
     """Walks one action. `findings` is what it saw; a State goes in and two come out of every node."""
 
     def __init__(self, facts: Facts, rules: RuleBook, profile: Profile) -> None:
@@ -156,7 +157,9 @@ class Walk(Functions):
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
         """A bare assignment, seen by this shell only."""
-        return state.assign(name, value if self.may_assign(name, value, span, exported=False) else ANYTHING)
+        value = value if self.may_assign(name, value, span, exported=False) else ANYTHING
+        self.note(name, value)
+        return state.assign(name, value)
 
     def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
         """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
@@ -177,7 +180,11 @@ class Walk(Functions):
         known = value if value is not None else state.variables.get(name, ANYTHING)
         if not self.may_assign(name, known, span, exported=True):
             state = replace(state, exports=(*state.exports, name))
-        return state if value is None else state.assign(name, value)
+            self.note_state(state)
+        if value is None:
+            return state
+        self.note(name, value)
+        return state.assign(name, value)
 
     def simple(
         self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None = None
@@ -390,7 +397,10 @@ class Walk(Functions):
         if other is not None:
             self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
         state = replace(state, functions={}, arguments=None, locals=None)  # a shell of its own
+        outer, self._traps = self._traps, []
         self.inner_script(script, state, span, rule, fed=fed)
+        self.spring()
+        self._traps = outer
 
     def inner_script(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> Ends:
         if self._inner >= MOST_INNER:

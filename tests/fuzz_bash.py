@@ -239,7 +239,8 @@ def broken(tree: Script, seen: Seen) -> list[str]:
     ]
     redirects = [node for node in everything if isinstance(node, Redirect)]
     faults = []
-    evaluates = any(words[0].literal == "eval" for words in written)  # of that text, the walk knows the commands
+    # Of a text that is evaluated, only the walk knows the commands.
+    evaluates = any(words[0].literal in ("eval", "trap") for words in written)
     for argv in seen.argvs:
         line = "".join(word + "\0" for word in argv)
         if not evaluates and not any(command.fullmatch(line) for command in commands):
@@ -312,7 +313,7 @@ def meanings(bash: Bash, tree: Script) -> list[list[Sense]] | None:
     work, home = str(bash.work), str(bash.home)
     walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile)
     walk.heard = []
-    walk.script(tree, State((work,), arguments=()))
+    walk.run(tree, State((work,), arguments=()))
     if any(
         reason.tier is Tier.UNKNOWN and _DOUBT.search(f"{reason.rule.file} {reason.text}")
         for reason in walk.findings.reasons
@@ -437,6 +438,7 @@ CALLS = (
     "case W in a) {};; *) {};; esac", "[[ $1 == a ]] && return", "unset V", "unset -f N", "unset N", "eval N a", "eval 'aa $1'", "eval \"N q\"", "command N W", "command aa W", "time N W", "aa $(N W)", "V=$(N W)",
     "[[ $# -gt 1 ]] && {}", "(( $# > 1 )) || {}", "V=$((V+1)); aa $V", "(( $1 > 0 )) && {}", "N <<E\n$1\nE\n", "N W >f", "break", "continue", "exit", "cd /; N", "\\N W", "'N' W", "${V:-N} W", "V=N; $V W",
     "x+=W", "x=(W W); aa \"${x[@]}\"", "shift W", "local V=$1 W=2", "local -r V=W", "V=(W W) N", "aa ${V-unset}", "aa \"${V+set}\"", "set -e", "set -- \"$@\" W", "set -f W", "while [ $# -gt 0 ]; do {}; shift; done",
+    "trap 'aa $V' EXIT", "trap 'N t' EXIT", "trap \"bb W\" EXIT", "trap 'cc $V; N' ERR", "trap 'aa d' DEBUG", "trap 'V=W' EXIT", "trap 'aa r \"$@\"' RETURN", "trap - EXIT", "trap 'V=W' ERR", "(trap 'aa $V' EXIT; {})",
 )
 NUMBERS = (
     "0", "1", "2", "7", "12", "x", "y", "z", "$x", "${y}", "$#", "${#x}", "08", "0x1", "x++", "x[0]", "1.5", "$(aa)", "'1'", "a",
@@ -662,7 +664,7 @@ class Writer:
 # the rules to judge, not for the reader). The judge never runs a text that spells one of them.
 _FORBIDDEN = re.compile(
     r"let\b|declare|typeset|readonly|export|compgen|complete|mapfile|readarray|read\b|-v|getopts"
-    r"|kill|exec|ulimit|trap|suspend|logout|source|builtin|command_|enable|wait|[fb]g\b|jobs|disown|umask"
+    r"|kill|exec|ulimit|suspend|logout|source|builtin|command_|enable|wait|[fb]g\b|jobs|disown|umask"
     r"|history|fc\b|RECORD"
 )
 _ABSOLUTE = re.compile(r"/(?!dev/null|a\b|x\b|b\b|c\b|f\b)")

@@ -138,6 +138,32 @@ NUMBERS: tuple[tuple[str, Tier, str], ...] = (
     ("s=$(date +%s); ls; echo $(( $(date +%s) - s ))", Tier.READ, "seconds"),
     ("t=0; for f in *.txt; do n=$(wc -l < \"$f\"); t=$((t + n)); done; echo $t", Tier.READ, "a sum"),
 )
+
+TRAPS: tuple[tuple[str, Tier, str], ...] = (
+    ("trap 'echo bye' EXIT; ls", Tier.READ, "a text that reads"),
+    ("trap 'touch x' EXIT; ls", Tier.WRITE, "hostile: it runs in the end"),
+    ("trap 'touch x' INT", Tier.WRITE, "hostile: or perhaps"),
+    ("f() { echo bye; }; trap f EXIT INT TERM; ls", Tier.READ, "a function"),
+    ("f() { touch x; }; trap f 0", Tier.WRITE, "hostile: by its number"),
+    ("f() { ls; }; trap f EXIT; f() { touch x; }", Tier.WRITE, "hostile: the function may be another one by then"),
+    ("trap 'cat $x' EXIT; x=/etc/shadow; ls; x=a.txt", Tier.SECRET, "hostile: the script may end at any time"),
+    ("x=a.txt; trap 'cat $x' EXIT; f() { local x=/etc/shadow; exit; }; f", Tier.SECRET, "hostile: inside a function, too"),
+    ("x=a.txt; trap 'cat $x' EXIT; for x in /etc/shadow; do ls; done", Tier.SECRET, "hostile: or a loop"),
+    ("x=a.txt; trap \"cat $x\" EXIT; x=/etc/shadow", Tier.READ, "expanded when it is set"),
+    ("trap 'rm -rf *' EXIT; cd src", Tier.UNKNOWN, "hostile: in whatever folder"),
+    ("trap \"$x\" EXIT", Tier.UNKNOWN, "known only when it runs"),
+    ("trap 'ls() { touch x; }' DEBUG; ls", Tier.UNKNOWN, "hostile: between two commands it defines a function"),
+    ("trap 'x=-o' DEBUG; x=a; sort $x b", Tier.UNKNOWN, "hostile: or sets a variable"),
+    ("trap 'cd /' USR1; cat etc/shadow", Tier.UNKNOWN, "hostile: or goes elsewhere"),
+    ("trap 'return' DEBUG; ls", Tier.UNKNOWN, "hostile: or leaves a function"),
+    ("trap 'echo \"failed at $LINENO\"' ERR; ls", Tier.READ, "says where"),
+    ("trap - EXIT; trap '' INT; trap -p; trap", Tier.READ, "back to what it was"),
+    ("trap 'echo a' SOMETHING", Tier.UNKNOWN, "no signal that is known"),
+    ("trap 'echo (' EXIT", Tier.UNKNOWN, "a text that bash refuses"),
+    ("bash -c 'trap \"touch x\" EXIT'; ls", Tier.WRITE, "hostile: in another shell"),
+    ("(trap 'touch x' EXIT)", Tier.WRITE, "hostile: in a subshell"),
+    ("trap 'trap \"touch x\" EXIT' EXIT", Tier.WRITE, "hostile: a trap that sets one"),
+)
 # fmt: on
 
 
@@ -151,5 +177,12 @@ def test_a_function_is_judged_where_it_is_called(script: str, tier: Tier, why: s
 @pytest.mark.threat("T01")
 @pytest.mark.parametrize(("script", "tier", "why"), NUMBERS, ids=[row[0] for row in NUMBERS])
 def test_only_numbers_are_evaluated(script: str, tier: Tier, why: str) -> None:
+    found = judge(script)
+    assert found.tiers[0] is tier, (why, [(str(reason.tier), reason.text) for reason in found.reasons])
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize(("script", "tier", "why"), TRAPS, ids=[row[0] for row in TRAPS])
+def test_a_trap_is_judged_for_when_it_runs(script: str, tier: Tier, why: str) -> None:
     found = judge(script)
     assert found.tiers[0] is tier, (why, [(str(reason.tier), reason.text) for reason in found.reasons])

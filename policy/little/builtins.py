@@ -10,6 +10,7 @@ from policy.rule import Role
 from policy.sense import ANYTHING, Sense, either, exactly
 from policy.state import UNDEFINED, State
 from policy.tier import Tier
+from policy.traps import Trap
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -27,6 +28,7 @@ def cd(call: Call) -> None:
         return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
+    shell_of(call).wandered = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
 
 
@@ -57,6 +59,7 @@ def push(call: Call) -> None:
         call.after = (replace(call.state.moved(None), stack=None),) * 2
         return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    shell_of(call).wandered = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
     call.after = replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack)
@@ -64,6 +67,7 @@ def push(call: Call) -> None:
 
 def popd(call: Call) -> None:
     """`popd` without arguments."""
+    shell_of(call).wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
@@ -115,6 +119,7 @@ def assign(call: Call) -> None:
             names.add(text)
             if own:
                 state = state.own(text, ANYTHING)
+                walk.note(text, ANYTHING)
             if exports:
                 state = walk.export(state, text, None, word.span or call.span)
         else:
@@ -122,6 +127,7 @@ def assign(call: Call) -> None:
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     if fixes:
         state = replace(state, fixed=state.fixed | names)
+        walk.note_state(state)
     call.after = (state, state)
 
 
@@ -135,6 +141,7 @@ def unset(call: Call) -> None:
             continue
         if text is not None and kind == "-f" and _FUNCTION.fullmatch(text):
             state = state.define(text, UNDEFINED)
+            walk.note_function(text, UNDEFINED)
             continue
         if text is None or not _NAME.fullmatch(text):
             call.unknown("`unset` with a name known only when it runs", word)
@@ -142,6 +149,7 @@ def unset(call: Call) -> None:
         if kind == "":
             meanings = (*state.functions.get(text, UNDEFINED), None)  # without such a variable, the function
             state = state.define(text, tuple(dict.fromkeys(meanings)))
+            walk.note_function(text, UNDEFINED)
         if state.locals is not None:
             walk.revealed.add(text)
         state = walk.assign(state, text, ANYTHING, word.span or call.span)
@@ -225,6 +233,31 @@ def shift(call: Call) -> None:
     call.after = (replace(state, arguments=known),) * 2
 
 
+def trap(call: Call) -> None:
+    """`trap TEXT SIGNALS`: the text is read now, and judged where the shell ends."""
+    words = [word for word in call.words if word.text != "--"]
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if not words or words[0].text in ("-p", "-l"):
+        return
+    if any(word.text is None for word in words):
+        call.unknown("a trap that is known only when it runs")
+        return
+    text, signals = words[0].text or "", [(word.text or "").upper().removeprefix("SIG") for word in words[1:]]
+    if len(words) == 1 or text.startswith("-") or text.isdigit():
+        if text[1:] or not set(signals) <= _SIGNALS:
+            call.unknown("a trap that is not plain", words[0])
+        return  # back to what it was
+    if not set(signals) <= _SIGNALS:
+        call.unknown("a trap for something that is not known", words[-1])
+        return
+    if text.strip():
+        ends = set(signals) <= {"EXIT", "0"}
+        shell_of(call).trap(Trap(text, call.state, words[0].span or call.span, call.rule.ref, ends))
+
+
+_SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2"])
+
+
 def getopts(call: Call) -> None:
     """`getopts LETTERS NAME`."""
     words = call.words
@@ -232,7 +265,9 @@ def getopts(call: Call) -> None:
         call.unknown("`getopts` with a name known only when it runs")
         return
     state = shell_of(call).assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
-    state = state.assign("OPTARG", ANYTHING).assign("OPTIND", ANYTHING)
+    for name in ("OPTARG", "OPTIND"):
+        shell_of(call).note(name, ANYTHING)
+        state = state.assign(name, ANYTHING)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
@@ -261,7 +296,7 @@ def evaluate(call: Call) -> None:
         call.because(Tier.DANGEROUS, "`eval` runs what was just downloaded")
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
-        call.after = (_lost(call.state),) * 2
+        call.after = (_lost(call),) * 2
         return
     script = " ".join(text for text in texts if text is not None)
     call.after = shell_of(call).inner_script(script, call.state, call.span, call.rule.ref, fed=call.fed)
@@ -277,11 +312,15 @@ def source(call: Call) -> None:
         call.touch(Role.READ, call.words[0])
     if shell_of(call).poured:
         call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
-    call.after = (_lost(call.state),) * 2
+    call.after = (_lost(call),) * 2
 
 
-def _lost(state: State) -> State:
+def _lost(call: Call) -> State:
     """After shell text that was not read: any folder, any value."""
+    state, walk = call.state, shell_of(call)
+    walk.wandered = True
+    for name in state.variables:
+        walk.note(name, ANYTHING)
     return replace(state, cwds=None, variables={}, stack=None, previous=None, arguments=None)
 
 

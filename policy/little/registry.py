@@ -39,6 +39,7 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "sqlite": sql.sqlite,
     "tar": tar.tar,
     "test": tests.test,
+    "trap": builtins.trap,
     "transfer": network.transfer,
     "unset": builtins.unset,
     "watch": runners.watch,

@@ -5,7 +5,8 @@ from typing import Protocol, cast
 from policy.assessment import RuleRef, Span
 from policy.call import Call, Walker
 from policy.sense import Sense
-from policy.state import State
+from policy.state import Defined, State
+from policy.traps import Trap
 
 
 class Shell(Walker, Protocol):
@@ -15,6 +16,7 @@ class Shell(Walker, Protocol):
     poured: bool
     arrays: set[str]
     revealed: set[str]
+    wandered: bool
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State: ...
 
@@ -23,6 +25,14 @@ class Shell(Walker, Protocol):
     def inner_script(
         self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool
     ) -> tuple[State, State]: ...
+
+    def trap(self, trap: Trap) -> None: ...
+
+    def note(self, name: str, value: Sense) -> None: ...
+
+    def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None: ...
+
+    def note_state(self, state: State) -> None: ...
 
     def foreign_repository(self, cwd: str) -> str | None: ...
 
