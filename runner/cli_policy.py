@@ -7,6 +7,7 @@ import typer
 
 from policy.tier import Mode
 from runner.cli_gate import CONFIG, CWD, JSON, MODE, UNATTENDED
+from runner.policy_import import Kind
 
 HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
 
@@ -16,6 +17,7 @@ For one command, with every reason: `agent why`.
 
     agent policy matrix
     agent policy test expected.toml
+    agent policy import .claude/settings.json
     agent policy judge < scripts.jsonl
 """
 
@@ -84,6 +86,37 @@ def expectations(
     from runner.policy_test import run_tests
 
     return run_tests(files or [], mode=mode, config=config, cwd=cwd, json=json)
+
+
+@policy_app.command("import")
+def bring(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The other agent's file; `-` is standard input.")],
+    kind: Annotated[
+        Kind | None,
+        typer.Option("--from", metavar="AGENT", help="Whose it is: claude, codex or gemini; otherwise it is guessed."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("-o", "--out", metavar="FILE", help="Write the rules into this new file.")
+    ] = None,
+    tests: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write Codex's examples as a table for `agent policy test`.")
+    ] = None,
+    json: JSON = False,
+) -> int:
+    """Turn the permissions of Claude Code, Codex or Gemini CLI into rules.
+
+    The rules are printed as TOML for your configuration. What could not be carried over is listed on stderr, with the
+    reason. What allows never covers more than it did, word by word.
+
+    **Examples**
+
+        agent policy import .claude/settings.json
+        agent policy import default.rules -o rules.toml --tests expected.toml
+        agent policy import --from gemini --json policy.toml | jq .left
+    """
+    from runner.policy_import import run_import
+
+    return run_import(file, kind, as_json_too=json, out=out, tests=tests)
 
 
 @policy_app.command("judge")
