@@ -404,6 +404,8 @@ def _revision(call: Call, word: Sense) -> None:
         if text.startswith(("/", "~", "..")) or "/../" in text:
             call.touch(Role.READ, exactly(text, word.span))
         elif any(call.findings.atlas.secret_name(part) for part in path.split("/") if part):
+            target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
+            call.findings.effect(EffectKind.READS, target, Scope.SECRET)
             call.because(Tier.SECRET, f"reads {path}, a private key or credential store", word)
 
 

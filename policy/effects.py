@@ -8,6 +8,7 @@ from policy.sense import Sense
 from policy.step import Footing, Step
 from policy.tier import Tier
 
+_SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
 BUILT_IN = RuleRef("policy/effects.py", 0)
 
 
@@ -113,12 +114,17 @@ class Findings:
             if start in (".", "..") and role not in (Role.READ, Role.NAMES, Role.TREE):
                 folder += "/.."  # older bash lets `.*` match the parent folder too
             paths += [self.atlas.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
+            if role not in (Role.NAMES, Role.TREE) and any(
+                self.atlas.aimed(word.head, word.tail, cwd) for cwd in cwds or ("/",)
+            ):
+                text = f"{_SECRETLY.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
+                self.because(Tier.SECRET, text, rule, span)
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
                 paths += self._reached(word, folder, start, cwds or ("/",), rule, span)
         else:
             self._somewhere(role, "a path known only when it runs", rule, span)
             return
-        whole = word.wild and not word.some and not word.tail and word.head[-1:] in ("", "/")
+        whole = word.wild and not word.some and not word.tail.strip("/") and word.head[-1:] in ("", "/")
         for place in paths:
             self._path(role, place, rule, span, whole=whole)
 
@@ -154,7 +160,7 @@ class Findings:
         elif role is Role.DELETE:
             self._delete(place, rule, span, whole=whole)
         else:
-            self._write(place, rule, span)
+            self._write(place, rule, span, whole=whole)
 
     def _socket(self, place: Place, rule: RuleRef, span: Span | None) -> bool:
         if place.device is Device.SOCKET:
@@ -220,12 +226,14 @@ class Findings:
             return effect
         return None
 
-    def _write(self, place: Place, rule: RuleRef, span: Span | None) -> None:
+    def _write(self, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
         effect = self._change("writes", EffectKind.WRITES, place, rule, span)
         if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
-        if place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
+        if place.scope is Scope.WORKSPACE and place.bound and whole and place.shown == "the workspace":
+            self.because(Tier.DANGEROUS, "changes every file in the workspace", rule, span, effect)
+        elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
             self.because(Tier.WRITE, f"writes {what}", rule, span, effect)
         elif place.path == "/":
             self.because(Tier.DANGEROUS, "changes the root folder of the system", rule, span, effect)

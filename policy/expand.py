@@ -99,7 +99,10 @@ class Expander:
                     self.walk.findings.unknown(
                         f"`~{user}` is a home folder that is not known", HERE, self.walk.span(span)
                     )
-                    return Sense(dashless=True)
+                    # Where homes usually are: what would happen there counts, too.
+                    beside = self.walk.facts.home.rpartition("/")[0]
+                    likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
+                    return Sense(dashless=True, maybe=likely)
                 return Sense(texts=(self.walk.facts.home,))
             case Glob():
                 return Sense(wild=True, many=True)

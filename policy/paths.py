@@ -105,6 +105,8 @@ class Atlas:
         return known
 
     def _judge(self, path: str, bound: bool) -> Place:
+        if _VEILED.match(path) and path not in HARMLESS:
+            return self._veiled(path, bound)
         fact = self._facts.look(path)
         real = fact.real
         device = _device(path)
@@ -119,6 +121,16 @@ class Atlas:
             scope = self._scope(real)
         locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
         return Place(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
+
+    def _veiled(self, path: str, bound: bool) -> Place:
+        """A link of the kernel that leads elsewhere for every process, so nobody can say beforehand where."""
+        below = _VEILED.sub("/", path).replace("//", "/")
+        scope = Scope.SECRET if self.secret(path) or self.secret(below) else Scope.OUTSIDE
+        return Place(path, scope, Kind.OTHER, path, bound, _device(path))
+
+    def aimed(self, head: str, tail: str, cwd: str) -> bool:
+        """Whether a pattern that starts and ends like that is made to find secrets: `.env*`, `*.pem`, `*/.env`."""
+        return any(self.secret(self.absolute(f"{head}{middle}{tail}", cwd)) for middle in ("", "x"))
 
     def _scope(self, real: str) -> Scope:
         if _inside(real, self._facts.workspace):
@@ -241,6 +253,10 @@ def _device(path: str) -> Device:
     return Device.OTHER if path.startswith("/dev/") and not shared else Device.NONE
 
 
+# What it leads to is another folder, file or root for every process that asks.
+_VEILED = re.compile(
+    r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/(?:cwd|root|exe|fd|map_files|ns)(?:/|\Z)|/dev/fd/(?![012]\Z)"
+)
 # Facts about the machine that hold no one's data; a process's own memory, environment and files are not among them.
 _SAFE_PROC = re.compile(
     r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"

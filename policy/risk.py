@@ -112,10 +112,12 @@ class _Telling:
 
     def _secrets(self) -> Iterator[str]:
         effects = [effect for effect in self.effects if effect.scope is Scope.SECRET]
+        verbs: dict[str, list[str]] = {}
         for kind, verb in _VERBS.items():
             names = [_shown(effect, self.around) for effect in effects if effect.kind is kind]
             if names:
-                yield f"{verb} {_named(names)}, which may hold keys or passwords"
+                verbs.setdefault(_named(names), []).append(verb)
+        yield from (f"{_and(found)} {names}, which may hold keys or passwords" for names, found in verbs.items())
         if not effects:
             yield from (reason.text for reason in self.reasons if reason.tier is Tier.SECRET)
 
@@ -136,9 +138,9 @@ class _Telling:
             if reason.tier is not Tier.DANGEROUS:
                 continue
             found = _RULED.fullmatch(reason.text)
-            if reason.text == "deletes everything in the workspace":
+            if reason.text in ("deletes everything in the workspace", "changes every file in the workspace"):
                 whole = True
-                told.append("deletes everything in the workspace")
+                told.append(reason.text)
             elif found is not None:
                 told.append(_dangerous(found[1], found[2]))
                 self.told.add(found[1].split(" -")[0])
@@ -290,6 +292,8 @@ class _Telling:
 
 
 def _dangerous(label: str, why: str) -> str:
+    if why.startswith("throws away all changes to `.`"):
+        why = "throws away uncommitted changes"
     if "overwrites or deletes a branch" in why:
         return f"overwrites or deletes a branch on the server ({label})"
     if "just downloaded" in why:

@@ -1,6 +1,7 @@
 """Which paths hold secrets, and which folders would show one: the profile's lists, applied to resolved paths."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,7 +14,8 @@ class Secrets:
     """The floor under every mode. Paths given to it are absolute and real.
 
     `home` is the real home folder, `private` our own state and configuration. In the profile's patterns `*` and `?`
-    match within one name; all else is literal.
+    match within one name; all else is literal. Upper and lower case are the same everywhere: on some file systems
+    they are, and nobody loses much where they are not.
     """
 
     profile: Profile
@@ -50,13 +52,13 @@ class Secrets:
 
     def named(self, path: str) -> bool:
         """The name alone makes it a secret wherever it lies: `.env`, `*.pem`."""
-        name = path.rstrip("/").rpartition("/")[2]
+        name = folded(path.rstrip("/").rpartition("/")[2])
         return self._index.secret.hold(name) and not self._index.public.hold(name)
 
     def exposed_by(self, path: str) -> bool:
         """All of `path` would show a secret place: it is `/`, the home, or a folder above one of them."""
         words, index = _words(path), self._index
-        if not words or inside(self.home, path) or "/".join(words) in index.above:
+        if not words or inside(folded(self.home), folded(path)) or "/".join(words) in index.above:
             return True
         return any(_match(part, place[: len(part)]) for part, place in self._patterns(path, words))
 
@@ -77,7 +79,7 @@ class Secrets:
         found, index = [], self._index
         if words:
             found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
-        if inside(path, self.home):
+        if inside(folded(path), folded(self.home)):
             below = words[index.depth :]
             places = index.home_patterns
             found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))] if below else ()
@@ -87,6 +89,16 @@ class Secrets:
 def inside(path: str, root: str) -> bool:
     """`path` is `root` or lies below it. Both are absolute."""
     return path == root or path.startswith(root.rstrip("/") + "/")
+
+
+def folded(text: str) -> str:
+    """One spelling for all that a file system without upper and lower case takes for the same name.
+
+    THREAT: `.git` with an invisible character in it, or with a Kelvin sign for a k, is the same name there.
+    """
+    if text.isascii():
+        return text.lower()
+    return "".join(char for char in text if unicodedata.category(char) != "Cf").casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +164,8 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
         depth=len(_words(home)),
         locked=_by_first(profile.locked),
-        secret=_names(profile.secret_names),
-        public=_names(profile.public_names),
+        secret=_names(tuple(map(folded, profile.secret_names))),
+        public=_names(tuple(map(folded, profile.public_names))),
     )
 
 
@@ -189,4 +201,5 @@ def _wild(text: str) -> bool:
 
 
 def _words(path: str) -> list[str]:
-    return [word for word in path.split("/") if word]
+    """The names on a path, in the one spelling that everything here is compared in."""
+    return [word for word in folded(path).split("/") if word]

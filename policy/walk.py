@@ -382,6 +382,9 @@ class Walk(Traps):
         home = self.facts.home
         for token in _TOKENS.split(script[:MOST_GLIMPSED]):
             text = _HOME.sub(lambda _: f"{home}/", token)
+            name = text.rpartition("/")[2]
+            if name[:1] == "." and self.atlas.secret_name(name):
+                self.findings.because(Tier.SECRET, f"names {name}, which may hold keys or passwords", rule, span)
             if "/" not in text or "\0" in text:
                 continue
             for cwd in state.cwds or ("/",):

@@ -121,7 +121,8 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """One compiled question for all name patterns."""
     if not patterns:
         return lambda name: False
-    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns)).match
+    # In any case of letters, as the policy reads them: `grep -r` must not show what `cat .ENV` may not.
+    matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns), re.IGNORECASE).match
     return lambda name: matches(name) is not None
 
 

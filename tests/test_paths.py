@@ -86,6 +86,20 @@ PLACES = [
     ("/proc/self/environ",       "/proc/self/environ",      Scope.SECRET,    "a secret path by its pattern"),
     ("/proc/cpuinfo",            "/proc/cpuinfo",           Scope.SYSTEM,    "a fact about the machine"),
     ("/proc/1/maps",             "/proc/1/maps",            Scope.OUTSIDE,   "the inside of a process"),
+    ("/proc/self/cwd/a.txt",     "/proc/self/cwd/a.txt",    Scope.OUTSIDE,   "a link that leads elsewhere for every process"),
+    ("/proc//self/./cwd/a.txt",  "/proc/self/cwd/a.txt",    Scope.OUTSIDE,   "however it is spelled"),
+    ("/proc/7/task/7/cwd/a.txt", "/proc/7/task/7/cwd/a.txt", Scope.OUTSIDE,  "of a thread"),
+    ("/proc/self/cwd/.env",      "/proc/self/cwd/.env",     Scope.SECRET,    "with a secret name"),
+    ("/proc/self/root/etc/shadow", "/proc/self/root/etc/shadow", Scope.SECRET, "a secret path below another root"),
+    ("/proc/1/root/etc/hostname", "/proc/1/root/etc/hostname", Scope.OUTSIDE, "an open path below another root"),
+    ("/dev/fd/3",                "/dev/fd/3",               Scope.OUTSIDE,   "what is open there, nobody knows"),
+    (".ENV",                     f"{WORK}/.ENV",            Scope.SECRET,    "some file systems know no case of letters"),
+    ("../.SSH/id",               f"{HOME}/.SSH/id",         Scope.SECRET,    "the same for a folder"),
+    ("../.\u017fsh/id",          f"{HOME}/.\u017fsh/id",    Scope.SECRET,    "a long s is an s there"),
+    ("../.s\u200dsh/id",         f"{HOME}/.s\u200dsh/id",   Scope.SECRET,    "an invisible character is none there"),
+    ("Public.PEM",               f"{WORK}/Public.PEM",      Scope.WORKSPACE, "nor do names that are public"),
+    ("/etc/SHADOW",              "/etc/SHADOW",             Scope.SECRET,    "nor paths"),
+    ("x" * 5000,                 "x" * 4096,                Scope.OUTSIDE,   "longer than any kernel opens"),
     ("/dev/null",                "/dev/null",               Scope.NONE,      "a harmless device"),
     ("null",                     "/dev/null",               Scope.NONE,      "a link to it"),
     ("/dev/sda",                 "/dev/sda",                Scope.OUTSIDE,   "a disk"),
@@ -121,6 +135,7 @@ DEVICES = [
     ("/dev/sda", Device.OTHER, "a disk"),
     ("/dev/shm/x", Device.NONE, "a folder of files"),
     ("dev/null", Device.NONE, "a file of the workspace"),
+    ("/proc/self/fd/1", Device.HARMLESS, "our own output"),
 ]
 
 
@@ -142,6 +157,8 @@ LOCKED = [
     (".gitignore", False, "only a list"),
     ("src/.git-hooks", False, "another name"),
     ("../work2/.vscode", False, "not of the workspace"),
+    (".GIT/config", True, "the same folder where there is no case of letters"),
+    (".g\u200cit/hooks/x", True, "and where invisible characters do not count"),
 ]
 
 
@@ -179,6 +196,27 @@ def test_a_folder_above_the_workspace_is_known_as_such() -> None:
         False,
         False,
     ]
+
+
+AIMED = [
+    (".env", "", True, "`.env*`"),
+    ("id_r", "sa", True, "`id_r*sa`"),
+    ("", ".pem", True, "`*.pem`"),
+    ("id_rsa", "", True, "`id_rsa*`"),
+    ("", "/.env", True, "`*/.env`"),
+    ("../.ssh/", "", True, "`~/.ssh/*`"),
+    ("/proc/", "/environ", True, "`/proc/*/environ`"),
+    ("", "", False, "`*`: what is hidden stays hidden"),
+    (".", "", False, "`.*`"),
+    (".e", "", False, "`.e*`"),
+    ("src/", ".py", False, "`src/*.py`"),
+    (".env", ".example", False, "`.env*.example`"),
+]
+
+
+@pytest.mark.parametrize(("head", "tail", "aimed", "why"), AIMED, ids=[row[3] for row in AIMED])
+def test_patterns_made_to_find_secrets_are_told_from_others(head: str, tail: str, aimed: bool, why: str) -> None:
+    assert Atlas(FACTS, PROFILE).aimed(head, tail, WORK) is aimed, why
 
 
 PARTS = st.lists(st.sampled_from(["..", ".", "", "a", "out", "key", "src", ".ssh", "null", "loop", "in"]), max_size=8)
