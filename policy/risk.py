@@ -222,11 +222,12 @@ class _Telling:
         hosts = [effect.target for effect in self.effects if effect.kind is EffectKind.CONNECTS]
         known = list(dict.fromkeys(host for host in hosts if host))
         if known:
-            plainer = [
+            self.told.update(
                 label for reason, label, why, _ in self.ruled if reason.tier is Tier.NETWORK and _only_talks(why)
-            ]
-            self.told.update(plainer)
+            )
             yield f"talks to {_named(known)}"
+            reading = [(label, why) for reason, label, why, _ in self.ruled if reason.tier is Tier.READ]
+            yield from (_with(why, label) for label, why in reading if "another machine" in why)
         yield from self._ruled(Tier.NETWORK)
         if not any(reason.tier is Tier.NETWORK for reason, _, _, _ in self.ruled) and hosts and not known:
             yield "talks to a host that is known only when it runs"
@@ -307,7 +308,7 @@ def _dangerous(label: str, why: str) -> str:
 
 def _only_talks(why: str) -> bool:
     """Whether naming the host says as much."""
-    return not why.startswith(("runs", "copies", "sends"))
+    return "another machine" not in why and not why.startswith(("runs", "copies", "sends"))
 
 
 def _settled(label: str, why: str) -> str:
