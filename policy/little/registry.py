@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from policy.call import Call
-from policy.little import builtins, copies, find, git, network, outputs, runners, sql, tar, tests, wrappers, yq
+from policy.little import builtins, copies, find, git, media, network, outputs, runners, sql, tar, tests, wrappers, yq
 
 GRAMMAR: dict[str, Callable[[Call], None]] = {
     "alias": builtins.alias,
@@ -25,6 +25,7 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "mktemp": outputs.mktemp,
     "network-code": network.network_code,
     "parallel": runners.parallel,
+    "pdftotext": media.pdftotext,
     "popd": builtins.popd,
     "printf": builtins.printf,
     "push": builtins.push,

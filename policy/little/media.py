@@ -1,0 +1,27 @@
+"""Programs for media whose last word says whether they write."""
+
+from policy.call import Call, apply, judge
+from policy.getopt import parse
+from policy.rule import Role
+from policy.sense import exactly
+from policy.tier import Tier
+
+
+def pdftotext(call: Call) -> None:
+    """`pdftotext FILE -` prints; with one word, or another second one, it writes a file."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble or len(shape.operands) > 2:
+        judge(call)
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    for flag, value in shape.flags:
+        if flag.role is not None and value is not None:
+            apply(call, flag.role, value)
+    for word in shape.operands[:1]:
+        call.touch(Role.READ, word)
+    if len(shape.operands) == 2 and shape.operands[1].text != "-":
+        call.touch(Role.WRITE, shape.operands[1])
+    elif len(shape.operands) == 1 and shape.operands[0].text is not None:
+        call.touch(Role.WRITE, exactly(shape.operands[0].text.removesuffix(".pdf") + ".txt", shape.operands[0].span))
+    elif len(shape.operands) == 1:
+        call.unknown(f"`{call.label}` writes beside a file known only when it runs", shape.operands[0])
