@@ -45,14 +45,9 @@ class Role(StrEnum):
 
 GRAMMARS = (
     "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
-<<<<<<< HEAD
-    "getopts", "git", "mapfile", "mktemp", "network-code", "parallel", "popd", "printf", "push", "read", "script",
-    "set", "sh", "shift", "socat", "source", "sqlite", "ssh", "tar", "test", "transfer", "trap", "unset", "watch",
-=======
     "getopts", "git", "mapfile", "mktemp", "network-code", "parallel", "pdftotext", "popd", "printf", "push", "read",
-    "script", "set", "sh", "shift", "socat", "source", "sqlite", "ssh", "tar", "test", "transfer", "unset", "watch",
->>>>>>> 05d1303 (Tell looking from changing in 150 more programs)
-    "xargs", "yq",
+    "script", "set", "sh", "shift", "socat", "source", "sqlite", "ssh", "tar", "test", "transfer", "trap", "unset",
+    "watch", "xargs", "yq",
 )  # fmt: skip
 
 
