@@ -166,12 +166,12 @@ OTHER_SECRETS = [
     "/etc/ssh/ssh_host_ed25519_key", "/etc/ssl/private/x.key", "/run/secrets/db", "/var/run/docker.sock",
     "/run/docker.sock", "/proc/1/environ", "/proc/self/environ", "/proc/12/mem", "/proc/kcore",
     "/run/user/1000/bus", "/dev/sda1", "/dev/mem", "/srv/state/audit.db", "/w/.env", "/w/.env.production",
-    "/w/a/server.key", "/w/cert.pem", "/w/id_rsa", "/w/id_ed25519_work", "/w/credentials.json", "/w/a.p12",
+    "/w/a/server.key", "/w/private.pem", "/w/client.pem", "/w/id_rsa", "/w/id_ed25519_work", "/w/credentials.json", "/w/a.p12",
     "/w/store.jks",
 ]  # fmt: skip
 OPEN = [
     "/w/.env.example", "/w/.env.sample", "/w/.env.local.example", "/w/id_rsa.pub", "/w/id_ed25519.pub",
-    "/w/cacert.pem", "/w/src/env.py", "/w/key.py", "/w/keys.md", "/w/.envrc", "/w/package.json", "/etc/passwd",
+    "/w/cacert.pem", "/w/cert.pem", "/w/tls/fullchain.pem", "/w/src/env.py", "/w/key.py", "/w/keys.md", "/w/.envrc", "/w/package.json", "/etc/passwd",
     "/etc/hosts", "/etc/ssh/ssh_config", "/etc/ssh/ssh_host_rsa_key.pub", "/proc/cpuinfo", "/home/u/src/a.py",
     "/home/u/.cargo/registry/x", "/home/u/.pyenv/shims/python", "/home/u/.gitconfig", "/home/u/.sshx",
     "/home/u/.docker/cli-plugins/x", "/home/v/notes", "/home/u/.local/share/applications/x", "/var/tmp/x",
