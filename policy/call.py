@@ -261,6 +261,8 @@ def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
     if flag.tier is not None:
         if flag.tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, f"{call.label} {name}")
+        elif flag.tier is Tier.NETWORK and flag.role is None:
+            call.findings.effect(EffectKind.CONNECTS, "")
         call.because(flag.tier, f"`{call.label} {name}` {_VERBS.get(flag.tier, 'is not a plain read')}", value)
         if flag.role is None:
             _changes(call, flag.tier)

@@ -31,6 +31,7 @@ class Facts:
     `which` finds a program by name on `path`, as an absolute path, or None. `today` is the day, where rules end.
     `reading`: variables that a command which only reads gets over its environment, so that Git starts no program that
     the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
+    `names` lists a folder, or answers None when it cannot say all that is in it.
     """
 
     workspace: str
@@ -43,3 +44,4 @@ class Facts:
     reading: tuple[tuple[str, str], ...] = ()
     beyond: str = ""
     today: date | None = None
+    names: Callable[[str], tuple[str, ...] | None] = lambda path: None

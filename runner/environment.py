@@ -55,6 +55,7 @@ _FIXED = {
 _READING = {
     "GIT_NO_LAZY_FETCH":      "1",
     "GIT_ALLOW_PROTOCOL":     "",
+    "PYTHONSAFEPATH":         "1",  # no module of the current folder in the place of Python's own
 }
 _GIT_READING = (
     ("diff.submodule",            "short"),

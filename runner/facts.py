@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable, Mapping
 from datetime import date
 from fnmatch import translate
+from itertools import islice
 
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
@@ -17,6 +18,7 @@ from runner.toolchains import within
 from runner.workspace import linked_repository, workspace_of
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_MOST_NAMES = 5000  # of a folder; nobody waits for more
 _LONGEST = 4096  # no path that the kernel takes is longer
 
 
@@ -53,6 +55,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         reading=reading(git),
         beyond=git.beyond,
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
+        names=_names,
     )
 
 
@@ -82,6 +85,16 @@ def _look(path: str) -> PathFact:
     if stat.S_ISREG(mode):
         return PathFact(real, Kind.FILE)
     return PathFact(real, Kind.FOLDER if stat.S_ISDIR(mode) else Kind.OTHER)
+
+
+def _names(path: str) -> tuple[str, ...] | None:
+    """Not remembered: few commands ask, and each once."""
+    try:
+        with os.scandir(path) as entries:
+            found = tuple(entry.name for entry in islice(entries, _MOST_NAMES + 1))
+    except (OSError, ValueError):
+        return None
+    return found if len(found) <= _MOST_NAMES else None
 
 
 def _finder(path: tuple[str, ...]) -> Callable[[str], str | None]:

@@ -56,7 +56,18 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     workspace, home = top / "work", top / "home"
     for folder in (workspace / "src", workspace / "build", workspace / ".git" / "hooks", home / ".ssh", home / ".aws"):
         folder.mkdir(parents=True)
-    for name in ("notes.txt", "a.txt", "package.json", "evil.sh", "src/main.py", "t.tar", "t.tar.gz", "t.zip", "a.hex"):
+    for name in (
+        "notes.txt",
+        "a.txt",
+        "package.json",
+        "evil.sh",
+        "src/main.py",
+        "t.tar",
+        "t.tar.gz",
+        "t.zip",
+        "a.hex",
+        "src/json.py",
+    ):
         (workspace / name).write_text("x\n")
     (home / ".ssh" / "id_rsa").write_text("decoy\n")
     (home / ".aws" / "credentials").write_text("decoy\n")
@@ -72,7 +83,11 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
 
     system = (*profile().system, *(f"/etc/{entry}" for entry in profile().etc))
     path = ("/usr/bin", "/bin")
-    return Facts(str(workspace), str(home), path, system, (), look, lambda name: None)
+
+    def names(folder: str) -> tuple[str, ...]:
+        return tuple(os.listdir(folder))
+
+    return Facts(str(workspace), str(home), path, system, (), look, lambda name: None, names=names)
 
 
 def judge(script: str, facts: Facts) -> Assessment:

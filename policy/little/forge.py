@@ -1,0 +1,46 @@
+"""The command lines of code forges: which host they talk to, and what a call of their API changes."""
+
+from policy.call import Call, connect, judge
+from policy.sense import exactly
+from policy.tier import Tier
+
+_HOSTS = {"gh": "api.github.com", "hub": "api.github.com", "glab": "gitlab.com"}
+_FIELDS = frozenset(["-f", "-F", "--field", "--raw-field", "--input", "--form"])
+_SHORTEST = 3  # HOST/OWNER/REPOSITORY
+
+
+def forge(call: Call) -> None:
+    """`gh`, `glab`: what talks to the forge says to which host."""
+    judge(call)
+    if call.quiet or call.rule.tier is Tier.READ:
+        return
+    if call.label.endswith(" api"):
+        _api(call)
+    if call.rule.tier is Tier.NETWORK and not call.hosts:
+        _connect(call)
+
+
+def _connect(call: Call) -> None:
+    call.hosts += 1
+    value = call.flags.get("--hostname") or call.flags.get("-R") or call.flags.get("--repo")
+    if value is None:
+        call.findings.connects(_HOSTS.get(call.label.partition(" ")[0], ""), call.rule.ref, call.span)
+        return
+    parts = (value.text or "").split("://")[-1].split("/")
+    named = value.text is not None and ("--hostname" in call.flags or len(parts) >= _SHORTEST)
+    own = value.text is not None and not named
+    host = parts[0].lower() if named else _HOSTS.get(call.label.partition(" ")[0], "") if own else ""
+    call.findings.connects(host, call.rule.ref, value.span or call.span)
+
+
+def _api(call: Call) -> None:
+    """A method, or a field to send, makes it more than a look."""
+    given = {name: value for name, value in call.flags.items() if name in ("-X", "--method")}
+    methods = {(value.text or "?").upper() if value is not None else "?" for value in given.values()}
+    sends = bool(_FIELDS & set(call.flags)) and not methods
+    if methods - {"GET", "HEAD"} or sends:
+        call.because(Tier.DANGEROUS, f"`{call.label}` changes what is on the forge, with your login")
+    for word in call.words:
+        for text in word.texts:
+            if "://" in text and text[:1] != "-":
+                connect(call, exactly(text, word.span))
