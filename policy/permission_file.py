@@ -28,6 +28,8 @@ KEYS: Mapping[str, Shape] = {
 # fmt: on
 LISTS: Mapping[str, Mapping[str, Shape]] = {"rule": KEYS}
 
+MOST = 1000  # rules of one file: every action is held against all of them
+
 _NAMED = TypeVar("_NAMED", bound=StrEnum)
 
 
@@ -36,7 +38,10 @@ def permissions(keyed: Keyed, layer: Layer) -> tuple[PermissionRule, ...]:
 
     Whether it can ever take effect is for `permission_check.check` to say.
     """
-    return tuple(_rule(entry, layer) for entry in keyed.entries if entry.name == "rule")
+    entries = [entry for entry in keyed.entries if entry.name == "rule"]
+    if len(entries) > MOST:
+        raise entries[MOST].complain("", f"a file holds at most {MOST} rules", "say more with fewer")
+    return tuple(_rule(entry, layer) for entry in entries)
 
 
 def _rule(entry: Entry, layer: Layer) -> PermissionRule:

@@ -37,6 +37,8 @@ def touches(pattern: str, path: str, facts: Facts, *, below: bool) -> bool:
     names = _names(path.casefold())
     for parts in _readings(pattern, facts):
         folded = tuple(part.casefold() for part in parts)
+        if not folded:
+            return True
         if any(_fits(names[:count], folded) for count in range(1, len(names) + 1)):
             return True
         if folded[-1] == "**" and _fits(names, folded[:-1]):

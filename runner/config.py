@@ -14,7 +14,7 @@ from policy.keyed import Keyed, KeyedError, Shape, read, value_of
 from policy.keyed import Path as KeyPath
 from policy.matrix import Ruling
 from policy.narrow import lower, narrow, no_looser
-from policy.permission import Layer
+from policy.permission import Layer, PermissionRule
 from policy.profile import Profile
 from policy.profile_file import LIMITS, ProfileError, check_list, denied, limits, parse_profile
 from policy.rules import RuleBook, RuleError
@@ -163,9 +163,9 @@ def _widened(settings: Settings, keyed: Keyed, layer: Layer) -> Settings:
     """A layer of the user: it may say anything."""
     profile = settings.profile
     if keyed.entries:
-        from policy.permission_file import permissions
-
-        profile = replace(profile, permissions=(*profile.permissions, *permissions(keyed, layer)))
+        found, over = _rules(keyed, layer, settings)
+        profile = replace(profile, permissions=(*profile.permissions, *found))
+        settings = replace(settings, notices=(*settings.notices, *over))
     names = check_list(keyed, ("secret", "names")) if ("secret", "names") in keyed.values else ()
     profile = replace(
         profile,
@@ -192,6 +192,26 @@ def _widened(settings: Settings, keyed: Keyed, layer: Layer) -> Settings:
         max_turns=turns if isinstance(turns, int) else settings.max_turns,
         sources=(*settings.sources, keyed.source),
     )
+
+
+def _rules(keyed: Keyed, layer: Layer, settings: Settings) -> tuple[tuple[PermissionRule, ...], tuple[str, ...]]:
+    """The rules of one file, and what is to be told about those that are over. One that can never take effect is an
+    error: whoever wrote it counts on it."""
+    from datetime import date
+
+    from policy.permission_faults import faults  # only where somebody has rules
+    from policy.permission_file import permissions
+
+    today, over = date.today(), []
+    found = permissions(keyed, layer)
+    for rule in found:
+        if rule.expired(today):
+            over.append(f"{rule.ref}: the rule is over: its last day was {rule.until}")
+        elif layer is Layer.REPOSITORY and rule.verdict is Ruling.ALLOW:
+            continue  # dropped, and said, by whoever asked
+        elif fault := next(faults(rule, settings.rules, settings.profile), None):
+            raise ConfigError(Problem(f"{rule.ref}: `[[rule]]` can never take effect", fault.text, fault.fix))
+    return found, tuple(over)
 
 
 def _tightened(settings: Settings, keyed: Keyed) -> Settings:
@@ -232,7 +252,7 @@ def _tightened(settings: Settings, keyed: Keyed) -> Settings:
         max_turns=turns,
         sandbox_minimum=minimum,
         sources=(*settings.sources, keyed.source),
-        notices=(*settings.notices, *notices),
+        notices=(*wish.notices, *notices),
     )
 
 

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from policy.matrix import Ruling
+from policy.permission import Layer
 from policy.tier import Mode
 from runner.config import _PROVIDERS, REMOTE, ConfigError, load
+from runner.facts import gather
 from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
 from runner.providers import PROVIDERS, Remote
 from sandbox.backend import Level
@@ -414,3 +417,56 @@ def test_a_broken_repository_file_stops_a_person_and_is_a_notice_when_nobody_is_
 def test_the_providers_that_settings_know_are_those_that_there_are() -> None:
     assert tuple(PROVIDERS) == _PROVIDERS
     assert tuple(name for name, found in PROVIDERS.items() if isinstance(found, Remote)) == REMOTE
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+ALLOW = '[[rule]]\nverdict = "allow"\nrun = ["npm", "test"]\n'
+DENY = '[[rule]]\nverdict = "deny"\nrun = ["npm", "publish"]\nwhy = "by hand"\n'
+
+
+def test_rules_come_from_all_files_with_file_line_and_layer(machine: Machine) -> None:
+    user, named = machine.user(f"\n{ALLOW}"), machine.named(f"\n\n{DENY}{ALLOW}")
+    repository = machine.repository(DENY)
+    found = load(machine.project, machine.environ, config=named).profile.permissions
+    assert [(rule.verdict, str(rule.ref), rule.layer) for rule in found] == [
+        (Ruling.ALLOW, f"{user}:2", Layer.USER),
+        (Ruling.DENY, f"{repository}:1", Layer.REPOSITORY),
+        (Ruling.DENY, f"{named}:3", Layer.NAMED),
+        (Ruling.ALLOW, f"{named}:7", Layer.NAMED),
+    ]
+
+
+@pytest.mark.threat("T23")
+@pytest.mark.parametrize("unattended", [False, True])
+def test_the_repository_may_ask_and_deny_and_never_allow(machine: Machine, unattended: bool) -> None:
+    path = machine.repository(f"{DENY}{ALLOW}{DENY.replace('deny', 'ask')}")
+    settings = load(machine.project, machine.environ, unattended=unattended)
+    assert [rule.verdict for rule in settings.profile.permissions] == [Ruling.DENY, Ruling.ASK]
+    assert settings.notices == (
+        f"{path}:5: `[[rule]]` is ignored: a rule that came with the repository may ask and deny, never allow",
+    )
+
+
+@pytest.mark.threat("T51")
+@pytest.mark.parametrize("layer", ["user", "repository", "named"])
+def test_a_rule_that_can_never_take_effect_stops_the_program(machine: Machine, layer: str) -> None:
+    path: Path = getattr(machine, layer)('mode = "plan"\n[[rule]]\nverdict = "deny"\nrun = ["git push"]\nwhy = "x"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(machine.project, machine.environ, config=path if layer == "named" else None)
+    assert caught.value.problem.what == f"{path}:2: `[[rule]]` can never take effect"
+    assert 'run = ["git", "push"]' in caught.value.problem.fix
+
+
+@pytest.mark.threat("T51")
+def test_a_rule_that_is_over_is_told(machine: Machine) -> None:
+    path = machine.user(f"{ALLOW}until = 2020-01-31\n{DENY}until = 9999-12-31\n")
+    settings = load(machine.project, machine.environ)
+    assert settings.notices == (f"{path}:1: the rule is over: its last day was 2020-01-31",)
+    assert gather(str(machine.project), machine.environ, settings.profile).today is not None
+
+
+def test_rules_are_bounded(machine: Machine) -> None:
+    machine.repository(DENY * 1001)
+    with pytest.raises(ConfigError, match="at most 1000 rules"):
+        load(machine.project, machine.environ)
