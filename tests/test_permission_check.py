@@ -76,7 +76,7 @@ QUIET = [
     'allow run=["./gradlew", "build"]',
     'allow run=["python3", "tools/check.py", "**"]',
     'allow run=["python3", "-m", "pytest", "**"]',
-    'allow run=["npm", "publish"] tier=["network"]',
+    'allow run=["git", "fetch", "**"] tier=["network"]',
     'allow write=["docs/**", "~/out/*.txt"]',
     'allow read=["/var/log/**"]',
     'allow host=["*.example.com", "10.0.0.1", "[::1]"]',
