@@ -67,6 +67,11 @@ def _ruling(assessment: Assessment, tier: Tier, mode: Mode) -> Ruling:
     return MATRIX[tier][mode]
 
 
+def open_reasons(assessment: Assessment, mode: Mode) -> tuple[Reason, ...]:
+    """The reasons that keep the matrix from allowing the action in `mode`."""
+    return tuple(each for each in assessment.reasons if _ruling(assessment, each.tier, mode) > Ruling.ALLOW)
+
+
 def _by_rules(assessment: Assessment, cell: Cell, reason: Reason) -> tuple[Ruling, Reason]:
     """What the users' rules make of a cell: allow what it asks about, then ask about what it allows.
 
@@ -74,8 +79,7 @@ def _by_rules(assessment: Assessment, cell: Cell, reason: Reason) -> tuple[Rulin
     """
     ruling = cell.ruling
     if ruling is not Ruling.ALLOW and cell.mode is not Mode.PLAN and assessment.reasons:
-        open_ones = [each for each in assessment.reasons if _ruling(assessment, each.tier, cell.mode) > Ruling.ALLOW]
-        by = list(dict.fromkeys(assessment.covered.get(each) for each in open_ones))
+        by = list(dict.fromkeys(assessment.covered.get(each) for each in open_reasons(assessment, cell.mode)))
         if None not in by and by[0] is not None:
             ruling, reason = Ruling.ALLOW, by[0]
     if assessment.asked and ruling is not Ruling.DENY:

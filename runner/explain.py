@@ -8,6 +8,7 @@ from policy.assessment import Assessment, Effect, EffectKind, Reason
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
+from runner.suggestion import no_rule_lifts
 from runner.visible import visible
 from runner.wording import RULING_WORDS, action_words, cell_words, terms_words
 
@@ -24,8 +25,9 @@ _VERBS = {
 class Explanation:
     """Everything that one verdict rests on.
 
-    `terms` is what a permit would hold: None when no yes can give one. `ways` says what would make the action allowed,
-    in words; empty when it is allowed already.
+    `line` says in one line what the action does. `terms` is what a permit would hold: None when no yes can give one.
+    `rules` are what the users' own rules say about it. `ways` says what would make the action allowed, in words; empty
+    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried.
     """
 
     action: Action
@@ -41,6 +43,9 @@ class Explanation:
     terms: Terms | None
     ways: tuple[str, ...]
     workspace: str
+    line: str = ""
+    rules: tuple[Reason, ...] = ()
+    rule: str | None = None
 
     def as_json(self) -> dict[str, object]:
         """A JSON-able object; environment values are left out."""
@@ -51,6 +56,7 @@ class Explanation:
             terms = {**asdict(self.terms), "env": [name for name, _ in self.terms.env], "digest": self.terms.digest}
         return {
             "action": {"type": type(self.action).__name__, **asdict(self.action)},
+            "line": self.line,
             "tree": self.tree,
             "effects": [asdict(effect) for effect in self.effects],
             "tiers": [tier.label for tier in self.tiers],
@@ -66,14 +72,23 @@ class Explanation:
             "problem": asdict(self.problem) if self.problem else None,
             "question": self.question,
             "terms": terms,
+            "rules": [reason_json(reason) for reason in self.rules],
             "ways": list(self.ways),
+            "rule": self.rule,
         }
 
 
 def explain(
-    assessment: Assessment, verdict: Verdict, workspace: str, elsewhere: tuple[tuple[Mode, Ruling], ...]
+    assessment: Assessment,
+    verdict: Verdict,
+    workspace: str,
+    elsewhere: tuple[tuple[Mode, Ruling], ...],
+    *,
+    line: str = "",
+    rule: str | None = None,
 ) -> Explanation:
-    """Build the explanation. `elsewhere` is what every mode would rule on the same action with somebody to ask."""
+    """Build the explanation. `elsewhere` is what every mode would rule on the same action with somebody to ask; `line`
+    and `rule` as the Explanation has them."""
     terms: Terms | None = None
     problem: Problem | None = None
     question: str | None = None
@@ -96,8 +111,11 @@ def explain(
         problem=problem,
         question=question,
         terms=terms,
-        ways=_ways(ruling, verdict.cell, elsewhere),
+        ways=_ways(ruling, verdict.cell, elsewhere, assessment),
         workspace=workspace,
+        line=line,
+        rules=tuple(dict.fromkeys((*assessment.asked, *assessment.covered.values()))),
+        rule=rule,
     )
 
 
@@ -106,9 +124,11 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
     action = explanation.action
     sections = [
         ("action", _shown([action_words(action, explanation.workspace)])),
+        ("in one line", _shown([explanation.line] if explanation.line else [])),
         ("parse", _shown(explanation.tree.splitlines())),
         ("effects", _shown([_effect_words(effect) for effect in explanation.effects])),
         ("reasons", [line for reason in explanation.reasons for line in _caret(action, reason)]),
+        ("your rules", [line for reason in explanation.rules for line in _caret(action, reason)]),
         ("tier", _shown([", ".join(tier.label for tier in explanation.tiers)])),
         ("cell", _shown([cell_words(explanation.cell)])),
         ("verdict", _shown(_verdict_words(explanation))),
@@ -120,6 +140,9 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
         lines.append(f"{'digest':<8} {explanation.terms.digest[:16]}")
         sections.append((title, _shown(lines)))
     sections.append(("to have it allowed", _shown(list(explanation.ways))))
+    if explanation.rule is not None:
+        title = "or by a rule in ~/.config/ringfence/config.toml, for exactly this"
+        sections.append((title, _shown(explanation.rule.split("\n"))))
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
     return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in sections if lines)
 
@@ -144,7 +167,10 @@ def _effect_words(effect: Effect) -> str:
     below = "" if effect.exact else " (and what lies below)"
     scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
     verb = _VERBS.get(effect.kind, effect.kind.value)
-    return f"{verb} {effect.target}{below}{scope}"
+    target = effect.target
+    if not target:
+        target = "a host known only when it runs" if effect.kind is EffectKind.CONNECTS else "something not known"
+    return f"{verb} {target}{below}{scope}"
 
 
 def _verdict_words(explanation: Explanation) -> list[str]:
@@ -189,7 +215,9 @@ def _width(text: str) -> int:
     )
 
 
-def _ways(ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...]) -> tuple[str, ...]:
+def _ways(
+    ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...], assessment: Assessment
+) -> tuple[str, ...]:
     if ruling is Ruling.ALLOW:
         return ()
     ways = []
@@ -206,7 +234,10 @@ def _ways(ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...]
     if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
         ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
     what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this in this version"
-    return tuple(ways) or (f"nothing on the command line: no mode and no yes lifts {what}",)
+    beyond = no_rule_lifts(assessment)
+    if ways and beyond is not None:
+        ways.append(f"no rule: what is `{beyond.label}` needs a yes each time")
+    return tuple(ways) or (f"nothing: no mode, no yes and no rule lifts {what}",)
 
 
 def reason_json(reason: Reason) -> dict[str, object]:

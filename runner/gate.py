@@ -5,7 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from policy.action import Action, RunArgv, RunScript
+from policy.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
 from policy.assessment import Assessment
 from policy.classify import classify
 from policy.decide import decide
@@ -70,12 +80,29 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     if args.timeout is not None:
         limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
     action: Action
-    if args.argv is not None:
+    if args.tool is not None:
+        action = _file_action(args.tool, args.path or ".", args.script or "", str(cwd), facts.home)
+    elif args.argv is not None:
         action = RunArgv(args.argv, str(cwd), limits.wall)
     else:
         action = RunScript(args.script or "", str(cwd), limits.wall)
     environment = child_environment(facts, environ, settings.profile)
     return Gate(settings, facts, environment, limits, args.mode or settings.mode or Mode.DEFAULT, str(cwd)), action
+
+
+def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action:
+    """What a model's file tool would ask for. `text` is the pattern of `glob` and `grep`."""
+    path = f"{home}/{path[2:]}" if path.startswith("~/") else path
+    path = path if path.startswith("/") else f"{cwd}/{path}" if path != "." else cwd
+    actions: dict[str, Action] = {
+        "read": ReadFile(path),
+        "write": WriteFile(path, text),
+        "edit": EditFile(path, text, text),
+        "ls": ListFolder(path),
+        "glob": GlobFiles(text or "*", path),
+        "grep": GrepFiles(text, path),
+    }
+    return actions[tool]
 
 
 def nobody_there(unattended: bool) -> bool:

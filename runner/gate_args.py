@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from policy.tier import Mode
 from runner.problems import usage
 
+FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
+
 # option: whether it takes a value, and which of the two commands know it
 OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "--mode": (True, ("exec", "why")),
@@ -17,6 +19,8 @@ OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "--json": (False, ("exec", "why")),
     "--limit": (True, ("exec", "why")),
     "--timeout": (True, ("exec", "why")),
+    "--tool": (True, ("why",)),
+    "--path": (True, ("why",)),
     "--backend": (True, ("exec",)),
     "--accept-partial": (False, ("exec",)),
 }
@@ -24,7 +28,7 @@ OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class GateArgs:
-    """Exactly one of `script` and `argv` is given."""
+    """Exactly one of `script` and `argv` is given; with `tool` (not `bash`) neither has to be."""
 
     script: str | None
     argv: tuple[str, ...] | None
@@ -37,6 +41,8 @@ class GateArgs:
     timeout: str | None = None
     backend: str | None = None
     accept_partial: bool = False
+    tool: str | None = None
+    path: str | None = None
 
 
 def wants_help(words: list[str]) -> bool:
@@ -72,7 +78,9 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
         elif sign and not takes:
             raise usage(f"`{name}` takes no value", f"you gave it `{value}`", f"write just `{name}`")
         values.setdefault(name, []).append(value)
-    _check_form(command, plain, argv)
+    tool = _last(values, "--tool")
+    if tool is None or argv is not None or len(plain) > 1:
+        _check_form(command, plain, argv)
     return GateArgs(
         script=plain[0] if plain else None,
         argv=argv,
@@ -85,7 +93,25 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
         timeout=_last(values, "--timeout"),
         backend=_last(values, "--backend"),
         accept_partial="--accept-partial" in values,
+        tool=_tool(tool, argv, _last(values, "--path")),
+        path=_last(values, "--path"),
     )
+
+
+def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> str | None:
+    """The name of a file tool; None for None."""
+    if name is None:
+        if path is None:
+            return None
+        raise usage("`--path` stands without `--tool`", "a script says itself what it touches", "add `--tool read`")
+    if name not in FILE_TOOLS or argv is not None:
+        near = nearest(name, list(FILE_TOOLS))
+        raise usage(
+            f"`--tool {name}` cannot be explained" if argv is None else "`--tool` stands with the words of a program",
+            f"the file tools are {', '.join(FILE_TOOLS)}; a command is given as a script",
+            near or "write for example `agent why --tool write --path notes.txt`",
+        )
+    return name
 
 
 def parse_mode(text: str | None) -> Mode | None:

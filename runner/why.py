@@ -1,12 +1,20 @@
 """`agent why`: everything the gate would say about one action. Runs nothing, records nothing."""
 
 import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from runner.gate_args import GateArgs
+
+if TYPE_CHECKING:
+    from policy.assessment import Assessment
+    from policy.verdict import Verdict
+    from runner.gate import Gate
 
 
 def run_why(args: GateArgs) -> int:
     """Print the explanation; the exit code is 0 whatever the verdict, since the question was answered."""
+    from policy.risk import doing
     from runner.explain import explain, render
     from runner.gate import open_gate
     from runner.problems import Exit, coloured
@@ -14,7 +22,14 @@ def run_why(args: GateArgs) -> int:
     gate, action = open_gate(args, os.environ)
     assessment = gate.assess(action)
     verdict = gate.judge(assessment, unattended=args.unattended)
-    explanation = explain(assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment))
+    explanation = explain(
+        assessment,
+        verdict,
+        gate.facts.workspace,
+        gate.elsewhere(assessment),
+        line=doing(assessment, gate.facts),
+        rule=_tried(gate, assessment, verdict),
+    )
     if args.json:
         import json
 
@@ -24,3 +39,21 @@ def run_why(args: GateArgs) -> int:
 
         print(render(explanation, colour=coloured(sys.stdout)))
     return Exit.DONE
+
+
+def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:
+    """The rule that would allow it, if one does: judged again with that rule, and with nobody there to say yes."""
+    from policy.decide import open_reasons
+    from policy.verdict import Allow
+    from runner.suggestion import read_rules, suggested
+
+    if isinstance(verdict, Allow):
+        return None
+    text = suggested(assessment, open_reasons(assessment, gate.mode), gate.facts)
+    if text is None:
+        return None
+    profile = gate.settings.profile
+    with_it = replace(profile, permissions=(*profile.permissions, *read_rules(text)))
+    other = replace(gate, settings=replace(gate.settings, profile=with_it))
+    again = other.judge(other.assess(assessment.action), unattended=True)
+    return text if isinstance(again, Allow) else None

@@ -21,11 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from policy.action import Action, RunScript
 from policy.assessment import Assessment, EffectKind, Reason, RuleRef, Scope
 from policy.classify import classify
-from policy.decide import decide, deciding_cell
+from policy.decide import decide, deciding_cell, open_reasons
 from policy.facts import Facts, Kind, PathFact
 from policy.matrix import Ruling
 from policy.profile import Profile
 from policy.profile_file import parse_profile
+from policy.risk import doing
 from policy.rules import RuleBook, parse_examples
 from policy.script.reader import read
 from policy.script.tree import Opaque
@@ -34,6 +35,7 @@ from policy.terms import Floor, terms_for
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
 from runner.explain import explain, render
+from runner.suggestion import read_rules, suggested
 
 WORK, HOME = "/home/me/work", "/home/me"
 SLOW = 2.0  # seconds: far over the promised 50 ms, so that a busy machine breaks no law
@@ -180,7 +182,10 @@ def _told(assessment: Assessment) -> Iterator[str]:
     line = found.question if isinstance(found, Ask) else str(found.problem) if isinstance(found, Deny) else ""
     if any(not char.isprintable() for char in line):
         yield "a question or refusal that is not one printable line"
-    explanation = explain(assessment, found, WORK, ())
+    rule = suggested(assessment, open_reasons(assessment, Mode.DEFAULT), facts())
+    if rule is not None and not read_rules(rule):
+        yield "a suggested rule that is none"
+    explanation = explain(assessment, found, WORK, (), line=doing(assessment, facts()), rule=rule)
     made = explanation.as_json()
     if json.loads(json.dumps(made)) != json.loads(json.dumps(json.loads(json.dumps(made)))):
         yield "JSON that changes on its way"

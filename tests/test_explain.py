@@ -62,7 +62,8 @@ def asked() -> Explanation:
     seen = Assessment(action, effects, found, tree="pipeline\n  command curl\n  command sh")
     cell = Cell(Tier.DANGEROUS, Mode.DEFAULT, Ruling.ASK)
     elsewhere = ((Mode.PLAN, Ruling.DENY), (Mode.DEFAULT, Ruling.ASK), (Mode.DANGEROUSLY, Ruling.ALLOW))
-    return explain(seen, Ask(seen, WORK, cell, found[0], "download and run this?"), "/w", elsewhere)
+    ask = Ask(seen, WORK, cell, found[0], "download and run this?")
+    return explain(seen, ask, "/w", elsewhere, line="runs code it downloads first (sh)", rule='[[rule]]\nhost = ["x"]')
 
 
 def denied() -> Explanation:
@@ -102,6 +103,12 @@ CARETS = [
     ("cat a", (5, 5), "cat a", 5, 1, "an empty span still has a caret"),
     ("cat a", (90, 99), "cat a", 5, 1, "a span beyond the end is pulled in"),
     ("if x\nthen y; fi", (0, 15), "1: if x", 3, 4, "a span over lines is underlined on its first"),
+    ("if x\nthen y; fi", (5, 15), "2: then y; fi", 3, 10, "one that starts on the second line, there"),
+    ("\techo x", (6, 7), "␉echo x", 6, 1, "a tab before it takes one column"),
+    ("echo e\u0301 x", (8, 9), "echo e\u0301 x", 7, 1, "a combining mark takes none"),
+    ("echo 👍 x", (7, 8), "echo 👍 x", 8, 1, "an emoji takes two"),
+    ("cat <<E\nsecret\nE\ncat b", (21, 22), "4: cat b", 7, 1, "lines of a here-document count"),
+    ("a\r\nb", (3, 4), "2: b", 3, 1, "a carriage return is part of its line"),
 ]
 
 
@@ -143,10 +150,11 @@ WAYS = [
         [
             "say yes when asked, at a terminal",
             "--mode dangerously allows it, still sandboxed: for throw-away machines only",
+            "no rule: what is `dangerous` needs a yes each time",
         ],
         "a question: a yes, or the mode that asks nothing",
     ),
-    (denied, ["nothing on the command line: no mode and no yes lifts the `secret` floor"], "a floor"),
+    (denied, ["nothing: no mode, no yes and no rule lifts the `secret` floor"], "a floor"),
 ]
 
 
