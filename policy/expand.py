@@ -11,6 +11,7 @@ from policy.paths import SCRATCH
 from policy.pieces import computed
 from policy.reckon import is_number, names, pasted, reckoned
 from policy.script.tree import (
+    ASSIGNS,
     Arithmetic,
     Command,
     Expansion,
@@ -84,6 +85,8 @@ class Expander:
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]
+        if "IFS" in state.variables:
+            return [whole]
         if whole.many and len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and not part.quoted:
             raw = self._raw(part, state)
             if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
@@ -142,7 +145,7 @@ class Expander:
         if part.length or name in _COUNTS:
             return COUNT
         if name in _NUMBERS:
-            return Sense(dashless=True, many=not part.quoted)  # `$!` may be empty
+            return replace(MAYBE_NUMBER, many=not part.quoted)  # `$!` may be empty
         arguments = None if "IFS" in state.variables else state.arguments
         if name == "*" and part.quoted and arguments is not None and not any(word.many for word in arguments):
             apart = [each for word in arguments for each in (exactly(" "), word)]
@@ -188,6 +191,8 @@ class Expander:
         if part.name in ("@", "*") or part.subscript in ("@", "*"):
             return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else Sense()
         value = self.value(part.name, state, part.subscript)
+        if part.operator in ASSIGNS:
+            part = replace(part, operator=":-" if part.operator == ":=" else "-")
         here = _placed(value, part.quoted)
         if part.name.isdigit() and state.arguments is not None and int(part.name) > 0:
             unset = int(part.name) > len(state.arguments) and not any(word.many for word in state.arguments)

@@ -23,6 +23,8 @@ _VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
 _TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
 
+# A clock, a counter, and a finer or coarser splitting at blanks (the walk takes no split for certain after it).
+_TAMED = {"SECONDS": re.compile("[0-9]{1,9}"), "OPTIND": re.compile("1"), "IFS": re.compile("[ \t\n]*")}
 # bash obeys these even when they are not exported.
 _SHELL = re.compile(
     r"BASH.*|CDPATH|CHILD_MAX|COMP.*|DIRSTACK|EMACS|ENV|EPOCH.*|EUID|EXECIGNORE|FCEDIT|FIGNORE|FUNC.*|GLOBIGNORE|GROUPS"
@@ -50,6 +52,8 @@ def standing(name: str, value: str | None, inherited: tuple[str, ...], *, export
         return Standing.OWN if calm else Standing.PASSED
     if name in _PAGERS:
         return Standing.OWN if value in ("cat", "") else Standing.SHELL
+    if value is not None and not exported and name in _TAMED and _TAMED[name].fullmatch(value):
+        return Standing.OWN
     if _SHELL.fullmatch(name):
         return Standing.SHELL
     if _TOOLS.fullmatch(name):

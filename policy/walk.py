@@ -19,9 +19,11 @@ from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
 from policy.rules import RuleBook
 from policy.script.tree import (
+    ASSIGNS,
     ArrayAssignment,
     Assignment,
     Command,
+    Expansion,
     Opaque,
     Redirect,
     RedirectOp,
@@ -61,6 +63,7 @@ class Walk(Traps):
         self.printed: Sense | None = None  # a bound of what the last simple command prints
         self.arrays: set[str] = set()  # names that may be arrays by now
         self.left: list[State] = []  # what held where a loop was left or a round cut short
+        self._opened: set[str] = set()  # descriptors that the script has opened, perhaps
         self._inner = 0
         self._interpreter = ""  # what was judged last, when it runs a text
         self._anchor: Span | None = None  # where the text being walked stands in the user's script
@@ -78,10 +81,19 @@ class Walk(Traps):
         words = self._words(command.words, state)
         values = [(item, self._value(item, state)) for item in command.assignments]
         fed = self.redirects(command.redirects, state)
+        state = self._filled(command.words, state)
         outer, self.poured = self.poured, self.poured or fed or self.findings.connected > before
         ends = self._ready(command, words, values, state, span, fed=fed)
         self.poured = outer
         return ends
+
+    def _filled(self, words: tuple[Word, ...], state: State) -> State:
+        """What `: "${x:=..}"` sets."""
+        for part in (part for word in words for part in word.parts):
+            if isinstance(part, Expansion) and part.operator in ASSIGNS:
+                value = self.sense(Word((replace(part, quoted=True),), part.span), state)
+                state = self.assign(state, part.name, replace(value, many=False), self.span(part.span))
+        return state
 
     def _words(self, words: tuple[Word, ...], state: State) -> list[Sense]:
         name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
@@ -119,6 +131,8 @@ class Walk(Traps):
             return state, state
         exports = list(state.exports)
         function = any(text in state.functions for text in words[0].texts)
+        arrays = [(item, value) for item, value in values if isinstance(item, ArrayAssignment)]
+        values = [(item, value) for item, value in values if isinstance(item, Assignment)]
         for item, value in values:
             if item.name == "IFS" and words[0].text == "read" and value.text is not None:
                 continue
@@ -132,7 +146,15 @@ class Walk(Traps):
         ok, fail = self.simple(words, here, span, fed=fed, given=given)
         if here is not state and words[0].text not in _KEEPS and not function:
             ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)
+        for item, value in arrays:
+            known = ANYTHING if item.append or state.locals is None else value
+            own = not any(word.text == "-g" for word in words)
+            ok, fail = (self._declare(each, item.name, known, span, own=own) for each in (ok, fail))
         return ok, fail
+
+    def _declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
+        """What holds after `local name=(..)`."""
+        return self.assign(state.own(name, ANYTHING) if own else state, name, value, span)
 
     def _value(self, item: Assignment | ArrayAssignment, state: State) -> Sense:
         if isinstance(item, ArrayAssignment):
@@ -157,7 +179,7 @@ class Walk(Traps):
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
         """A bare assignment, seen by this shell only."""
-        value = value if self.may_assign(name, value, span, exported=False) else ANYTHING
+        value = value if self.may_assign(name, value, span, exported=False) and name not in _MOVING else ANYTHING
         self.note(name, value)
         return state.assign(name, value)
 
@@ -337,9 +359,11 @@ class Walk(Traps):
             span = self.span(redirect.span)
             match redirect.op:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
-                    continue
+                    pass
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
-                    if word.text is None or not _DIGITS.fullmatch(word.text) or word.text.strip("-") not in _FDS:
+                    number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
+                    # What the others lead to was judged where the script opened them.
+                    if number not in _FDS and (number not in self._opened or self.findings.connected):
                         self.findings.unknown("copies a descriptor that was opened elsewhere", SHELL, span)
                 case RedirectOp.IN:
                     self._target(Role.READ, word, state, span)
@@ -348,6 +372,8 @@ class Walk(Traps):
                     self._target(Role.WRITE, word, state, span)
                 case _:
                     self._target(Role.WRITE, word, state, span)
+            if redirect.fd is not None:
+                self._opened.add(str(redirect.fd))
         return self.findings.connected > before
 
     def _target(self, role: Role, word: Sense, state: State, span: Span) -> None:
@@ -448,6 +474,7 @@ def _runs_input(words: list[Sense]) -> bool:
 # Words of the shell that may export more while a temporary assignment lasts.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
+_MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
 _DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 _LEAVES = frozenset(["break", "continue"])
 _BASH = frozenset(["bash", "rbash"])

@@ -352,7 +352,7 @@ ATOMS = (
     "'q r'", "''", '""', '"q r"', "'a'\\''b'", '"a"\'b\'', "a'b'c", 'a"b\'c"d', "a'b\"c'd", '"a\\nb"',
     '"\\a\\$\\`\\"\\\\"', "\\a", "\\ ", "\\'", "\\$x", "\\`", "\\#", "\\~", "\\{a,b}", "$'\\x2d\\x6f'", "$'\\t\\''",
     "$'a\\\\b'", "$'\\101\\cg'", '$"q r"', '$"$x"', "$x", "${x}", '"$x"', '"${x}y"', "${#x}", '"${#x}"', "$1", "$10",
-    "$#", "$?", '"$@"', '"$*"', "$$", "$-", "$(aa)", '"$(bb cc)"', "`cc`", '"`dd aa`"', "a$(bb)c", "$(aa; bb)",
+    "$#", "$?", '"$@"', '"$*"', "$$", "$-", "$(aa)", '"$(bb cc)"', "`cc`", '"`dd aa`"', "a$(bb)c", "$(aa; bb)", "$(case a in a) aa;; esac)", "$(case a in b|a) aa\n;; esac)", '"$(case x in (x) aa;; y) bb;; esac)"', "`case a in a) aa;; esac`", "$(case a in *) aa; esac)",
     "$(aa\nbb)", "$( (aa) )", "$(aa # x )\n)", "$(<a1)", "<(aa)", ">(bb)", '""<(cc)', "a$", '"$"', "$/", "$.", '"a$"',
     "$x$y", "$x'y'", "${x}[1]", "*", "?", "*.txt", "[ab]*", "a[", "[", "]", "[]", "[!a]", "a[1]", '"*"', "\\*",
     "'[a]'", "a1*", "[\"a\"b]", "a[!]1]", "a[1]]", "a[$x]", "a[1-9]", "[[:alpha:]]1", "a[a[1]", "a[b1", "a[\\1]",
@@ -438,6 +438,8 @@ CALLS = (
     "case W in a) {};; *) {};; esac", "[[ $1 == a ]] && return", "unset V", "unset -f N", "unset N", "eval N a", "eval 'aa $1'", "eval \"N q\"", "command N W", "command aa W", "time N W", "aa $(N W)", "V=$(N W)",
     "[[ $# -gt 1 ]] && {}", "(( $# > 1 )) || {}", "V=$((V+1)); aa $V", "(( $1 > 0 )) && {}", "N <<E\n$1\nE\n", "N W >f", "break", "continue", "exit", "cd /; N", "\\N W", "'N' W", "${V:-N} W", "V=N; $V W",
     "x+=W", "x=(W W); aa \"${x[@]}\"", "shift W", "local V=$1 W=2", "local -r V=W", "V=(W W) N", "aa ${V-unset}", "aa \"${V+set}\"", "set -e", "set -- \"$@\" W", "set -f W", "while [ $# -gt 0 ]; do {}; shift; done",
+    "local V=(W W)", "local V=(W) z=W; aa \"${V[@]}\"", "declare V=W", "declare -a V=(W W); aa \"${V[@]}\" $V", ": ${V:=W}", ": \"${V:=W}\" ${z=W}; aa $V \"$z\"", "IFS=$'\\n'; aa $V W",
+    "IFS=; aa $V", "IFS=' '; N $V \"$*\"", "unset IFS", "local IFS=$'\\n\\t'", "shopt -s nullglob; aa W q*", "shopt -s globstar; aa **", "aa $(case W in a) N;; *) bb W;; esac)", "V=$(case $1 in a|b) aa; bb;; *) ;; esac)", "aa 3>&1 1>&2 2>&3", "for V; do case $V in -*) {};; esac; done",
     "trap 'aa $V' EXIT", "trap 'N t' EXIT", "trap \"bb W\" EXIT", "trap 'cc $V; N' ERR", "trap 'aa d' DEBUG", "trap 'V=W' EXIT", "trap 'aa r \"$@\"' RETURN", "trap - EXIT", "trap 'V=W' ERR", "(trap 'aa $V' EXIT; {})",
 )
 NUMBERS = (
@@ -663,7 +665,7 @@ class Writer:
 # Words that could reach beyond the throw-away folder, and builtins that run their arguments by design (those are for
 # the rules to judge, not for the reader). The judge never runs a text that spells one of them.
 _FORBIDDEN = re.compile(
-    r"let\b|declare|typeset|readonly|export|compgen|complete|mapfile|readarray|read\b|-v|getopts"
+    r"let\b|typeset|readonly|export|compgen|complete|mapfile|readarray|read\b|-v|getopts"
     r"|kill|exec|ulimit|suspend|logout|source|builtin|command_|enable|wait|[fb]g\b|jobs|disown|umask"
     r"|history|fc\b|RECORD"
 )

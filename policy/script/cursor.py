@@ -38,7 +38,7 @@ class Cursor:
     read as commands, and text before it is never read as the body: whoever else steps over `line_end` is refused.
     """
 
-    __slots__ = ("count", "depth", "end", "level", "pos", "skipped", "text")
+    __slots__ = ("choosing", "count", "depth", "end", "given", "level", "pos", "skipped", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -46,6 +46,8 @@ class Cursor:
         self.end = len(text)
         self.depth = 0
         self.level = 0  # substitutions around us
+        self.given = 0  # `${x:=..}` that no command has accounted for
+        self.choosing = 0  # `case` around us
         self.count = 0
         self.skipped: Skipped | None = None
 

@@ -1,19 +1,21 @@
 """`${name OPERATOR word}`: the forms whose inside is certain. Inside double quotes other rules hold than outside.
 
-What assigns (`:=`), names a name (`!`), expands again (`@`) or computes (`:` with anything but digits) is refused.
+What assigns (`:=`) is for the words of `:` only, as the reader of commands sees. What
+names a name (`!`), expands again (`@`) or computes (`:` with anything but digits) is refused.
 """
 
 import re
 
 from policy.assessment import Span
-from policy.script.tree import Expansion, Glob, Part, Text, Tilde, Word
+from policy.script.switches import objection_to_variable
+from policy.script.tree import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
 from policy.script.words import BRACKET, STARS, Words
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(
     r"\$\{(?:([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|[1-9][0-9]{0,4})\]|([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2})(?=[^A-Za-z0-9_\[]))"
 )
-_OPERATOR = re.compile(r":-|-|:\+|\+|:\?|\?|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,")
+_OPERATOR = re.compile(r":=|=|:-|-|:\+|\+|:\?|\?|##|#|%%|%|//|/#|/%|/|\^\^|\^|,,|,")
 _SLICE = re.compile(
     rf"\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{{0,2}}|[@*])"
     rf":(?P<offset>{_NUMBER}| -{_NUMBER})(?::(?P<length>{_NUMBER}))?\}}"
@@ -47,6 +49,10 @@ def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
     parts = inner.words()
     words.leave()
     words.pos += 1
+    if operator[0] in ASSIGNS:
+        if found[2] or not found[3] or found[3][0].isdigit() or objection_to_variable(found[3], None):
+            raise _refusal(words, at)
+        words.given += 1
     return Expansion(found[1] or found[3], operator[0], parts, Span(start, words.pos), quoted, found[2] or "")
 
 

@@ -15,12 +15,13 @@ from policy.script.cursor import RefusalError
 from policy.script.expansions import expansion
 from policy.script.heredoc import here_document
 from policy.script.lexical import objection
-from policy.script.numbers import objection_to_arrays
 from policy.script.switches import objection_to_command, objection_to_variable
 from policy.script.tree import (
+    ASSIGNS,
     ArrayAssignment,
     Assignment,
     Command,
+    Expansion,
     Expression,
     Item,
     Node,
@@ -35,6 +36,7 @@ from policy.script.tree import (
 )
 from policy.script.words import Where
 
+_ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|[0-9]+)\]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
@@ -56,7 +58,17 @@ def read(text: str) -> Script | Opaque:
         tree = reader.commands("")
     except RefusalError as refusal:
         return Opaque(refusal.reason, refusal.span)
-    return (objection_to_arrays(tree) if "=(" in text else None) or tree
+    if reader.given:
+        at = max(text.find("="), 0)
+        return Opaque("a `${..}` form that is not understood: `${x:=..}` other than after `:`", Span(at, at + 1))
+    return tree
+
+
+def _declares(word: Word) -> bool:
+    """Whether arrays may be assigned in the words of this command."""
+    part = word.parts[0]
+    plain = len(word.parts) == 1 and isinstance(part, Text) and not part.quoted
+    return plain and word.literal in ("local", "declare", "typeset")
 
 
 class _Reader(Compound):
@@ -174,6 +186,7 @@ class _Reader(Compound):
         self.counted()
         start = last = self.pos
         assignments: list[Assignment | ArrayAssignment] = []
+        declared: list[Assignment | ArrayAssignment] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
         while True:
@@ -187,7 +200,11 @@ class _Reader(Compound):
             elif char == "(":
                 raise self.refusal("`(` after a word (a function?)")
             elif words:
-                words += self.arguments()
+                array = _ARRAY.match(self.text, self.pos, self.end) if _declares(words[0]) else None
+                if array:
+                    declared.append(self._assignment(array))
+                else:
+                    words += self.arguments()
             elif found := _ASSIGNMENT.match(self.text, self.pos, self.end):
                 assignments.append(self._assignment(found))
             elif _SUBSCRIPT.match(self.text, self.pos, self.end):
@@ -204,7 +221,11 @@ class _Reader(Compound):
             raise self.refusal("an array before a command", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
-        return Command(tuple(assignments), tuple(words), tuple(redirects), span)
+        if words and words[0].literal == ":" and not assignments:
+            self.given -= sum(
+                isinstance(part, Expansion) and part.operator in ASSIGNS for word in words for part in word.parts
+            )
+        return Command((*assignments, *declared), tuple(words), tuple(redirects), span)
 
     def _assignment(self, found: re.Match[str]) -> Assignment | ArrayAssignment:
         start = self.pos

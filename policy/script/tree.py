@@ -43,6 +43,9 @@ class Expansion:
     subscript: str = ""
 
 
+ASSIGNS = frozenset((":=", "="))  # operators of an Expansion that give the variable the value, if it has none
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     value: int
@@ -209,7 +212,8 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command. `words` is empty for a bare assignment or redirection."""
+    """A simple command. `words` is empty for a bare assignment or redirection. An array among the assignments of
+    `local`, `declare` or `typeset` stands after that word."""
 
     assignments: tuple[Assignment | ArrayAssignment, ...]
     words: tuple[Word, ...]
