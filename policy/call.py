@@ -173,6 +173,8 @@ def judge(call: Call) -> None:
     if not operands and (rule.here_always or given & rule.here):
         role = rule.operands.rest or Role.READ
         call.touch(role, exactly("."))
+        if edits and role is Role.READ:
+            call.touch(Role.WRITE, exactly("."))
 
 
 def descend(call: Call) -> Call:
