@@ -1,6 +1,7 @@
 """The made-up machine in which tables of expected verdicts are judged: the same on every real one, wherever it runs."""
 
 from collections.abc import Iterable
+from datetime import date
 from functools import lru_cache
 
 from policy.facts import Facts, Kind, PathFact
@@ -38,8 +39,9 @@ LINKS = {
 _MISSING = (WORKSPACE, HOME, "/tmp", "/etc", "/usr", "/dev", "/proc")  # noqa: S108  # names of the model, not files
 
 
-def model_facts(profile: Profile, more: Iterable[str] = ()) -> Facts:
-    """The model machine under `profile`. `more` are further names below the workspace, written as in FILES."""
+def model_facts(profile: Profile, more: Iterable[str] = (), today: date | None = None) -> Facts:
+    """The model machine under `profile`, on the day `today`. `more` are further names below the workspace, written as
+    in FILES."""
     return Facts(
         workspace=WORKSPACE,
         home=HOME,
@@ -48,6 +50,7 @@ def model_facts(profile: Profile, more: Iterable[str] = ()) -> Facts:
         private=(f"{HOME}/.config/ringfence", f"{HOME}/.local/state/ringfence"),
         look=_Disk(tuple(more)).look,
         which=lambda name: None,
+        today=today,
     )
 
 

@@ -3,17 +3,19 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import TypeVar
 
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.facts import Facts
 from policy.matrix import Ruling
+from policy.permission import Source
 from policy.tier import Mode, Tier
 from runner.problems import usage
 from runner.toml_tables import Item, read_items, unknown_key, wrong
 
 TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "ls")
-_TOP = ("mode", "unattended", "files")
+_TOP = ("mode", "unattended", "files", "today")
 _ROW = (
     "id",
     "run",
@@ -27,6 +29,8 @@ _ROW = (
     "effects",
     "mode",
     "unattended",
+    "source",
+    "source",
     "why",
 )
 _RULINGS = {
@@ -34,6 +38,7 @@ _RULINGS = {
     "not-allow": frozenset(Ruling) - {Ruling.ALLOW},
 }
 _TIERS = {tier.label: tier for tier in Tier}
+_SOURCES = {source.value: source for source in Source}
 _MODES = {mode.value: mode for mode in Mode}
 _T = TypeVar("_T")
 
@@ -64,6 +69,7 @@ class Expectation:
     effects: tuple[str, ...] = ()
     unattended: bool = False
     why: str = ""
+    proposer: Source = Source.MODEL
 
     @property
     def shown(self) -> str:
@@ -99,13 +105,14 @@ class Expectation:
 @dataclass(frozen=True, slots=True)
 class Table:
     """One file of expectations. `files` are more names of the workspace; `rules` the text of its own `[[rule]]`s, on
-    the lines that they have in the file."""
+    the lines that they have in the file; `today` the day on which it is judged, for rules that end."""
 
     source: str
     tests: tuple[Expectation, ...]
     mode: Mode | None = None
     files: tuple[str, ...] = ()
     rules: str = ""
+    today: date | None = None
 
 
 def parse_table(text: str, source: str) -> Table:
@@ -127,7 +134,9 @@ def _toml(text: str, source: str) -> Table:
         raise usage(
             f"{source} holds no test", "it has no [[test]] table", 'write [[test]], run = "ls", verdict = "allow"'
         )
-    return Table(source, tuple(rows), _mode(top, source), _texts(top, "files", source), _rules(items))
+    return Table(
+        source, tuple(rows), _mode(top, source), _texts(top, "files", source), _rules(items), _day(top, source)
+    )
 
 
 def _rules(items: Iterable[Item]) -> str:
@@ -191,6 +200,7 @@ def _row(item: Item, source: str, unattended: bool) -> Expectation:
         effects=_texts(item, "effects", source),
         unattended=_switch(item, "unattended", source) if "unattended" in item.values else unattended,
         why=_text(item, "why", source),
+        proposer=_named(item, "source", source, _SOURCES) or Source.MODEL,
     )
     if not row.expected and tier is None and not row.effects:
         fix = 'write verdict = "allow", "ask", "deny" or "not-allow", or verdicts = {default = "ask", plan = "deny"}'
@@ -262,6 +272,15 @@ def _switch(item: Item, key: str, source: str) -> bool:
 
 def _mode(item: Item, source: str) -> Mode | None:
     return _named(item, "mode", source, _MODES)
+
+
+def _day(item: Item, source: str) -> date | None:
+    value = item.values.get("today")
+    if value is not None and (not isinstance(value, date) or isinstance(value, datetime)):
+        raise wrong(
+            source, item, "today", "it must be a date without quotes and without a time", "write today = 2027-01-31"
+        )
+    return value
 
 
 def _named(item: Item, key: str, source: str, known: Mapping[str, _T]) -> _T | None:

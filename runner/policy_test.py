@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from policy.assessment import Assessment, Effect
@@ -48,8 +49,10 @@ class Bench:
         mode = self.mode or table.mode or Mode.DEFAULT
         settings = _with_rules(self.settings, table)
         if self.here is not None:
-            return replace(self.here, settings=settings, mode=mode)
-        facts = model_facts(settings.profile, table.files)
+            facts = replace(self.here.facts, today=table.today) if table.today else self.here.facts
+            return replace(self.here, settings=settings, mode=mode, facts=facts)
+        today = table.today or (date.today() if any(rule.until for rule in settings.profile.permissions) else None)
+        facts = model_facts(settings.profile, table.files, today)
         return Gate(settings, facts, (), settings.profile.limits, mode, WORKSPACE)
 
 
@@ -80,7 +83,7 @@ def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: s
 
 def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
     """The differences of one expectation, one for each mode in which it does not hold."""
-    assessment = gate.assess(test.action(gate.facts, gate.cwd))
+    assessment = gate.assess(test.action(gate.facts, gate.cwd), test.proposer)
     tier = assessment.tiers[0]
     said = {effect_words(effect, gate.facts) for effect in assessment.effects}
     wanted, got = [], []
@@ -145,7 +148,7 @@ def told(difference: Difference, facts: Facts) -> str:
         *(f"  $ {line}" if not index else f"    {line}" for index, line in enumerate(test.shown.split("\n"))),
         *(
             f"  {line}"
-            for reason in difference.assessment.reasons
+            for reason in (*difference.assessment.asked, *difference.assessment.reasons)
             for line in caret_lines(difference.assessment.action, reason)
         ),
         f"    cell: {cell_words(difference.verdict.cell)}",
@@ -230,7 +233,7 @@ def _as_json(differences: Iterable[Difference], rows: int, count: int, tables: l
             "got": list(each.got),
             "verdict": _word(ruling(each.verdict)),
             "tiers": [tier.label for tier in each.assessment.tiers],
-            "reasons": [reason_json(reason) for reason in each.assessment.reasons],
+            "reasons": [reason_json(reason) for reason in (*each.assessment.asked, *each.assessment.reasons)],
             "why": each.test.why,
         }
         for each in differences

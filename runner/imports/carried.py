@@ -70,7 +70,8 @@ class Import:
     mode: str = ""
 
     def leave(self, origin: Origin, why: str) -> None:
-        self.left.append(Left(origin, why))
+        if Left(origin, why) not in self.left[-1:]:  # one of theirs may become several of ours
+            self.left.append(Left(origin, why))
 
     def carry(self, rule: Carried) -> None:
         """Take the rule over, unless it would allow what it cannot, or cannot be written down."""

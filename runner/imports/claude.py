@@ -92,23 +92,18 @@ def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> 
     if inner is None:
         found.carry_tools(origin, verdict, ("bash",))
         return
+    prefix = inner.endswith(":*")
+    body = inner.removesuffix(":*")
     try:
-        note = ""
-        if inner.endswith(":*"):
-            start, note = starred(inner[:-2], verdict) if "*" in inner[:-2] else (plain(inner[:-2], verdict), "")
-            run = start if start[-1] == REST else (*start, REST)
-            if verdict is not Ruling.ALLOW:
-                found.remarks["`:*` begins a new word here; older versions of Claude Code took longer words, too"] = (
-                    None
-                )
-        elif "*" in inner:
-            run, note = starred(inner, verdict)
-        else:
-            run = plain(inner, verdict)
+        patterns, note = starred(body, verdict, goes_on=prefix) if "*" in body else ([plain(body, verdict)], "")
     except NotWords as error:
         found.leave(origin, str(error))
         return
-    found.carry(Carried(origin, verdict, run=run, note=note))
+    if prefix and verdict is not Ruling.ALLOW:
+        found.remarks["`:*` begins a new word here; older versions of Claude Code took longer words, too"] = None
+    for run in patterns:
+        ended = not prefix or run[-1] == REST
+        found.carry(Carried(origin, verdict, run=run if ended else (*run, REST), note=note))
 
 
 def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: Ruling) -> None:

@@ -8,6 +8,7 @@ from runner.imports.carried import REST, WILD, Word
 
 # What would make more than one command of it, or a word that only the run decides.
 _SYNTAX = re.compile(r"[;&|<>()$`\n\r#{}]|^\s*!|(^|\s)[A-Za-z_][A-Za-z0-9_]*=")
+_MOST = 16  # rules that are made of one
 _STAR = "\ue000"  # stands for a wildcard while the words are cut: a private character, refused in the text itself
 
 
@@ -27,10 +28,10 @@ def literal(words: list[str], verdict: Ruling) -> list[str]:
     return words
 
 
-def starred(text: str, verdict: Ruling) -> tuple[tuple[Word, ...], str]:
-    """The pattern of a text in which `*` is any text, blanks too, and how it differs. Raises NotWords.
+def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[tuple[Word, ...]], str]:
+    """The patterns of a text in which `*` is any text, blanks too, and how they differ. Raises NotWords.
 
-    What allows never covers more than the text does, what forbids never less.
+    With `goes_on`, further words may follow. What allows never covers more than the text does, what forbids never less.
     """
     if _STAR in text:
         raise NotWords("it holds characters that do not print")
@@ -39,27 +40,51 @@ def starred(text: str, verdict: Ruling) -> tuple[tuple[Word, ...], str]:
     if "?" in text and verdict is Ruling.ALLOW:
         raise NotWords("a `?` in it means itself, and as a rule it would cover more")
     words = [word.replace(_STAR, "*") for word in _cut(re.sub(r"\*+", _STAR, text))]
-    if not words:
-        raise NotWords("it names no command")
-    note = ""
-    more = "*" in words[-1]
-    if words[-1] == "*" and len(words) > 1:
-        # `git log *` is also a bare `git log`, but with another `*` before it there must be something.
-        if verdict is not Ruling.ALLOW or not any("*" in word for word in words[:-1]):
-            words.pop()
-    elif more and not words[-1].endswith("*"):
-        more = False
-    inner = [word for word in words[:-1] if "*" in word] + ([words[-1]] if "*" in words[-1].rstrip("*") else [])
-    if inner and verdict is Ruling.ALLOW:
-        note = "each `*` stands for a part of one word, where it stood for any number of words"
-    pattern = tuple(_with_flag(word, verdict) for word in words)
-    return (*pattern, *([REST] if more else [])), note
+    more: tuple[Word, ...] = (REST,) if words[-1].endswith("*") else ()
+    # `git log *` is also a bare `git log`, but with another `*` before it there must be something.
+    bare = verdict is not Ruling.ALLOW or (text.count("*") == 1 and not goes_on)
+    if words[-1] == "*" and len(words) > 1 and bare:
+        words.pop()
+    if verdict is Ruling.ALLOW:
+        inner = any("*" in word for word in words[:-1]) or "*" in words[-1].rstrip("*")
+        note = "each `*` stands for a part of one word, where it stood for any number of words" if inner else ""
+        return [(*((word,) for word in words), *more)], note
+    spread = _spread(words)
+    return [(*(_with_flags(word) for word in each), *more) for each in spread], ""
 
 
-def _with_flag(word: str, verdict: Ruling) -> Word:
-    """What forbids looks for flags and other words apart: `*--force` must be found as a flag, too."""
-    flag = word.lstrip("*")
-    return (word, flag) if verdict is not Ruling.ALLOW and flag != word and flag.startswith("-") else (word,)
+def _spread(words: list[str]) -> list[list[str]]:
+    """Every way in which a `*` inside a word, or before the first one, may reach over blanks: `a*b` is `a* *b`, too.
+
+    What stands between is skipped when a command is compared with what forbids.
+    """
+    found: list[list[str]] = [[]]
+    for index, word in enumerate(words):
+        found = [[*start, *way] for start in found for way in _ways(word, first=index == 0)]
+        if len(found) > _MOST:
+            raise NotWords("it has more `*` than can be told apart")
+    return found
+
+
+def _ways(word: str, *, first: bool) -> list[list[str]]:
+    """One word, cut or not at each of its `*` that may be more than the rest of a word."""
+    start, *others = word.split("*")
+    ways = [[start]]
+    for index, part in enumerate(others):
+        cuts = (part or index < len(others) - 1) and (ways[0][-1] or first)
+        joined = [[*way[:-1], f"{way[-1]}*{part}"] for way in ways]
+        ways = joined + ([[*way[:-1], f"{way[-1]}*", f"*{part}"] for way in ways] if cuts else [])
+        if len(ways) > _MOST:
+            break
+    return ways
+
+
+def _with_flags(word: str) -> Word:
+    """What forbids looks for flags and other words apart: what begins with a `*` must be found as a flag, too."""
+    if not word.startswith("*"):
+        return (word,)
+    bare = word.lstrip("*")
+    return (word, *((bare,) if bare[:1] in ("-", "+") else ()), f"-{word}", f"+{word}")
 
 
 def _cut(text: str) -> list[str]:
