@@ -61,6 +61,7 @@ _GIT_READING = (
     ("diff.submodule",            "short"),
     ("status.submoduleSummary",   "false"),
     ("log.diffMerges",            "separate"),  # not by merging anew, which starts merge drivers
+    ("alias.whatchanged",         "log --raw --no-merges"),  # newer versions let an alias stand in for it
 )
 # fmt: on
 

@@ -313,6 +313,13 @@ def test_filters_stay_for_commands_that_change_something(repository: Repository)
     assert repository.ran()
 
 
+def test_settings_of_a_submodule_that_is_the_workspace_are_understood(repository: Repository) -> None:
+    in_an_absorbed_submodule(repository)
+    found = drivers(str(repository.path / "sub"), str(repository.home))
+    assert found.beyond == ""
+    assert ("filter.ev.clean", "") in found.settings
+
+
 def far_away(repository: Repository) -> None:
     repository.set("core.worktree", "../../home")
 

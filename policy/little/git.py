@@ -36,6 +36,11 @@ _OFF = re.compile(
     r"|core\.pager=(?:cat)?|core\.hookspath=/dev/null|(?:core|sequence)\.editor=(?:true|:)"
     r"|diff\.submodule=(?:short|log)"
 )
+# Values of harmless flags that start something: flag, values, what that does.
+_STARTING = (
+    ("--submodule", ("diff",), "compares by a git of its own in each inner repository"),
+    ("--diff-merges", ("remerge", "r"), "merges anew, with the drivers that the settings name"),
+)
 _MODIFIES = ("git fetch", "git pull", "git clone", "git push", "git ls-remote", "git remote", "git submodule")
 
 
@@ -77,10 +82,10 @@ def _judge(call: Call) -> None:
         judge(call)
     if call.label in _SPECIAL:
         _SPECIAL[call.label](call, shape)
-    inner = call.flags.get("--submodule")
-    if inner is not None and inner.text not in ("short", "log"):
-        call.findings.runs(call.label, "`--submodule` compares by a git of its own in each inner repository",
-                           call.rule.ref, call.span)  # fmt: skip
+    for flag, values, does in _STARTING:
+        value = call.flags.get(flag)
+        if value is not None and (value.text is None or value.text in values):
+            call.findings.runs(call.label, f"`{flag}` {does}", call.rule.ref, value.span or call.span)
     if call.label.startswith(_MODIFIES):
         for word in call.words:
             if any("::" in text for text in word.texts):
