@@ -34,6 +34,7 @@ from policy.state import State
 from policy.tier import Tier
 
 _LIVE = frozenset("*?[]\\")
+_FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these for more than names
 _BLANKS = frozenset(" \t")
 HERE = RuleRef("policy/expand.py", 0)
 
@@ -75,6 +76,9 @@ class Expander:
     def senses(self, word: Word, state: State) -> list[Sense]:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
         whole = self.sense(word, state)
+        if isinstance(word.parts[0], Glob) and not whole.dashless:
+            only = all(isinstance(part, (Glob, Text)) for part in word.parts)
+            whole = replace(whole, dashless=only and self._no_dashes(state))
         part = word.parts[0]
         if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
             arguments = _arguments(part, state.arguments)
@@ -92,6 +96,17 @@ class Expander:
             if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
                 return [exactly(text, whole.span) for text in fields(raw.text)]
         return [whole]
+
+    def _no_dashes(self, state: State) -> bool:
+        """Whether no name that `*` may become looks like a flag: none there does, and nothing was changed before."""
+        facts, findings = self.walk.facts, self.walk.findings
+        if state.cwds is None or findings.worst > Tier.READ:
+            return False
+        for cwd in state.cwds:
+            names = facts.names(cwd) if findings.atlas.within(cwd, facts.workspace) else None
+            if names is None or any(name.startswith(_FLAG_SIGNS) for name in names):
+                return False
+        return True
 
     def _part(self, part: Part, state: State) -> Sense:
         match part:

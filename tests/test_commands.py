@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -146,10 +147,16 @@ TABLES = list(tables())
 def test_a_flag_that_no_table_lists_is_never_a_read(words: str, rule: CommandRule, facts: Facts) -> None:
     """The closed world, checked mechanically: unknown flags, abbreviations, values where none belongs."""
     longs = [name for name in rule.flags if name.startswith("--")]
-    tries = ["--zzz", "--zzz=x", "--output-that-nobody-lists=x"]
-    tries += [f"{name}zz" for name in longs[:3]]
-    tries += [f"{name[:-1]}" for name in longs if len(name) > 4 and name[:-1] not in rule.flags][:5]
-    tries += [f"{name}=x" for name in longs if rule.flags[name].role is None][:3]
+    tries = ["--zzz", "--zzz=x", "--output-that-nobody-lists=x", "--output=x", "--outp=x", "--exec=x"]
+    tries += [f"{name}zz" for name in longs]
+    tries += [name[:-1] for name in longs if len(name) > 4]
+    tries += [f"{name[:-1]}=x" for name in longs if len(name) > 4 and rule.flags[name].role is not None]
+    tries += [f"{name}=x" for name in longs if rule.flags[name].role is None]
+    tries = [
+        flag
+        for flag in tries
+        if flag.partition("=")[0] not in rule.flags or rule.flags[flag.partition("=")[0]].role is None
+    ]
     letters = [
         letter for letter in "oOeEwWxXzZ~@" if f"-{letter}" not in rule.flags and "-" + letter * 2 not in rule.flags
     ]
@@ -159,6 +166,31 @@ def test_a_flag_that_no_table_lists_is_never_a_read(words: str, rule: CommandRul
             continue
         assessment = classify(RunArgv((*words.split(), flag), facts.workspace), facts, BOOK, profile())
         assert assessment.tiers[0] > Tier.READ, (words, flag)
+
+
+@pytest.mark.parametrize(("words", "rule"), TABLES, ids=[words for words, _ in TABLES])
+def test_an_unlisted_flag_is_seen_in_every_spelling(words: str, rule: CommandRule, facts: Facts) -> None:
+    """Quotes, escapes, braces and variables are decoded before a flag is looked up; a value does not hide the next."""
+    if (
+        "-o" in rule.flags
+        or "--zzz" in rule.flags
+        or any(set("o") <= set(name[1:]) for name in rule.flags if len(name) == 2)
+    ):
+        given = "--zzz"
+    else:
+        given = "-o"
+    letters = given.lstrip("-")
+    spelled = [
+        f"-'{given[1:]}'",
+        f"{given[0]}\\{given[1:]}",
+        f'"{given}"',
+        f"$'\\x2d{given[1:]}'",
+        f"x={given}; {words} $x",
+    ]
+    spelled += [f"{given[:-1]}{{{letters[-1]},{letters[-1]}x}}", f"{given}\\\n{letters[-1]}"]
+    for text in spelled:
+        script = text if text.startswith("x=") else f"{words} {text} out.txt"
+        assert judge(script, facts).tiers[0] > Tier.READ, script
 
 
 @pytest.mark.parametrize(("words", "rule"), TABLES, ids=[words for words, _ in TABLES])
@@ -180,6 +212,30 @@ def test_a_dynamic_word_is_no_operand_where_a_flag_could_hurt(words: str, rule: 
         if rule.single and word == '"$OPT"':
             continue
         assert judge(f"{words} {word}", facts).tiers[0] > Tier.READ, (words, word)
+
+
+GLOBS = [
+    ("sort *.txt", Tier.READ, "no name there is a flag"),
+    ("sed -n 1p *", Tier.READ, "no name there is a flag"),
+    ('for f in *; do sort "$f"; done', Tier.READ, "nor is any of them alone"),
+    ("cd src && sort *", Tier.READ, "in the folder that it is in then"),
+    ("cd dashes && sort *", Tier.UNKNOWN, "there is one"),
+    ("cd /tmp && sort *", Tier.UNKNOWN, "a folder outside"),
+    ('cd "$d"; sort *', Tier.UNKNOWN, "a folder known only when it runs"),
+    ("touch ./-ox; sort *", Tier.UNKNOWN, "one is made first"),
+    ("sort *$x", Tier.UNKNOWN, "what follows may begin another word"),
+    ("uniq *", Tier.UNKNOWN, "the second match would be written"),
+    ("less *", Tier.READ, "no name there is a command to less"),
+]
+
+
+@pytest.mark.parametrize(("script", "tier", "why"), GLOBS, ids=[row[0] for row in GLOBS])
+def test_a_glob_is_an_operand_where_no_name_is_a_flag(script: str, tier: Tier, why: str, facts: Facts) -> None:
+    folder = Path(facts.workspace) / "dashes"
+    folder.mkdir(exist_ok=True)
+    (folder / "-o").touch()
+    seen = replace(facts, names=lambda path: tuple(os.listdir(path)))
+    assert judge(script, seen).tiers[0] is tier, why
 
 
 BROKEN = [

@@ -9,6 +9,7 @@ from policy.little.awk import read_awk
 from policy.little.jq import read_jq
 from policy.little.program import Reading
 from policy.little.sed import read_sed
+from policy.little.sql import looks_only
 from policy.pieces import computed
 from policy.reckon import reckoned
 from policy.rules import parse_rules
@@ -155,6 +156,52 @@ def test_a_sed_program_that_is_called_harmless_holds_no_command_that_runs(progra
 def test_every_text_has_an_answer_in_every_language(program: str) -> None:
     for reader in (read_sed, read_awk, read_jq):
         assert reader(program).tier in Tier
+
+
+SQL = [
+    ("select * from t", True, "a question"),
+    ("SELECT count(*), max(a) FROM t WHERE a IN (1, 2) AND b LIKE '%x;y%'; values (1)", True, "two questions"),
+    ("with a as (select 1) select * from a", True, "a name for a question"),
+    ("explain query plan select 1", True, "how it would be answered"),
+    ("pragma table_info(t)", True, "what there is"),
+    ("pragma user_version", True, "a number"),
+    ("select 'drop table t -- x'", True, "a string"),
+    ('select "delete" from [insert]', True, "names in quotes"),
+    ("-- a comment\nselect 1 /* another */", True, "comments"),
+    ("", True, "nothing"),
+    ("select 1; delete from t", False, "a second statement"),
+    ("with a as (select 1) delete from t", False, "a statement behind a name"),
+    ("select 1 /* ' */; delete from t /* ' */", False, "quotes in comments"),
+    ("select '--'; delete from t", False, "no comment, but a string"),
+    ("pragma user_version=3", False, "sets it"),
+    ("pragma journal_mode(wal)", False, "sets it"),
+    ("pragma temp_store_directory", False, "not a setting that is known"),
+    ("explain", False, "unfinished"),
+    ("explain explain delete from t", False, "a change, explained or not"),
+    ("select load_extension('x')", False, "loads code"),
+    ("select \"load_extension\"('x')", False, "loads code, in quotes"),
+    ("select load_extension /* x */ ('x')", False, "loads code, with a comment between"),
+    ("select writefile('x', 'y')", False, "writes a file"),
+    ("select f(1)", False, "a function that nobody knows"),
+    ("select * from fsdir('/')", False, "a table that is a function"),
+    ("attach 'x' as y", False, "another file"),
+    ("vacuum into 'x'", False, "another file"),
+    ("select 1 into x", False, "not a plain question"),
+    ("select 'x", False, "unfinished"),
+    ("select #1", False, "not understood"),
+    ("begin; select 1", False, "holds a lock"),
+]
+
+
+@pytest.mark.parametrize(("text", "harmless", "why"), SQL, ids=[row[0] for row in SQL])
+def test_sql_that_only_looks(text: str, harmless: bool, why: str) -> None:
+    assert looks_only(text) is harmless, why
+
+
+@given(st.text(max_size=60))
+def test_a_statement_that_changes_is_seen_behind_any_text(text: str) -> None:
+    if looks_only(text):
+        assert not looks_only(f"{text}\n;delete from t")
 
 
 HOSTS = [
