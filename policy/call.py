@@ -373,6 +373,7 @@ def _program(call: Call, role: Role, word: Sense) -> None:
     if word.text is None:
         call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
         return
+    call.findings.atlas.budget.spend(len(word.text))
     reading: Reading = LANGUAGES[role](word.text)
     if reading.tier is not Tier.READ:
         if reading.tier is Tier.EXECUTE:

@@ -12,6 +12,7 @@ from policy.action import (
     WriteFile,
 )
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
+from policy.budget import MOST_AFTER, TooMuchError
 from policy.facts import Facts
 from policy.permission import Source
 from policy.profile import Profile
@@ -24,6 +25,7 @@ from policy.tier import Tier
 from policy.walk import Walk
 
 HERE = RuleRef("policy/classify.py", 0)
+_TOO_MUCH = "more than can be judged in the time of a decision"
 
 
 def classify(
@@ -54,6 +56,22 @@ def _ruled(assessment: Assessment, facts: Facts, profile: Profile, source: Sourc
 
 def _classify(action: Action, walk: Walk) -> Assessment:
     tree = ""
+    try:
+        tree = _walked(action, walk)
+    except TooMuchError:
+        walk.atlas.budget.left = MOST_AFTER
+        if isinstance(action, RunScript):
+            walk.opaque(action.script, _TOO_MUCH, State((action.cwd,)), HERE, None)
+        else:
+            walk.findings.unknown(_TOO_MUCH, HERE, None)
+    findings = walk.findings
+    plain = findings.worst is Tier.WRITE and not findings.unplain
+    return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
+
+
+def _walked(action: Action, walk: Walk) -> str:
+    """Judge it; the tree of a script, printed."""
+    tree = ""
     match action:
         case RunScript():
             tree = _script(action, walk)
@@ -71,9 +89,7 @@ def _classify(action: Action, walk: Walk) -> Assessment:
             _file(walk, Role.TREE, root, "finds files by name")
         case GrepFiles(root=root):
             _file(walk, Role.READ, root, "searches in files")
-    findings = walk.findings
-    plain = findings.worst is Tier.WRITE and not findings.unplain
-    return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
+    return tree
 
 
 def _script(action: RunScript, walk: Walk) -> str:

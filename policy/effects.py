@@ -96,6 +96,7 @@ class Findings:
 
     def touch(self, role: Role, word: Sense, cwds: tuple[str, ...] | None, rule: RuleRef, span: Span | None) -> None:
         """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
+        self.atlas.budget.spend(12)
         paths: list[Place] = []
         if word.texts:
             for text in word.texts:
@@ -125,6 +126,7 @@ class Findings:
             self._somewhere(role, "a path known only when it runs", rule, span)
             return
         whole = word.wild and not word.some and not word.tail.strip("/") and word.head[-1:] in ("", "/")
+        self.atlas.budget.spend(8 * len(paths))
         for place in paths:
             self._path(role, place, rule, span, whole=whole)
 

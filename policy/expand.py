@@ -71,6 +71,7 @@ class Expander:
         parts = word.parts
         if len(parts) == 1 and isinstance(parts[0], Text):
             return Sense(texts=(parts[0].text,), span=self.walk.span(word.span))
+        self.walk.findings.atlas.budget.spend(5 * len(parts))
         return joined([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
 
     def senses(self, word: Word, state: State) -> list[Sense]:
@@ -83,9 +84,11 @@ class Expander:
         if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
             arguments = _arguments(part, state.arguments)
             if arguments is not None:
+                self.walk.findings.atlas.budget.spend(3 * len(arguments))
                 return [replace(item, span=whole.span) for item in arguments]
         if len(word.parts) == 1 and isinstance(part, Parameter) and part.subscript == "@" and not part.length:
             items = self.value(part.name, state, whole=True).items
+            self.walk.findings.atlas.budget.spend(5 * len(items or ()))
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]

@@ -86,6 +86,7 @@ class Flow(ABC):
         return self.expander.sense(word, state)
 
     def senses(self, words: tuple[Word, ...], state: State) -> list[Sense]:
+        self.findings.atlas.budget.spend(3 * len(words))
         return [sense for word in words for sense in self.expander.senses(word, state)]
 
     def script(self, script: Script, state: State) -> Ends:
@@ -107,6 +108,7 @@ class Flow(ABC):
         return ok, fail
 
     def node(self, node: Node, state: State) -> Ends:
+        self.findings.atlas.budget.spend(10 + 2 * len(state.variables))  # the states before and after are compared
         ok, fail = self._node(node, state)
         if not isinstance(node, (Pipeline, Function)) and not all(map(_opens, node.redirects)):
             fail = either_state(fail, state)  # when a file cannot be opened, bash does not even begin

@@ -1,8 +1,8 @@
 """What bashlex would report for a plain script, told by one pass of a regular expression over it.
 
-Plain: words of literal text, quotes, escapes, `$x` and `${x..}`, joined by blanks, newlines, `|`, `|&`, `||`, `&&`,
-`;`, `&`, comments and redirections, and no command that begins with a reserved word. It shares nothing with our reader,
-so it is a witness as independent as bashlex, and far quicker.
+Plain: words of literal text, quotes, escapes, `$x` and `${x..}`, joined by blanks, continued lines, newlines, `|`,
+`|&`, `||`, `&&`, `;`, `&`, comments and redirections, and no command that begins with a reserved word. It shares
+nothing with our reader, so it is a witness as independent as bashlex, and far quicker.
 
 It reports at least what bashlex does, because of every kind of node that bashlex could report
 
@@ -32,7 +32,7 @@ _ASCII = r"[!#%*+,./0-9:=?@A-Z\[\]^_a-z{}~-]"
 _ENDS = r"(?=[ \t\n;|&<>]|\Z)"
 _WORD = rf"(?!\#)(?:{_ASCII}++|\\[!-~ ]|'[^']*+'|\"(?:{_IN_DOUBLE})*\"|{_DOLLAR})+{_ENDS}"
 _TOKEN: Final = re.compile(
-    rf"""[ \t]*+(?:
+    rf"""(?:[ \t]|(?<=[ \t])\\\n)*(?:
     (?P<end>(?<![;&|])\#[^\n]*+|\n|&&|\|\||\|&?|;(?![;&])|&(?![&>]))
     |(?P<copy>[0-9]*+[<>]&[ \t]*+)(?P<descriptor>(?:[0-9]{{1,3}}|-){_ENDS})
     |(?P<redirect>(?:[0-9]*+(?:>>|>\||<>|[<>](?![<>&|(]))|&>>?)[ \t]*+)(?P<target>{_WORD})

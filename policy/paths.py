@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from policy.assessment import Scope
+from policy.budget import Budget
 from policy.facts import Facts, Kind
 from policy.profile import Profile
 from policy.secrecy import Secrets
@@ -26,6 +27,7 @@ HARMLESS = frozenset(
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
+_LOOK = 15  # what a look at the disk costs
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
 _SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)")  # of bash, and of gawk
 
@@ -57,18 +59,20 @@ class Place:
 
 
 class Atlas:
-    """Resolves paths against one set of facts, for one decision."""
+    """Resolves paths against one set of facts, for one decision. Looking at a new path costs some of its budget."""
 
-    __slots__ = ("_facts", "_places", "_profile", "_roots", "_secrets")
+    __slots__ = ("_facts", "_places", "_profile", "_roots", "_secrets", "budget")
 
     def __init__(self, facts: Facts, profile: Profile) -> None:
         self._facts, self._profile = facts, profile
         self._secrets = Secrets(profile, facts.home, facts.private)
         self._roots = _sorted(facts.system)
         self._places: dict[tuple[str, bool], Place] = {}
+        self.budget = Budget()
 
     def absolute(self, text: str, cwd: str) -> str:
         """`text` as the kernel walks it from `cwd`: `..` leads to the real parent of a link's target."""
+        self.budget.spend(2 + text.count("/"))
         if text.startswith("/"):
             current, rest = "/", text
         else:
@@ -77,6 +81,7 @@ class Atlas:
             if part in ("", "."):
                 continue
             if part == "..":
+                self.budget.spend(_LOOK + current.count("/"))
                 real = self._facts.look(current).real
                 current = real.rsplit("/", 1)[0] or "/"
             else:
@@ -107,6 +112,7 @@ class Atlas:
     def _judge(self, path: str, bound: bool) -> Place:
         if _VEILED.match(path) and path not in HARMLESS:
             return self._veiled(path, bound)
+        self.budget.spend(_LOOK + 6 * path.count("/"))
         fact = self._facts.look(path)
         real = fact.real
         device = _device(path)
@@ -164,6 +170,11 @@ class Atlas:
     def named_secret(self, path: str) -> bool:
         """Secret only by its name, inside the workspace: the name may be seen, the content not."""
         return _inside(path, self._facts.workspace) and not self._secrets.holds_folder(path)
+
+    def written_secret(self, text: str, cwd: str) -> bool:
+        """Whether `text`, as it is written and without a look at the disk, lies in a credential store."""
+        path = self.logical(text, cwd)
+        return self.secret(path) and not self.named_secret(path)
 
     def secret_name(self, name: str) -> bool:
         """Whether a bare file name is that of a key or password file."""

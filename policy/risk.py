@@ -187,9 +187,10 @@ class _Telling:
         where = ", outside the workspace" if outside else ""
         exact = [effect for effect in effects if effect.exact]
         fresh = [effect for effect in exact if kind is EffectKind.WRITES and self._kind(effect) is Kind.MISSING]
-        for group, word in ((fresh, "makes"), ([effect for effect in exact if effect not in fresh], verb)):
+        made = frozenset(fresh)
+        for group, word in ((fresh, "makes"), ([effect for effect in exact if effect not in made], verb)):
             names = list(dict.fromkeys(near(effect.target, self.around) for effect in group))
-            folders = [near(effect.target, self.around) for effect in group if self._kind(effect) is Kind.FOLDER]
+            folders = {near(effect.target, self.around) for effect in group if self._kind(effect) is Kind.FOLDER}
             also = ""
             if kind is EffectKind.DELETES and folders:
                 also = " and what is in it" if len(names) == 1 else ", with all that is in them"
@@ -212,10 +213,9 @@ class _Telling:
         )
 
     def _ruled(self, tier: Tier) -> Iterator[str]:
-        labels = [label for _, label, _, _ in self.ruled]
+        above = {label[:at] for _, label, _, _ in self.ruled for at, char in enumerate(label) if char == " "}
         for reason, label, why, explained in self.ruled:
-            longer = any(other.startswith(f"{label} ") for other in labels)
-            if reason.tier is tier and not explained and not longer and label.split(" -")[0] not in self.told:
+            if reason.tier is tier and not explained and label not in above and label.split(" -")[0] not in self.told:
                 yield _with(_BETTER.get(label, _settled(label, why)), label)
 
     def _hosts(self) -> Iterator[str]:

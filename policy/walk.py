@@ -40,6 +40,7 @@ from policy.variables import Standing, standing
 
 MOST_INNER = 6  # scripts inside scripts
 MOST_GLIMPSED = 16 * 1024
+_A_GLIMPSE = 100  # of the budget; and some for each character
 MOST_LIKELY = 40  # readings of one command
 
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
@@ -170,6 +171,7 @@ class Walk(Traps):
     def _array(self, item: ArrayAssignment, state: State) -> Sense:
         self.arrays.add(item.name)
         items: tuple[Sense, ...] | None = tuple(self.senses(item.items, state))
+        self.atlas.budget.spend(len(items or ()))
         if items is not None and any(each.many for each in items):
             items = None
         old = state.variables.get(item.name) if item.append else None
@@ -213,6 +215,7 @@ class Walk(Traps):
     ) -> Ends:
         """Judge one command by its expanded words; what it brings belongs to a step of its own. `given`: the shell
         itself runs it, after these assignments, so that functions come first."""
+        self.atlas.budget.spend(50 + 6 * len(words))
         outer = self.findings.step
         self.findings.begin(_footing(words, state))
         try:
@@ -406,7 +409,7 @@ class Walk(Traps):
 
     def _glimpse(self, script: str, state: State, rule: RuleRef, span: Span | None) -> None:
         home = self.facts.home
-        for token in _TOKENS.split(script[:MOST_GLIMPSED]):
+        for token in dict.fromkeys(_TOKENS.split(script[:MOST_GLIMPSED])):
             text = _HOME.sub(lambda _: f"{home}/", token)
             name = text.rpartition("/")[2]
             if name[:1] == "." and self.atlas.secret_name(name):
@@ -414,6 +417,12 @@ class Walk(Traps):
             if "/" not in text or "\0" in text:
                 continue
             for cwd in state.cwds or ("/",):
+                if self.atlas.budget.left < _A_GLIMPSE + 10 * len(text):  # without a look: as it is written
+                    if self.atlas.written_secret(text, cwd):
+                        told = f"names {text}, a private key or credential store"
+                        self.findings.because(Tier.SECRET, told, rule, span)
+                        return
+                    continue
                 place = self.atlas.place(text, cwd)
                 if place.scope is Scope.SECRET and not self.atlas.named_secret(place.path):
                     self.findings.touch(Role.READ, exactly(text), (cwd,), rule, span)
@@ -422,6 +431,7 @@ class Walk(Traps):
         """Walk bash text that a command runs (`bash -c`), in a shell of its own."""
         from policy.script.portable import objection_elsewhere  # with the reader, only where there is a script
 
+        self.atlas.budget.spend(len(script) // 4)
         other = None if self._interpreter in _BASH else objection_elsewhere(script)
         if other is not None:
             self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
@@ -437,6 +447,7 @@ class Walk(Traps):
             return state, state
         from policy.script.reader import read  # only where there is a script
 
+        self.atlas.budget.spend(50 + len(script))
         tree = read(script)
         if isinstance(tree, Opaque):
             self.opaque(script, f"inside a script: {tree.reason}", state, rule, span)

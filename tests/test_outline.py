@@ -41,6 +41,7 @@ PLAIN = (
     ("x=1 if # then\n", [("command", 0, 0), ("word", 0, 3), ("word", 4, 6)]),
     ("", []),
     (" # a", []),
+    ("a \\\n  b", [("command", 0, 0), ("word", 0, 1), ("word", 6, 7)]),
 )
 
 NOT_PLAIN = (
@@ -74,7 +75,9 @@ NOT_PLAIN = (
     ('a "b$\'c"', "`$'` inside double quotes"),
     ("a 'b", "a quote that is never closed"),
     ('a "b', "likewise"),
-    ("a \\\nb", "a line continuation"),
+    ("a\\\nb", "a line continuation inside a word"),
+    ("a |\\\n| b", "one inside an operator"),
+    ("a \\\n\\\nb", "two in a row"),
     ("a\\", "a backslash at the end"),
     ("a\rb", "a blank that is none"),
     ("a\u00a0b", "likewise"),
@@ -115,7 +118,7 @@ _REDIRECT = st.tuples(
     _WORD,
 ).map("".join) | st.sampled_from(["2>&1", ">&2", "<&-", ">& 1", ">&1-", ">&-a", ">&12", ">&1a"])
 _JOINT = st.sampled_from(
-    [" ", " ", " ", "\t", "  ", "|", " | ", " || ", "&&", "; ", ";", " & ", "|& ", "\n", " # c'd\n"]
+    [" ", " ", " ", "\t", "  ", "|", " | ", " || ", " \\\n", "&&", "; ", ";", " & ", "|& ", "\n", " # c'd\n"]
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from policy.assessment import Span
 
 DEEPEST = 8  # compound commands and substitutions together
-MOST_WORDS = 1000  # with commands; the witness needs about 25 us for each, and this bounds a decision
+MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision
 COST_OF_NESTING = 4  # in words, likewise
 
 _BLANKS = re.compile(r"[ \t]*")
@@ -85,6 +85,7 @@ class Cursor:
     def newline(self) -> None:
         """Step over one newline that ends a line of commands, and over the here-documents that follow it."""
         skipped = self.skipped
+        self.counted()
         if skipped is None:
             self.pos += 1
         elif skipped.line_end == self.pos and skipped.level == self.level:
@@ -116,4 +117,4 @@ class Cursor:
     def counted(self, weight: int = 1) -> None:
         self.count += weight
         if self.count > MOST_WORDS:
-            raise self.refusal(f"more than {MOST_WORDS} words and commands")
+            raise self.refusal(f"more than {MOST_WORDS} words, commands and lines")

@@ -1,0 +1,27 @@
+"""How much work one decision may take. Scripts are short; what runs the budget down is there to make somebody wait."""
+
+MOST = 25_000  # about as many microseconds, on the machines of today
+MOST_AFTER = 5_000  # for looking over what was not judged
+
+
+class TooMuchError(Exception):
+    """The budget is used up. `classify` makes it a question; nothing else catches it."""
+
+
+class Budget:
+    """Counts work, not time, so that the same script always gets the same answer.
+
+    INVARIANT: every loop of a decision whose length a script can choose spends here before each round, or runs over
+    what the reader has counted.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, most: int = MOST) -> None:
+        self.left = most
+
+    def spend(self, steps: int) -> None:
+        """Raises TooMuchError when there is not that much left."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooMuchError

@@ -1,0 +1,145 @@
+"""Whatever a script is, judging it takes a bounded amount of work: counted in steps and looks, never in time."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy import budget
+from policy.action import Action, ReadFile, RunArgv, RunScript
+from policy.assessment import Assessment
+from policy.budget import Budget, TooMuchError
+from policy.classify import _TOO_MUCH, classify
+from policy.facts import Facts, PathFact
+from policy.script.lexical import MOST_CHARACTERS
+from policy.tier import Tier
+from runner.config import Settings, load
+from runner.facts import gather
+
+MEGABYTE = 1 << 20
+
+
+def nested(levels: int, body: str) -> str:
+    for level in range(levels):
+        body = f"for v{level} in a b; do {body}; done"
+    return body
+
+
+LONG = (
+    ("a" * MEGABYTE, "one word"),
+    ("a " * (MEGABYTE // 2), "words"),
+    ("a;" * (MEGABYTE // 2), "commands"),
+    ("a\n" * (MEGABYTE // 2), "lines"),
+    ("$(" * (MEGABYTE // 2), "substitutions"),
+    ("echo '" + "x" * MEGABYTE + "'", "a quoted word"),
+    ("cat <<E\n" + "x\n" * (MEGABYTE // 2) + "E", "a here-document"),
+    ("\0" * MEGABYTE, "what is no text"),
+    ("cat " + "/" * MEGABYTE, "a path"),
+)
+
+DEEP = (
+    (nested(7, "; ".join(f"z{i}=$z{i}a$v0; cat $z{i}" for i in range(20))), "loops in loops, four rounds each"),
+    ("git " + "-C a " * 450 + "log", "folders in folders, each looked at from the top"),
+    ("a=(" + "b " * 300 + "); " + "; ".join(['a=("${a[@]}" "${a[@]}")'] * 20) + '; ls "${a[@]}"', "arrays that double"),
+    ("cat " + " ".join("/".join(["abc"] * 60) + str(i) for i in range(60)), "deep folders"),
+    ("cat " + " ".join("../" * 100 + str(i) for i in range(45)), "up and up"),
+    ("x='" + "ls; " * 900 + "'; " + 'bash -c "$x"; ' * 200, "one long script, many times"),
+    ("for i in " + " ".join(f"f{i}" for i in range(40)) + "; do ls " + ">$i " * 200 + "; done", "readings of a word"),
+    ("; ".join(f"x{i}=a; test -f a && x{i}=b" for i in range(100)), "states that are compared"),
+    (
+        "; ".join(f"a{i}=${{y:-/etc/a{i}}}" for i in range(9)) + "; " + "rm $a0 $a1 $a2 $a3 $a4 $a5 $a6 $a7 $a8; " * 70,
+        "readings of a command",
+    ),
+    ("x='" + "{print} " * 900 + "'; " + 'awk "$x" a; ' * 200, "one long program, many times"),
+)
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    home = tmp_path_factory.mktemp("settings")
+    return load(home, {"HOME": str(home)})
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory, settings: Settings) -> Facts:
+    """A workspace beside a home with a key, as the program itself looks at them."""
+    top = Path(tmp_path_factory.mktemp("budget")).resolve()
+    for folder in ("work/.git", "home/.ssh"):
+        (top / folder).mkdir(parents=True)
+    return gather(str(top / "work"), {"HOME": str(top / "home"), "PATH": "/usr/bin:/bin"}, settings.profile)
+
+
+class Looks:
+    """The same facts, counting what is asked of the disk."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.seen: set[str] = set()
+        self._facts = facts
+        self.facts = replace(facts, look=self.look)
+
+    def look(self, path: str) -> PathFact:
+        self.seen.add(path)
+        return self._facts.look(path)
+
+
+def judged(action: Action | str, facts: Facts, settings: Settings) -> Assessment:
+    asked = RunScript(action, facts.workspace) if isinstance(action, str) else action
+    return classify(asked, facts, settings.rules, settings.profile)
+
+
+@pytest.mark.parametrize(("text", "why"), LONG, ids=[row[1] for row in LONG])
+def test_a_long_text_is_not_read_at_all(text: str, why: str, facts: Facts, settings: Settings) -> None:
+    looks = Looks(facts)
+    assert len(text) > MOST_CHARACTERS
+    assert judged(text, looks.facts, settings).tiers == (Tier.UNKNOWN,)
+    assert len(looks.seen) < 10
+
+
+@pytest.mark.parametrize(("text", "why"), DEEP, ids=[row[1] for row in DEEP])
+def test_too_much_work_is_a_question(text: str, why: str, facts: Facts, settings: Settings) -> None:
+    """Each of them took more than the whole budget, and some would never have ended."""
+    looks = Looks(facts)
+    assessment = judged(text, looks.facts, settings)
+    assert [reason.text for reason in assessment.reasons if reason.text == _TOO_MUCH], why
+    assert Tier.UNKNOWN in assessment.tiers
+    assert len(looks.seen) <= budget.MOST // 15
+    assert sum(path.count("/") for path in looks.seen) <= budget.MOST
+
+
+def test_what_people_write_is_far_below_it(facts: Facts, settings: Settings) -> None:
+    rows = (
+        "for f in *.py; do for g in a b c; do if [ -f $f ]; then grep -n $g $f | head -3; fi; done; done",
+        "; ".join(["git log --oneline -5 src | head; wc -l a.txt 2>/dev/null || echo none"] * 20),
+        "cat " + " ".join(f"src/{i}.py" for i in range(150)),
+    )
+    for text in rows:
+        assert _TOO_MUCH not in {reason.text for reason in judged(text, facts, settings).reasons}
+
+
+@pytest.mark.threat("T01")
+def test_a_credential_store_named_after_too_much_keeps_the_floor(facts: Facts, settings: Settings) -> None:
+    for start, _ in DEEP:
+        assert Tier.SECRET in judged(f"{start}; cat ~/.ssh/id_x", facts, settings).tiers
+
+
+def test_the_other_actions_have_the_same_bound(facts: Facts, settings: Settings) -> None:
+    argv = judged(RunArgv(("git", *("-C", "a") * 900, "log"), facts.workspace), facts, settings)
+    looks = Looks(facts)
+    judged(ReadFile("/" + "a/../" * 9000), looks.facts, settings)
+    assert [reason.text for reason in argv.reasons] == [_TOO_MUCH]
+    assert len(looks.seen) < 10
+
+
+@given(st.lists(st.integers(0, budget.MOST), max_size=50))
+def test_a_budget_is_never_overdrawn_in_silence(steps: list[int]) -> None:
+    purse, spent = Budget(), 0
+    for step in steps:
+        spent += step
+        if spent > budget.MOST:
+            with pytest.raises(TooMuchError):
+                purse.spend(step)
+            return
+        purse.spend(step)
+    assert purse.left == budget.MOST - spent
