@@ -117,6 +117,18 @@ def _given(call: Call, shape: Shape) -> None:
     if not same:
         text = "`git` is told which repository and files to use, and obeys settings that may run programs"
         call.findings.runs("git", text, call.rule.ref, call.span)
+        given = named.get("--git-dir")
+        if given is not None and call.rule.changes.startswith(".git"):
+            rest = call.rule.changes.removeprefix(".git")
+            call.rule = replace(
+                call.rule, changes=_below(own, {atlas.place(t, c).path + rest for t in given.texts for c in cwds})
+            )
+
+
+def _below(workspace: str, places: set[str]) -> str:
+    """The one place that is changed, as rules write it; without one, anything in the workspace may be."""
+    found = [place[len(workspace) + 1 :] for place in places if place.startswith(f"{workspace}/")]
+    return found[0] if len(found) == len(places) == 1 else "."
 
 
 def _harmless(setting: str) -> bool:
@@ -182,12 +194,15 @@ def _restore(call: Call, shape: Shape) -> None:
     dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
     paths = call.words[dashes + 1 :] if dashes is not None else shape.operands[:]
     sure = dashes is not None or call.label == "git restore"
-    atlas, cwds = call.findings.atlas, call.state.cwds or ()
+    atlas, look, cwds = call.findings.atlas, call.walk.facts.look, call.state.cwds or ()
     for index, word in enumerate(paths):
         text = word.text
         folder = text is not None and any(atlas.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
         whole = text is None or text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
-        if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0)):
+        branch = (
+            text is not None and look(f"{call.walk.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
+        )
+        if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
             shown = text if text is not None else "files known only when it runs"
             call.because(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)
             return
