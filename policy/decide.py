@@ -122,7 +122,7 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
     """A refusal that another mode, or somebody at the terminal, would lift."""
     if reason in assessment.asked:
         here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
-        fix = "run it at a terminal, where you are asked first, or run it yourself outside the agent"
+        fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
         return Problem(f"{named(assessment.action, facts)} was refused", f"{reason.text}; {here}", fix)
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"

@@ -119,9 +119,11 @@ SECRET = [
     "cat ~root/.ssh/authorized_keys", "cat /home/me/.AWS/credentials", "cat ~/.ssh/*", "ls ~/.ssh", "tar czf x.tgz ~/.ssh", "cat ../.netrc",
     "cat /etc/shadow", "cat //etc//shadow", "cat /proc/self/root/etc/shadow", "cat /proc/1/environ", "cat /proc/$$/environ", "cat /proc/self/cwd/.env",
     "cat ~/.mozilla/firefox/x/logins.json", "cat '~/.ssh/id_rsa' ~/.ssh/id_rsa", "cat ~/Library/Keychains/login.keychain-db", "cat ~/.kube/config",
-    "cat ~/.local/state/ringfence/audit.db", "rm -rf ~/.config/ringfence", "cat ~/.git-credentials", "coproc cat .env", "cat .env; x=$(( ${a@P} ))",
+    "cat ~/.local/state/ringfence/audit.db", "rm -rf ~/.config/ringfence", "cat ~/.git-credentials", "coproc cat .env", "cat prod.env", "cat ~/.config/scw/config.yaml",
+    "cat '/home/me/Library/Application Support/1Password/x'", "cat '/home/me/library/group containers/x'", "cat ~/.zhistory", "cat AuthKey_1.p8", "cat config/.my.cnf",
+    "cat gha-creds-0a1b.json", "cat /root/.kube/config", "cat /Library/Keychains/System.keychain", "head -c 512 /dev/disk0", "cat ssh_host_rsa_key", "cat .env; x=$(( ${a@P} ))",
 ]
-OPEN = ["cat .env.example", "cp .env.example x", "ls -la .env", "test -f .env", "find . -name .env", "cat cacert.pem", "cat id_rsa.pub", "echo .env", "cat environment", "grep -r KEY ."]
+OPEN = ["cat .env.example", "cp .env.example x", "ls -la .env", "test -f .env", "find . -name .env", "cat cacert.pem", "cat id_rsa.pub", "echo .env", "cat environment", "cat example.env", "cat config/app.sample.env", "ls /dev/disk", "cat src/keys.py", "grep -r KEY ."]
 # fmt: on
 
 
