@@ -21,6 +21,11 @@ build/out.js dist/app.js data/rows.csv data/rows.json notes.txt a.txt b.txt run.
 t.tar t.tar.gz t.zip a.hex server.pem
 """
 
+# The smaller one that the examples of the command rules are about: settings of tools would make them mean more.
+EXAMPLE_FILES = """
+.git/hooks/ build/ notes.txt a.txt package.json evil.sh src/main.py src/json.py t.tar t.tar.gz t.zip a.hex
+"""
+
 # What is not in the workspace: below the home, and elsewhere.
 AROUND = (
     "~/letter.txt ~/other/main.py ~/other/.git/HEAD ~/Downloads/data.csv ~/.bashrc ~/.profile ~/.gitconfig "
@@ -39,18 +44,19 @@ LINKS = {
 _MISSING = (WORKSPACE, HOME, "/tmp", "/etc", "/usr", "/dev", "/proc")  # noqa: S108  # names of the model, not files
 
 
-def model_facts(profile: Profile, more: Iterable[str] = (), today: date | None = None) -> Facts:
-    """The model machine under `profile`, on the day `today`. `more` are further names below the workspace, written as
-    in FILES."""
+def model_facts(profile: Profile, more: Iterable[str] = (), today: date | None = None, files: str = FILES) -> Facts:
+    """The model machine under `profile`, on the day `today`. `files`, and `more`, are the names below the workspace."""
+    disk = _Disk(files, tuple(more))
     return Facts(
         workspace=WORKSPACE,
         home=HOME,
         path=("/usr/local/bin", "/usr/bin", "/bin"),
         system=(*profile.system, *(f"/etc/{entry}" for entry in profile.etc)),
         private=(f"{HOME}/.config/ringfence", f"{HOME}/.local/state/ringfence"),
-        look=_Disk(tuple(more)).look,
+        look=disk.look,
         which=lambda name: None,
         today=today,
+        names=disk.names,
     )
 
 
@@ -60,8 +66,8 @@ class _Disk:
 
     __slots__ = ("_kinds", "_links")
 
-    def __init__(self, more: tuple[str, ...]) -> None:
-        self._kinds, self._links = _tree(more)
+    def __init__(self, files: str, more: tuple[str, ...]) -> None:
+        self._kinds, self._links = _tree(files, more)
 
     def look(self, path: str) -> PathFact:
         real = self._real(path)
@@ -70,6 +76,14 @@ class _Disk:
             near = any(real == root or real.startswith(f"{root}/") for root in _MISSING)
             kind = Kind.MISSING if near and not self._far(real) else Kind.FILE
         return PathFact(real, kind)
+
+    def names(self, path: str) -> tuple[str, ...] | None:
+        """What lies in a folder; None where that is not described."""
+        real = self._real(path).rstrip("/")
+        if self._kinds.get(real or "/") is not Kind.FOLDER or self._far(real):
+            return None
+        every = (*self._kinds, *self._links)
+        return tuple(sorted(name[len(real) + 1 :] for name in every if name.rpartition("/")[0] == real and name != "/"))
 
     def _far(self, real: str) -> bool:
         """Below the home, but in a folder of it that the model does not describe."""
@@ -88,10 +102,10 @@ class _Disk:
 
 
 @lru_cache(maxsize=4)
-def _tree(more: tuple[str, ...]) -> tuple[dict[str, Kind], dict[str, str]]:
+def _tree(files: str, more: tuple[str, ...]) -> tuple[dict[str, Kind], dict[str, str]]:
     links = dict(LINKS)
     named = [
-        *(f"{WORKSPACE}/{name}" for name in FILES.split()),
+        *(f"{WORKSPACE}/{name}" for name in files.split()),
         *(name.replace("~", HOME, 1) for name in AROUND.split()),
     ]
     for entry in more:

@@ -11,6 +11,7 @@ from policy.facts import Facts
 from policy.matrix import Ruling
 from policy.permission import Source
 from policy.tier import Mode, Tier
+from runner.model_workspace import FILES
 from runner.problems import usage
 from runner.toml_tables import Item, read_items, unknown_key, wrong
 
@@ -105,7 +106,8 @@ class Expectation:
 @dataclass(frozen=True, slots=True)
 class Table:
     """One file of expectations. `files` are more names of the workspace; `rules` the text of its own `[[rule]]`s, on
-    the lines that they have in the file; `today` the day on which it is judged, for rules that end."""
+    the lines that they have in the file; `today` the day on which it is judged, for rules that end; `base` what the
+    workspace holds besides."""
 
     source: str
     tests: tuple[Expectation, ...]
@@ -113,6 +115,7 @@ class Table:
     files: tuple[str, ...] = ()
     rules: str = ""
     today: date | None = None
+    base: str = FILES
 
 
 def parse_table(text: str, source: str) -> Table:

@@ -15,7 +15,7 @@ from policy.tier import Mode
 from policy.verdict import Verdict
 from runner.config import Settings, load, shipped
 from runner.gate import Gate, folder, ruling
-from runner.model_workspace import WORKSPACE, model_facts
+from runner.model_workspace import EXAMPLE_FILES, WORKSPACE, model_facts
 from runner.policy_table import Expectation, Table, parse_table, wanted_word
 from runner.problems import Exit, usage
 from runner.visible import visible
@@ -52,7 +52,7 @@ class Bench:
             facts = replace(self.here.facts, today=table.today) if table.today else self.here.facts
             return replace(self.here, settings=settings, mode=mode, facts=facts)
         today = table.today or (date.today() if any(rule.until for rule in settings.profile.permissions) else None)
-        facts = model_facts(settings.profile, table.files, today)
+        facts = model_facts(settings.profile, table.files, today, table.base)
         return Gate(settings, facts, (), settings.profile.limits, mode, WORKSPACE)
 
 
@@ -132,7 +132,7 @@ def shipped_tables() -> Iterator[Table]:
             )
             for each in examples
         )
-        yield Table(f"policy/commands/{path.name}", tests)
+        yield Table(f"policy/commands/{path.name}", tests, base=EXAMPLE_FILES)
 
 
 def told(difference: Difference, facts: Facts) -> str:

@@ -20,6 +20,7 @@ from policy.profile_file import parse_profile
 from policy.rule import GRAMMARS
 from policy.rules import CommandRule, Example, RuleBook, RuleError, parse_examples, parse_rules
 from policy.tier import Tier
+from runner.model_workspace import EXAMPLE_FILES
 
 FILES = {
     item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")
@@ -55,21 +56,14 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """A workspace with the files that the examples name, and a home beside it."""
     top = Path(os.path.realpath(tmp_path_factory.mktemp("machine")))
     workspace, home = top / "work", top / "home"
-    for folder in (workspace / "src", workspace / "build", workspace / ".git" / "hooks", home / ".ssh", home / ".aws"):
+    for folder in (home / ".ssh", home / ".aws"):
         folder.mkdir(parents=True)
-    for name in (
-        "notes.txt",
-        "a.txt",
-        "package.json",
-        "evil.sh",
-        "src/main.py",
-        "t.tar",
-        "t.tar.gz",
-        "t.zip",
-        "a.hex",
-        "src/json.py",
-    ):
-        (workspace / name).write_text("x\n")
+    for name in EXAMPLE_FILES.split():
+        (workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            (workspace / name).mkdir(exist_ok=True)
+        else:
+            (workspace / name).write_text("x\n")
     (home / ".ssh" / "id_rsa").write_text("decoy\n")
     (home / ".aws" / "credentials").write_text("decoy\n")
 

@@ -44,7 +44,9 @@ def test_the_shipped_tables_are_many_and_each_row_says_why() -> None:
     rows = [test for table in TABLES for test in table.tests if table.source.startswith("policy/tables/")]
     assert len(rows) >= 250
     assert [f"{row.source}:{row.line}" for row in rows if not row.why] == []
-    assert len({(row.source, row.shown) for row in rows}) == len(rows), "no row twice in one file"
+    assert len({(row.source, row.shown, row.proposer, row.unattended) for row in rows}) == len(rows), (
+        "no row twice in one file"
+    )
     verdicts = {(mode, wanted) for row in rows for mode, wanted in row.expected}
     for mode in Mode:
         assert (mode, frozenset({Ruling.ALLOW})) in verdicts
@@ -265,6 +267,10 @@ def test_the_model_tells_files_folders_links_and_what_is_missing() -> None:
     ]
     assert [(path, facts.look(path).real, facts.look(path).kind.value) for path, _, _ in rows] == rows
     assert ".env" in FILES.split()
+    assert facts.names(f"{WORKSPACE}/src") == ("app.ts", "index.js", "lib.rs", "main.py", "util")
+    assert facts.names(f"{WORKSPACE}/deep") == ("er",)
+    assert {"way", "out-link", ".git", "README.md"} <= set(facts.names(WORKSPACE) or ())
+    assert [facts.names(path) for path in ("/home/you/other", "/nowhere", f"{WORKSPACE}/README.md")] == [None] * 3
 
 
 def test_an_effect_in_words() -> None:
