@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from policy.tier import Mode
-from runner.cli_gate import CONFIG, CWD, JSON, MODE, UNATTENDED
+from runner.cli_gate import CONFIG, CWD, FLAG, JSON, MODE, UNATTENDED
 from runner.policy_import import Kind
 
 HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
@@ -17,6 +17,7 @@ For one command, with every reason: `agent why`.
 
     agent policy matrix
     agent policy test expected.toml
+    agent policy lint
     agent policy import .claude/settings.json
     agent policy judge < scripts.jsonl
 """
@@ -86,6 +87,32 @@ def expectations(
     from runner.policy_test import run_tests
 
     return run_tests(files or [], mode=mode, config=config, cwd=cwd, json=json)
+
+
+@policy_app.command("lint")
+def lint(
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="One configuration file, before it is in force.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", metavar=FLAG, help="Warnings are a failure, too.")] = False,
+    cwd: CWD = None,
+    json: JSON = False,
+) -> int:
+    """Look your rules over: which can never take effect, contradict each other, or say more than they seem to.
+
+    Without FILE: the configuration that is in force here. Each finding is one line: place, severity, code, what to do.
+
+    Exit 0 when there is no error, 1 for warnings with --strict, 2 for errors.
+
+    **Examples**
+
+        agent policy lint
+        agent policy lint --strict new-policy.toml
+        agent policy lint --json | jq '.findings[].text'
+    """
+    from runner.policy_lint import run_lint
+
+    return run_lint(file, cwd=cwd, strict=strict, as_json=json)
 
 
 @policy_app.command("import")

@@ -6,10 +6,14 @@ import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from runner.imports.carried import Import, as_json, as_toml, examples_toml
+from runner.imports.carried import Import, as_json, as_toml, examples_toml, rule_lines
 from runner.problems import Exit, say, usage
 from runner.visible import visible
+
+if TYPE_CHECKING:
+    from runner.config import Settings
 
 
 class Kind(StrEnum):
@@ -29,7 +33,9 @@ def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | No
     text = _text(name)
     source = "standard input" if name == "-" else name
     kind = kind or guess(text, source)
-    found = reader(kind)(text, source)
+    from runner.config import shipped
+
+    found = sound(reader(kind)(text, source), shipped())
     if as_json_too:
         print(json.dumps(as_json(found, kind.value)))
         return Exit.DONE
@@ -44,6 +50,27 @@ def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | No
         _write(tests, examples_toml(found))
     say(report(found, out, tests))
     return Exit.DONE
+
+
+def sound(found: Import, settings: "Settings") -> Import:
+    """Only rules that can be loaded and take effect stay: the others are left out with what is wrong with them."""
+    from policy.keyed import KeyedError, read
+    from policy.permission import Layer
+    from policy.permission_check import Severity, check
+    from policy.permission_file import LISTS, permissions
+
+    for rule in tuple(found.rules):
+        text = "\n".join(rule_lines(rule, found.source))
+        try:
+            parsed = permissions(read(text, found.source, {}, LISTS), Layer.NAMED)
+            said = check(parsed, settings.rules, None, settings.profile)
+            fault = next((one.text for one in said if one.severity is Severity.ERROR), "")
+        except KeyedError as error:
+            fault = error.problem.why
+        if fault:
+            found.rules.remove(rule)
+            found.leave(rule.origin, fault)
+    return found
 
 
 def reader(kind: Kind) -> Callable[[str, str], Import]:

@@ -13,7 +13,7 @@ AGENT = str(Path(sys.executable).parent / "agent")
 # fmt: off
 COMMANDS = [
     "", "run", "exec", "why", "doctor", "demo",
-    "policy", "policy matrix", "policy judge", "policy test", "policy import",
+    "policy", "policy matrix", "policy judge", "policy test", "policy lint", "policy import",
     "audit", "audit show", "audit verify",
 ]
 # fmt: on

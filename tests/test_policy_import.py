@@ -14,18 +14,21 @@ from hypothesis import strategies as st
 from policy.keyed import read
 from policy.matrix import Ruling
 from policy.permission import Layer, PermissionRule
+from policy.permission_check import Severity, check
 from policy.permission_file import LISTS, permissions
 from policy.permission_words import broad, exact
 from policy.sense import exactly
+from runner.config import shipped
 from runner.imports.carried import Import, as_json, as_toml, examples_toml
 from runner.imports.claude import gitignored, read_claude
 from runner.imports.codex import read_codex
 from runner.imports.gemini import read_gemini
 from runner.imports.words import NotWords, starred
-from runner.policy_import import Kind, guess
+from runner.policy_import import Kind, guess, sound
 from runner.policy_table import parse_table
 from runner.problems import Exit
 
+BOOK = shipped()
 AGENT = str(Path(sys.executable).parent / "agent")
 
 
@@ -293,6 +296,7 @@ def test_what_denies_never_gets_narrower(pieces: list[str], prefix: bool, words:
         assert met or found.left, (pattern, words, [said(rule) for rule in reread(found)])
 
 
+@settings(deadline=None)  # the check looks for near names among a thousand programs
 @given(st.text(), st.sampled_from(["allow", "ask", "deny"]))
 def test_any_text_is_carried_over_or_left_out(text: str, verdict: str) -> None:
     """Law: nothing is lost silently, and what is written can be read back."""
@@ -300,6 +304,11 @@ def test_any_text_is_carried_over_or_left_out(text: str, verdict: str) -> None:
         found = claude(rule, verdict)
         assert found.rules or len(found.left) == 1
         assert len(reread(found)) == len(found.rules)
+        sound(found, BOOK)
+        assert found.rules or found.left
+        assert [
+            one for one in check(reread(found), BOOK.rules, None, BOOK.profile) if one.severity is Severity.ERROR
+        ] == []
         json.dumps(as_json(found, "claude"))
 
 

@@ -129,14 +129,19 @@ def as_toml(found: Import, kind: str) -> str:
         lines += ["", f"mode = {quoted(found.mode)}"]
     for rule in found.rules:
         lines += ["", f"# {rule.origin}", *([f"# note: {one_line(rule.note, 160)}"] if rule.note else [])]
-        lines += ["[[rule]]", f"verdict = {quoted(rule.verdict.name.lower())}"]
-        if rule.run:
-            lines.append(f"run = [{', '.join(_word(word) for word in rule.run)}]")
-        for key in ("tool", "read", "write", "host"):
-            if values := getattr(rule, key):
-                lines.append(f"{key} = {_list(values)}")
-        lines.append(f"why = {quoted(_why(rule, source))}")
+        lines += rule_lines(rule, source)
     return "\n".join(lines) + "\n"
+
+
+def rule_lines(rule: Carried, source: str) -> list[str]:
+    """One rule as TOML."""
+    lines = ["[[rule]]", f"verdict = {quoted(rule.verdict.name.lower())}"]
+    if rule.run:
+        lines.append(f"run = [{', '.join(_word(word) for word in rule.run)}]")
+    for key in ("tool", "read", "write", "host"):
+        if values := getattr(rule, key):
+            lines.append(f"{key} = {_list(values)}")
+    return [*lines, f"why = {quoted(_why(rule, source))}"]
 
 
 def examples_toml(found: Import) -> str:
