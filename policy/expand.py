@@ -29,7 +29,19 @@ from policy.script.tree import (
     Word,
     outputs,
 )
-from policy.sense import ANYTHING, COUNT, MAYBE_NUMBER, NOTHING, Sense, either, exactly, fields, joined, unquoted
+from policy.sense import (
+    ANYTHING,
+    COUNT,
+    MAYBE_NUMBER,
+    MOST_MAYBE,
+    NOTHING,
+    Sense,
+    either,
+    exactly,
+    fields,
+    joined,
+    unquoted,
+)
 from policy.state import State
 from policy.tier import Tier
 
@@ -72,7 +84,10 @@ class Expander:
         if len(parts) == 1 and isinstance(parts[0], Text):
             return Sense(texts=(parts[0].text,), span=self.walk.span(word.span))
         self.walk.findings.atlas.budget.spend(5 * len(parts))
-        return joined([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
+        whole = joined([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
+        if len(whole.maybe) >= MOST_MAYBE:
+            self.walk.findings.unknown("a word that may mean too many things", HERE, whole.span)
+        return whole
 
     def senses(self, word: Word, state: State) -> list[Sense]:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""

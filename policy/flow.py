@@ -41,6 +41,7 @@ from policy.state import State, either_state
 from policy.tier import Tier
 
 SHELL = RuleRef("policy/walk.py", 0)
+MOST_WORDS = 400  # of one command, after expansion
 MOST_ROUNDS = 4  # how often a loop body is walked until nothing new is known
 
 Ends = tuple[State, State]  # what holds when it succeeded, and when it failed
@@ -85,9 +86,18 @@ class Flow(ABC):
     def sense(self, word: Word, state: State) -> Sense:
         return self.expander.sense(word, state)
 
-    def senses(self, words: tuple[Word, ...], state: State) -> list[Sense]:
+    def senses(
+        self, words: tuple[Word, ...], state: State, expand: Callable[[Word, State], list[Sense]] | None = None
+    ) -> list[Sense]:
+        """What the words become. Values that double and double again come to an end here."""
         self.findings.atlas.budget.spend(3 * len(words))
-        return [sense for word in words for sense in self.expander.senses(word, state)]
+        found: list[Sense] = []
+        for word in words:
+            found += (expand or self.expander.senses)(word, state)
+            if len(found) > MOST_WORDS:
+                self.findings.unknown("a command with too many words", SHELL, self.span(word.span))
+                return [*found[:1], ANYTHING]
+        return found
 
     def script(self, script: Script, state: State) -> Ends:
         ok = fail = begin = state

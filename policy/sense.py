@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from policy.assessment import Span
 
-MOST_MAYBE = 40
+MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
+MOST_TEXT = 16 * 1024  # no value is followed beyond that
 LIMIT = 12  # more possible texts than this are "known only when it runs"
 
 
@@ -80,6 +81,10 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
             certain = False
             break
         texts = [text + more for text in texts for more in part.texts]
+        if len(texts[0]) > MOST_TEXT:
+            return (
+                Sense(head=texts[0], dashless=texts[0][:1] != "-", span=span) if len(texts) == 1 else Sense(span=span)
+            )
     if certain:
         return Sense(texts=tuple(dict.fromkeys(texts)), span=span)
     head = ""

@@ -100,7 +100,7 @@ class Walk(Traps):
         name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
         if not isinstance(name, Text) or name.quoted or name.text not in _DECLARERS:
             return self.senses(words, state)
-        return [sense for word in words for sense in self._declared(word, state)]
+        return self.senses(words, state, self._declared)
 
     def _declared(self, word: Word, state: State) -> list[Sense]:
         """A word after `local`, `export` and so on: what it assigns is not split, and its globs stay as they are."""

