@@ -46,8 +46,8 @@ class Role(StrEnum):
 GRAMMARS = (
     "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find", "forge",
     "getopts", "git", "mapfile", "mktemp", "network-code", "npx", "packages", "parallel", "pdftotext", "popd",
-    "printf", "push", "python", "read", "script", "set", "sh", "shift", "shopt", "socat", "source", "sqlite", "ssh",
-    "tar", "test", "transfer", "trap", "unset", "watch", "xargs", "yq",
+    "printf", "push", "python", "read", "rpm", "script", "set", "sh", "shift", "shopt", "socat", "source", "sqlite",
+    "ssh", "tar", "test", "transfer", "trap", "unset", "watch", "xargs", "yq",
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Package managers: whether they fetch code, and whether the project tells them to run some before they do anything."""
 
+import re
+
 from policy.call import Call, judge
 from policy.facts import Kind
 from policy.sense import exactly
@@ -19,6 +21,9 @@ _OBEYED = {
 # Flags of Python that change nothing about which modules it finds, and those that leave the current folder out.
 _QUIET = frozenset(["-B", "-E", "-s", "-u", "-q", "-X"])
 _SAFE = frozenset(["-I", "-P"])
+# What rpm may make of a tag, and what stands outside of any tag.
+_FORMATS = re.compile(r":(?:date|day|shescape|perms|octal|hex|humansi|humaniec|string|arraysize|fflags|depflags)\}")
+_OUTSIDE = re.compile(r"(?:^|\})[^{%]*")
 _CODE = (".py", ".pyc", ".so", ".pyd")
 # What pip looks for beside the modules of Python itself.
 _MORE = frozenset((
@@ -54,6 +59,18 @@ def npx(call: Call) -> None:
             call.quiet = True  # nothing is fetched
             return
     packages(call)
+
+
+def rpm(call: Call) -> None:
+    """`rpm -q --qf FORMAT`. THREAT: one of its formats, `:expand`, runs what a package's own text says."""
+    judge(call)
+    for name in ("--qf", "--queryformat"):
+        value = call.flags.get(name)
+        if name not in call.flags:
+            continue
+        rest = _FORMATS.sub("}", value.text) if value is not None and value.text is not None else ":"
+        if ":" in _OUTSIDE.sub("", rest) or "%|" in rest:
+            call.unknown(f"`rpm {name}` with a format that is not known", value)
 
 
 def python(call: Call) -> None:

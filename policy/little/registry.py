@@ -51,6 +51,7 @@ GRAMMAR: dict[str, Callable[[Call], None]] = {
     "push": builtins.push,
     "python": python.python,
     "read": builtins.read,
+    "rpm": packages.rpm,
     "script": runners.script,
     "set": builtins.set_options,
     "sh": wrappers.shell,
