@@ -133,7 +133,7 @@ def judge(call: Call) -> None:
     operands = shape.operands
     given = {flag.name for flag, _ in shape.flags}
     call.flags = {flag.name: value for flag, value in shape.flags}
-    if given & rule.looks or (given & rule.lists and not given & rule.unless):
+    if looks_only(rule, given) or (given & rule.lists and not given & rule.unless):
         call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
     if rule.listing and operands and not given & rule.listing:
         shape.trouble = f"`{call.label}` with operands"
@@ -208,6 +208,11 @@ def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] |
     if operands.runs:
         return operands.inner(count)
     return Operands(head, operands.rest, tail).roles(count)
+
+
+def looks_only(rule: CommandRule, given: set[str]) -> bool:
+    """Whether the flags `given` make it read what it would change otherwise."""
+    return any(given.issuperset(flags.split("+")) for flags in rule.looks)
 
 
 def _looking(operands: Operands) -> Operands:

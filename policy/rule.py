@@ -112,8 +112,8 @@ class CommandRule:
     `otherwise`: the tier of any use that the flags and operands here do not describe.
     `listing`: operands are data only beside one of these flags. `instead`: these flags stand in for the first operand,
     `target` for the last. `here`: without operands it works on the current folder (always, or with these flags).
-    `looks`: with one of these flags it only reads what it would change otherwise; with one of `lists` too, unless one
-    of `unless` is there.
+    `looks`: with one of these flags (`-a+-b`: with both) it only reads what it would change otherwise; with one of
+    `lists` too, unless one of `unless` is there.
     `changes`: what it changes beside its operands, relative to the workspace (`.`: anything there, `.git/config`).
     `alone`: words that, as the only one, make any tier a read (`--version`); `below`: the same for all its subcommands.
     `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from policy.call import Call, apply, connect, judge
+from policy.call import Call, apply, connect, judge, looks_only
 from policy.getopt import parse
 from policy.hosts import elsewhere
 from policy.rule import Operands, Role
@@ -71,7 +71,7 @@ def transfer(call: Call) -> None:
     if call.quiet or shape.trouble:
         return
     given = {flag.name for flag, _ in shape.flags}
-    looks = bool(given & rule.looks) or len(shape.operands) < _FEWEST
+    looks = looks_only(rule, given) or len(shape.operands) < _FEWEST
     source = Role.MOVE if "--remove-source-files" in given and not looks else Role.READ
     target = shape.operands[-1] if shape.operands and not looks else None
     clears = any(name.startswith("--del") for name in given)
