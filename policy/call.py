@@ -180,7 +180,7 @@ def judge(call: Call) -> None:
 def descend(call: Call) -> Call:
     """Follow subcommand words: `docker image ls`. Flags before the subcommand are the program's own."""
     rule = call.rule
-    if not rule.subs:
+    if not rule.subs or (len(call.words) == 1 and call.words[0].text in rule.alone):
         return call
     shape = parse(rule, call.label, call.words)
     found = None if shape.trouble or not shape.operands else rule.sub(shape.operands[0].text)
@@ -346,6 +346,8 @@ def _heeded(call: Call) -> str | None:
     """The file of the project, in the current folder or above, that the program obeys before it does anything."""
     if not call.rule.heeds:
         return None
+    # What the script itself puts there is not looked at, so with a change in it, it is more than plain edits.
+    call.findings.unplain = True
     if call.state.cwds is None:
         return "the settings of a folder known only when it runs"
     facts = call.walk.facts

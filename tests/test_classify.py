@@ -517,6 +517,10 @@ PLAIN = [
     ("ls", False, "nothing is edited"),
     ("chmod +x a.txt", False, "not a plain file command"),
     ("mkdir .vscode/x", False, "a locked place"),
+    ("mkdir node_modules && jest --version", False, "the program obeys what the script made"),
+    ("cp evil.sh rust-toolchain; rustc --version", False, "the same, with a file"),
+    ("cp evil.sh .yarnrc && yarn --version", False, "the same, of a package manager"),
+    ("cp evil.sh json.py && python3 -m pip list", False, "the same, of a module"),
 ]
 
 

@@ -94,6 +94,7 @@ def _clean(call: Call) -> bool:
     from sys import stdlib_module_names
 
     names = call.walk.facts.names
+    call.findings.unplain = True  # what the script itself puts there is not looked at
     for cwd in call.state.cwds or ("",):
         found = names(cwd) if cwd else None
         if found is None:
@@ -108,6 +109,7 @@ def _clean(call: Call) -> bool:
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     """THREAT: a list or a version, and yet the project's own program prints it."""
     look, workspace = call.walk.facts.look, call.walk.facts.workspace
+    call.findings.unplain = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
         call.findings.runs(call.label, f"`{program}` in a folder known only when it runs", call.rule.ref, call.span)
     for cwd in call.state.cwds or ():
