@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from policy.matrix import Ruling
 from policy.permission import REST, Layer, PermissionRule, Tool
+from policy.permission_cover import NEVER
 from policy.permission_finding import RuleFinding, Severity
 from policy.permission_words import is_flag
 from policy.profile import Profile
@@ -14,7 +15,6 @@ from policy.rules import RuleBook
 from policy.secrecy import Secrets
 from policy.tier import Tier
 
-NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
 WRAPPERS = frozenset(["env", "xargs", "command", "exec", "eval"])
 _NAME = r"(?:\*\.)?[a-z0-9*?_-]+(?:\.[a-z0-9*?_-]+)*\.?"
 _HOST = re.compile(rf"{_NAME}(?::[0-9]+)?|\[[0-9a-f:]+\](?::[0-9]+)?|[0-9a-f:]*:[0-9a-f:]+")

@@ -18,19 +18,17 @@ from policy.action import (
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Span
 from policy.facts import Facts, Kind
 from policy.matrix import Ruling
-from policy.permission import Layer, PermissionRule, Source, Tool
-from policy.permission_paths import covers, host_fits, touches
+from policy.permission import PermissionRule, Source, Tool
+from policy.permission_cover import covered
+from policy.permission_paths import host_fits, touches
+from policy.permission_said import about, whose
 from policy.permission_walls import holds_reading, holds_writing
-from policy.permission_words import broad, exact, mentions
-from policy.phrases import near
-from policy.secrecy import inside
+from policy.permission_words import broad, mentions
 from policy.sense import Sense, exactly
 from policy.step import Step
 from policy.tier import Tier
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
-_ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # what a rule with `run` allows when it names no tiers
-_NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
 _TOOLS: dict[type[Action], Tool] = {
     RunScript: Tool.BASH,
     RunArgv: Tool.BASH,
@@ -81,33 +79,16 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         met = _meeting(rule, assessment, facts)
         if met.how is _Met.NO:
             continue
-        whose = f"{_whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {_about(rule)}"
+        said = f"{whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {about(rule)}"
         if met.how is _Met.MAYBE:
-            asked[Reason(Tier.UNKNOWN, f"{whose}, and {met.text}: {rule.why}", rule.ref, met.span)] = None
+            asked[Reason(Tier.UNKNOWN, f"{said}, and {met.text}: {rule.why}", rule.ref, met.span)] = None
         elif rule.verdict is Ruling.DENY:
-            denied[Reason(Tier.DENIED, f"{whose}: {rule.why}", rule.ref, met.span)] = None
+            denied[Reason(Tier.DENIED, f"{said}: {rule.why}", rule.ref, met.span)] = None
         else:
-            asked[Reason(Tier.READ, f"{whose}: {rule.why}", rule.ref, met.span)] = None
+            asked[Reason(Tier.READ, f"{said}: {rule.why}", rule.ref, met.span)] = None
     allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
-    covered = _covered(assessment, facts, allowing) if allowing else {}
-    return replace(assessment, reasons=(*denied, *assessment.reasons), asked=tuple(asked), covered=covered)
-
-
-def _whose(rule: PermissionRule, facts: Facts) -> str:
-    owner = "a rule of this repository," if rule.layer is Layer.REPOSITORY else "your rule"
-    return f"{owner} {near(rule.ref.file, facts)}:{rule.ref.line}"
-
-
-def _about(rule: PermissionRule) -> str:
-    said = [f"`{rule.pattern}`"] if rule.run else []
-    said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
-    said += [f"talking to `{host}`" for host in rule.host]
-    said += [f"tier `{tier.label}`" for tier in rule.tier]
-    said += [f"the tool `{tool.value}`" for tool in rule.tool]
-    return ", ".join(said)
-
-
-# What denies and asks: broadly
+    by = covered(assessment, facts, allowing) if allowing else {}
+    return replace(assessment, reasons=(*denied, *assessment.reasons), asked=tuple(asked), covered=by)
 
 
 def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts) -> _Meeting:
@@ -226,86 +207,3 @@ def _named(effect: Effect, step: Step) -> bool:
 
 def _span_of(effect: Effect, step: Step) -> Span | None:
     return next((reason.span for reason in step.reasons if reason.about == effect), None)
-
-
-# What allows: exactly
-
-
-def _covered(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]) -> dict[Reason, Reason]:
-    """The reasons that the rules allow, for every command that gives them."""
-    covered: dict[Reason, Reason] = {}
-    refused: set[Reason] = set()
-    for step in assessment.steps:
-        running = [rule for rule in rules if rule.run and _runs(rule, step, facts)]
-        alone = [rule for rule in rules if not rule.run]
-        for reason in step.reasons:
-            if reason.tier is Tier.READ or reason.tier in _NEVER:
-                continue
-            found = _allowing(reason, step, running, alone, facts)
-            if found is None:
-                refused.add(reason)
-            else:
-                text = f"allowed by {_whose(found, facts)}: {found.why or _about(found)}"
-                covered.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
-    return {reason: by for reason, by in covered.items() if reason not in refused}
-
-
-def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
-    """Whether the rule is about exactly this command, started as plainly as the rule's writer had in mind."""
-    words = step.literal
-    if words is None or not exact(words, rule.run, more=rule.more):
-        return False
-    if step.set_up or step.cwds is None or not all(inside(cwd, facts.workspace) for cwd in step.cwds):
-        return False
-    # The rule's `./run` is the one of the workspace, not of whatever folder is the current one.
-    elsewhere = "/" in words[0] and not words[0].startswith("/") and step.cwds != (facts.workspace,)
-    return not elsewhere
-
-
-def _allowing(
-    reason: Reason, step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule], facts: Facts
-) -> PermissionRule | None:
-    if step.text:
-        return None
-    tier = reason.tier
-    for rule in running:
-        if tier is Tier.UNKNOWN:
-            if Tier.UNKNOWN in rule.tier or (_only_a_stranger(step) and (not rule.tier or Tier.EXECUTE in rule.tier)):
-                return rule
-        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier):
-            return rule
-    if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
-        return None
-    effects = [reason.about] if reason.about else [effect for effect in step.effects if _of(tier, effect)]
-    # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
-    named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
-    usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
-    by = [next((rule for rule in usable if _inside(rule, tier, effect, facts)), None) for effect in effects]
-    return by[0] if by and None not in by else None
-
-
-def _only_a_stranger(step: Step) -> bool:
-    """That nothing is known about the program is all that is not known."""
-    return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
-
-
-def _globs(rule: PermissionRule, tier: Tier) -> tuple[str, ...]:
-    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
-        return rule.write
-    return {Tier.READ_OUTSIDE: rule.read, Tier.NETWORK: rule.host}.get(tier, ())
-
-
-def _of(tier: Tier, effect: Effect) -> bool:
-    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
-        return effect.kind in _CHANGES
-    if tier is Tier.NETWORK:
-        return effect.kind is EffectKind.CONNECTS
-    return effect.kind is EffectKind.READS and effect.scope is Scope.OUTSIDE
-
-
-def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> bool:
-    if not effect.exact or not effect.target:
-        return False
-    if tier is Tier.NETWORK:
-        return any(host_fits(host, effect.target) for host in rule.host)
-    return effect.target.startswith("/") and any(covers(path, effect.target, facts) for path in _globs(rule, tier))

@@ -87,10 +87,15 @@ def broad(words: Sequence[Sense], pattern: Pattern, name: int = 1) -> bool:
 
 def mentions(text: str, pattern: Pattern) -> bool:
     """Whether one line of a text that nobody can read holds the words of the pattern, as a command would."""
+    if not any("*" in program or "?" in program or program in text for program in pattern[0]):
+        return False
     for command in _COMMANDS.split(text):
-        words = [exactly(word) for word in _BLANKS.split(command) if word]
-        if any(broad(words[at:], pattern) for at in range(len(words))):
-            return True
+        whole = [word for word in _BLANKS.split(command) if word]
+        parts = [part for word in whole for part in word.split("=") if part]  # `--exec=rm`
+        for found in (whole, parts) if len(parts) > len(whole) else (whole,):
+            starts = (at for at, word in enumerate(found) if _program(exactly(word), pattern[0]))
+            if any(broad([exactly(word) for word in found[at:]], pattern) for at in starts):
+                return True
     return False
 
 

@@ -313,7 +313,7 @@ class Walk(Traps):
             # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already.
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
             self.findings.unknown(text, rule.ref, call.span)
-        self.findings.step.interprets = (rule.interpreter or rule.grammar == "sh") and not call.quiet
+        self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         if rule.tier is Tier.NETWORK and not call.hosts and not call.quiet:

@@ -169,3 +169,16 @@ def test_the_worst_comes_first() -> None:
     found = findings('deny run=["git", "push"]; allow run=["*", "**"]; allow run=["sudo", "ls"]')
     assert [one.severity for one in found] == sorted((one.severity for one in found), key=list(Severity).index)
     assert found[0].severity is Severity.ERROR
+
+
+def test_the_rules_of_the_readme_are_good_ones() -> None:
+    from pathlib import Path
+
+    from policy.keyed import read
+    from policy.permission_file import LISTS, permissions
+
+    readme = (Path(__file__).resolve().parent.parent / "README.md").read_text()
+    block = next(block for block in readme.split("```toml\n")[1:] if "[[rule]]" in block).partition("```")[0]
+    found = permissions(read(block, "README.md", {}, LISTS), Layer.USER)
+    assert len(found) == 5
+    assert not [one for one in check(found, BOOK, DAY, PROFILE) if one.severity is not Severity.NOTICE]

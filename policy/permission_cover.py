@@ -1,0 +1,130 @@
+"""What the users' rules allow: exactly one command, or exactly the paths and hosts that are named."""
+
+from collections.abc import Mapping, Sequence
+
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.facts import Facts
+from policy.permission import PermissionRule
+from policy.permission_paths import covers, host_fits
+from policy.permission_said import about, whose
+from policy.permission_words import exact
+from policy.secrecy import inside
+from policy.step import Step
+from policy.tier import Tier
+
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # what a rule with `run` allows when it names no tiers
+NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
+# They make plain files and folders, or nothing. Whatever else changes a folder may put a link there.
+_NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "truncate", "sed", "sort"])
+
+
+def covered(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]) -> dict[Reason, Reason]:
+    """The reasons that the rules allow, for every command that gives them."""
+    found_by: dict[Reason, Reason] = {}
+    refused: set[Reason] = set()
+    linked = _linked(assessment.steps)
+    for step in assessment.steps:
+        running = [rule for rule in rules if rule.run and _runs(rule, step, facts)]
+        alone = [rule for rule in rules if not rule.run]
+        for reason in step.reasons:
+            if reason.tier is Tier.READ or reason.tier in NEVER:
+                continue
+            found = _allowing(reason, step, running, alone, facts, linked)
+            if found is None:
+                refused.add(reason)
+            else:
+                text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
+                found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
+    return {reason: by for reason, by in found_by.items() if reason not in refused}
+
+
+def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
+    """Whether the rule is about exactly this command, started as plainly as the rule's writer had in mind."""
+    words = step.literal
+    if words is None or not exact(words, rule.run, more=rule.more):
+        return False
+    if step.set_up or step.cwds is None or not all(inside(cwd, facts.workspace) for cwd in step.cwds):
+        return False
+    # The rule's `./run` is the one of the workspace, not of whatever folder is the current one.
+    elsewhere = "/" in words[0] and not words[0].startswith("/") and step.cwds != (facts.workspace,)
+    return not elsewhere
+
+
+def _allowing(
+    reason: Reason,
+    step: Step,
+    running: Sequence[PermissionRule],
+    alone: Sequence[PermissionRule],
+    facts: Facts,
+    linked: Mapping[str, set[int]],
+) -> PermissionRule | None:
+    if step.text:
+        return None
+    tier = reason.tier
+    for rule in running:
+        if tier is Tier.UNKNOWN:
+            if Tier.UNKNOWN in rule.tier or (_only_a_stranger(step) and (not rule.tier or Tier.EXECUTE in rule.tier)):
+                return rule
+        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier):
+            return rule
+    if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return None
+    effects = [reason.about] if reason.about else [effect for effect in step.effects if _of(tier, effect)]
+    # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
+    named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
+    usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
+    if any(_led_astray(effect.target, step, linked) for effect in effects if effect.target.startswith("/")):
+        return None
+    by = [next((rule for rule in usable if _inside(rule, tier, effect, facts)), None) for effect in effects]
+    return by[0] if by and None not in by else None
+
+
+def _linked(steps: Sequence[Step]) -> dict[str, set[int]]:
+    """Where a command of the action may have put a link by then, so that a path leads elsewhere; and which command.
+
+    THREAT T49: `ln -s ../src docs/z; echo x > docs/z/y` writes below src.
+    """
+    found: dict[str, set[int]] = {}
+    for step in steps:
+        if step.words and (step.named or step.words)[0].text not in _NO_LINKS:
+            for effect in step.effects:
+                if effect.kind in _CHANGES:
+                    found.setdefault(effect.target, set()).add(id(step))
+    return found
+
+
+def _led_astray(path: str, step: Step, linked: Mapping[str, set[int]]) -> bool:
+    """Whether `path` may lead elsewhere because of what another command made."""
+    while path not in ("", "/"):
+        if linked.get(path, set()) - {id(step)}:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
+def _only_a_stranger(step: Step) -> bool:
+    """That nothing is known about the program is all that is not known."""
+    return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
+
+
+def _globs(rule: PermissionRule, tier: Tier) -> tuple[str, ...]:
+    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return rule.write
+    return {Tier.READ_OUTSIDE: rule.read, Tier.NETWORK: rule.host}.get(tier, ())
+
+
+def _of(tier: Tier, effect: Effect) -> bool:
+    if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
+        return effect.kind in _CHANGES
+    if tier is Tier.NETWORK:
+        return effect.kind is EffectKind.CONNECTS
+    return effect.kind is EffectKind.READS and effect.scope is Scope.OUTSIDE
+
+
+def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> bool:
+    if not effect.exact or not effect.target:
+        return False
+    if tier is Tier.NETWORK:
+        return any(host_fits(host, effect.target) for host in rule.host)
+    return effect.target.startswith("/") and any(covers(path, effect.target, facts) for path in _globs(rule, tier))

@@ -1,0 +1,21 @@
+"""How a rule is named to people: whose it is, where it stands, what it is about."""
+
+from policy.facts import Facts
+from policy.permission import Layer, PermissionRule
+from policy.phrases import near
+
+
+def whose(rule: PermissionRule, facts: Facts) -> str:
+    """`your rule ~/.config/ringfence/config.toml:12`."""
+    owner = "a rule of this repository," if rule.layer is Layer.REPOSITORY else "your rule"
+    return f"{owner} {near(rule.ref.file, facts)}:{rule.ref.line}"
+
+
+def about(rule: PermissionRule) -> str:
+    """`git push **`, changing `docs/**`."""
+    said = [f"`{rule.pattern}`"] if rule.run else []
+    said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
+    said += [f"talking to `{host}`" for host in rule.host]
+    said += [f"tier `{tier.label}`" for tier in rule.tier]
+    said += [f"the tool `{tool.value}`" for tool in rule.tool]
+    return ", ".join(said)
