@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.matrix import Ruling
+from policy.permission import Layer, PermissionRule, Tool
 from policy.profile import Profile
 from policy.tier import Mode, Tier
 from policy.verdict import Ask
@@ -42,14 +44,14 @@ def faults(found: Iterator[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TEXTS)
 def test_every_text_gets_an_answer_that_keeps_the_laws(script: str) -> None:
     """Never raises; spans lie inside; nobody is asked when nobody is there; rights are what the effects claim."""
     assert faults(fuzz.broken(RunScript(script, fuzz.WORK))) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.lists(st.text(max_size=12) | st.sampled_from(fuzz.WORDS), max_size=6).map(tuple))
 def test_so_does_every_list_of_words(argv: tuple[str, ...]) -> None:
     assert faults(fuzz.broken(RunArgv(argv, fuzz.WORK))) == []
@@ -60,7 +62,7 @@ PATHS = st.lists(
 ).map("/".join)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(PATHS.map(lambda text: f"{fuzz.WORK}/{text}") | PATHS | st.text(max_size=20), st.text(max_size=10))
 def test_so_does_every_file_tool(path: str, text: str) -> None:
     for action in (
@@ -81,7 +83,7 @@ def test_huge_and_hostile_texts_are_answered(text: str) -> None:
     assert faults(fuzz.broken(RunScript(text, fuzz.WORK))) == []
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(LINES | WRITTEN, LINES | SHELL)
 def test_adding_a_command_never_lowers_a_verdict(first: str, second: str) -> None:
     assert faults(fuzz.lowered(first, second)) == []
@@ -96,10 +98,62 @@ denied = st.lists(
 PROFILES = st.builds(Profile, names, names, names, names, names, names, names, names, denied)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(LINES, PROFILES)
 def test_settings_of_a_repository_never_widen(script: str, by: Profile) -> None:
     assert faults(fuzz.narrowed(script, by)) == []
+
+
+ALTERNATIVES = st.lists(
+    st.sampled_from(["git", "rm", "ls", "cat", "*", "-rf", "push", "**", "npm"]), min_size=1, max_size=2
+).map(tuple)
+GLOBS = st.lists(st.sampled_from(["**", "src/**", "~/**", "/etc/*", "*.txt"]), max_size=2).map(tuple)
+FORBIDDING = st.builds(
+    PermissionRule,
+    st.sampled_from([Ruling.ASK, Ruling.DENY]),
+    st.just(RuleRef(".ringfence/config.toml", 3)),
+    st.sampled_from(Layer),
+    run=st.lists(ALTERNATIVES, max_size=2).map(tuple),
+    more=st.booleans(),
+    tool=st.sampled_from([(), (Tool.BASH,), (Tool.READ,)]),
+    read=GLOBS,
+    write=GLOBS,
+    host=st.sampled_from([(), ("*.example.com",)]),
+    tier=st.sampled_from([(), (Tier.WRITE,), (Tier.READ,)]),
+    why=st.just("because"),
+)
+
+
+@settings(max_examples=70, deadline=None)
+@given(LINES | WRITTEN, st.lists(FORBIDDING, min_size=1, max_size=3).map(tuple))
+def test_rules_that_ask_or_deny_never_widen(script: str, rules: tuple[PermissionRule, ...]) -> None:
+    by = replace(fuzz.profile(), permissions=rules)
+    for mode in Mode:
+        usual, now = fuzz.verdict(fuzz.judge(script), mode), fuzz.verdict(fuzz.judge(script, by), mode, by=by)
+        assert fuzz.strictness(now) >= fuzz.strictness(usual)
+        alone = fuzz.verdict(fuzz.judge(script, by), mode, unattended=True, by=by)
+        assert not isinstance(alone, Ask)
+
+
+@settings(max_examples=50, deadline=None)
+@given(LINES)
+def test_no_rule_allows_what_is_beyond_rules(script: str) -> None:
+    """Law: with every rule that could be written for its words, paths, hosts and tiers, a floor and `dangerous` stay."""
+    everything = PermissionRule(
+        Ruling.ALLOW,
+        RuleRef("config.toml", 1),
+        Layer.USER,
+        run=(("*",),),
+        more=True,
+        tier=tuple(tier for tier in Tier if tier < Tier.SECRET),
+    )
+    paths = replace(everything, run=(), more=False, tier=(), read=("/**",), write=("/**",), host=("*", "*.*"))
+    by = replace(fuzz.profile(), permissions=(everything, paths))
+    found = fuzz.judge(script, by)
+    for mode in (Mode.PLAN, Mode.DEFAULT, Mode.TRUST_PROJECT):
+        if found.tiers[0] in (Tier.DANGEROUS, Tier.SECRET, Tier.DENIED) or mode is Mode.PLAN:
+            usual = fuzz.verdict(fuzz.judge(script), mode)
+            assert fuzz.strictness(fuzz.verdict(found, mode, by=by)) == fuzz.strictness(usual)
 
 
 REASONS = st.builds(
