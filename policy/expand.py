@@ -46,6 +46,7 @@ from policy.state import State
 from policy.tier import Tier
 
 _LIVE = frozenset("*?[]\\")
+_ENDING = re.compile(r"\.[A-Za-z0-9]+\Z")
 _FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these for more than names
 _BLANKS = frozenset(" \t")
 HERE = RuleRef("policy/expand.py", 0)
@@ -93,7 +94,8 @@ class Expander:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
         whole = self.sense(word, state)
         if isinstance(word.parts[0], Glob) and not whole.dashless:
-            only = all(isinstance(part, (Glob, Text)) for part in word.parts)
+            # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
+            only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
             whole = replace(whole, dashless=only and self._no_dashes(state))
         part = word.parts[0]
         if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":

@@ -211,16 +211,18 @@ def test_a_dynamic_word_is_no_operand_where_a_flag_could_hurt(words: str, rule: 
 
 GLOBS = [
     ("sort *.txt", Tier.READ, "no name there is a flag"),
-    ("sed -n 1p *", Tier.READ, "no name there is a flag"),
-    ('for f in *; do sort "$f"; done', Tier.READ, "nor is any of them alone"),
-    ("cd src && sort *", Tier.READ, "in the folder that it is in then"),
-    ("cd dashes && sort *", Tier.UNKNOWN, "there is one"),
-    ("cd /tmp && sort *", Tier.UNKNOWN, "a folder outside"),
-    ('cd "$d"; sort *', Tier.UNKNOWN, "a folder known only when it runs"),
-    ("touch ./-ox; sort *", Tier.UNKNOWN, "one is made first"),
-    ("sort *$x", Tier.UNKNOWN, "what follows may begin another word"),
-    ("uniq *", Tier.UNKNOWN, "the second match would be written"),
-    ("less *", Tier.READ, "no name there is a command to less"),
+    ("sed -n 1p n*.txt *.sh", Tier.READ, "no name there is a flag"),
+    ('for f in *.txt; do sort "$f"; done', Tier.READ, "nor is any of them alone"),
+    ("cd src && sort *.py", Tier.READ, "in the folder that it is in then"),
+    ("sort *", Tier.UNKNOWN, "anything at all may become a flag"),
+    ("cd dashes && sort *.txt", Tier.UNKNOWN, "there is one"),
+    ("cd /tmp && sort *.txt", Tier.UNKNOWN, "a folder outside"),
+    ('cd "$d"; sort *.txt', Tier.UNKNOWN, "a folder known only when it runs"),
+    ("touch ./-ox.txt; sort *.txt", Tier.UNKNOWN, "one is made first"),
+    ("sort *$x.txt", Tier.UNKNOWN, "what follows may begin another word"),
+    ("uniq *.txt", Tier.UNKNOWN, "the second match would be written"),
+    ("tar cf /dev/null *.txt", Tier.UNKNOWN, "of all programs, tar"),
+    ("less *.txt", Tier.READ, "no name there is a command to less"),
 ]
 
 

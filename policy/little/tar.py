@@ -31,7 +31,7 @@ def tar(call: Call) -> None:
         word = words.pop(0)
         text = word.text
         if text is None:
-            if not word.plain:
+            if not word.plain or (word.many and not word.head):
                 call.unknown("a word known only when it runs may become a flag of `tar`", word)
                 return
             operands.append(word)
