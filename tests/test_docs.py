@@ -10,7 +10,12 @@ from types import ModuleType
 
 import pytest
 
+from policy.keyed import read
+from policy.permission import Layer
+from policy.permission_check import Severity, check
+from policy.permission_file import LISTS, permissions
 from policy.rules import RuleBook, parse_rules
+from runner.config import shipped
 from runner.policy_table import parse_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,6 +85,13 @@ def test_tables_of_tests_in_the_pages_can_be_read(page: Path) -> None:
     for block in re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
         if "[[test]]" in block:
             assert parse_table(block, page.name).tests
+        elif "[[rule]]" in block:
+            rules = permissions(read(block, page.name, {}, LISTS), Layer.USER)
+            book = shipped()
+            assert [
+                str(one) for one in check(rules, book.rules, None, book.profile) if one.severity is Severity.ERROR
+            ] == []
+            assert rules
 
 
 def test_the_commit_hook_lets_no_script_in_that_would_be_refused(tmp_path: Path) -> None:

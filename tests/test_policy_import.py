@@ -386,6 +386,13 @@ def agent(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def test_examples_that_do_not_print_are_not_written(tmp_path: Path) -> None:
+    (tmp_path / "x.rules").write_text(r'prefix_rule(pattern=["ls"], match=[["ls", "\ud800"], ["ls", "\x1b"], "ls -l"])')
+    done = agent("import", "x.rules", "--tests", "t.toml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert [test.argv for test in parse_table((tmp_path / "t.toml").read_text(), "t.toml").tests] == [("ls", "-l")]
+
+
 def test_from_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "default.rules").write_text(CODEX)
     words = ("import", "default.rules", "-o", "rules.toml", "--tests", "expected.toml")

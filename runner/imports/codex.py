@@ -78,7 +78,7 @@ def _prefix_rule(
         for key in ("match", "not_match"):
             for example in values.get(key, ()):
                 words = shlex.split(example) if isinstance(example, str) else list(example)
-                if words and all(isinstance(word, str) for word in words):
+                if words and all(isinstance(word, str) and word.isprintable() for word in words):
                     given.append((Origin(origin.line, shlex.join(words)), tuple(words)))
         for word in pattern:
             literal(list(word), verdict)
