@@ -326,6 +326,8 @@ def apply(call: Call, role: Role, word: Sense) -> None:
         call.state = enter(call, word)
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
         connect(call, word)  # some programs fetch what they are told to read
+    elif role in (Role.READ, Role.TREE) and word.text is not None and _FILE.match(word.text):
+        call.touch(role, exactly(_FILE.sub("", word.text), word.span))  # and some know files by their addresses
     elif role is not Role.DATA:
         call.touch(role, word)
 

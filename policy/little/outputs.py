@@ -6,7 +6,7 @@ from policy.call import Call, judge
 from policy.sense import Sense
 
 # Letters of `date` that print digits and letters, never `/` and no blank. With these, the output is one calm word.
-_FORMAT = re.compile(r"\+(?:%[-_0]?[YmdHMSFTjsNVuUWyCGIklDeabBhpZz]|[A-Za-z0-9_.:,=@-])+")
+_FORMAT = re.compile(r"\+(?:%[-_0]?[YmdHMSFTjsNVuUWyCGIklDeabBhpz]|[A-Za-z0-9_.:,=@-])+")
 _WITH_SLASH_OR_BLANK = re.compile(r"%[-_0]?[Dekl]|%_")
 _YEAR_FIRST = re.compile(r"\+%[FYG]")
 _TEMPLATE = re.compile(r"([A-Za-z0-9_./-]*?)X{3,}(?:\.[A-Za-z0-9]+)?")
@@ -19,6 +19,8 @@ def date(call: Call) -> None:
     formats = [text for text in words if text is not None and text[:1] == "+"]
     if len(formats) != 1 or not _FORMAT.fullmatch(formats[0]) or _WITH_SLASH_OR_BLANK.search(formats[0]):
         return
+    if ".." in formats[0]:
+        return  # the folder above
     literal = formats[0][1:].partition("%")[0]
     now = set(words) - {formats[0]} <= {"-u", "--utc", "--universal"}
     head = literal or ("2" if now and _YEAR_FIRST.match(formats[0]) else "")
