@@ -80,9 +80,11 @@ class Walk(Traps):
         before = self.findings.connected
         span = self.span(command.span)
         words = self._words(command.words, state)
-        values = [(item, self._value(item, state)) for item in command.assignments]
-        fed = self.redirects(command.redirects, state)
+        values, inside = self._assigned(command.assignments, state)
         state = self._filled(command.words, state)
+        fed = self.redirects(command.redirects, state)
+        if not words and values and any(each.target.literal is None for each in command.redirects):
+            fed = self.redirects(command.redirects, inside) or fed  # without a command, bash assigns first
         outer, self.poured = self.poured, self.poured or fed or self.findings.connected > before
         ends = self._ready(command, words, values, state, span, fed=fed)
         self.poured = outer
@@ -156,6 +158,17 @@ class Walk(Traps):
     def _declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
         """What holds after `local name=(..)`."""
         return self.assign(state.own(name, ANYTHING) if own else state, name, value, span)
+
+    def _assigned(
+        self, items: tuple[Assignment | ArrayAssignment, ...], state: State
+    ) -> tuple[list[tuple[Assignment | ArrayAssignment, Sense]], State]:
+        """What each of them assigns (a later one sees what those before it have set), and what holds after all."""
+        found = []
+        for item in items:
+            value = self._value(item, state)
+            state = state.assign(item.name, value)
+            found.append((item, value))
+        return found, state
 
     def _value(self, item: Assignment | ArrayAssignment, state: State) -> Sense:
         if isinstance(item, ArrayAssignment):

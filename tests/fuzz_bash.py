@@ -28,6 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from policy.assessment import Effect, EffectKind
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
 from policy.profile_file import parse_profile
@@ -300,9 +301,16 @@ def settings() -> tuple[RuleBook, Profile]:
 _DOUBT = re.compile(r"shell\.toml|bash evaluates|calls itself|called too often|sets [A-Z]+, which")
 
 
-def meanings(bash: Bash, tree: Script) -> list[list[Sense]] | None:
-    """What the classifier takes the words of each command for, in the folder where bash will run; None when it says
-    that it cannot tell what the script does."""
+@dataclasses.dataclass(frozen=True)
+class Meaning:
+    """What the classifier takes the words of each command for, and what it says that the script would write."""
+
+    commands: list[list[Sense]]
+    writes: tuple[Effect, ...]
+
+
+def meanings(bash: Bash, tree: Script) -> Meaning | None:
+    """What the classifier says, in the folder where bash will run; None when it cannot tell what the script does."""
 
     def look(path: str) -> PathFact:
         real = os.path.realpath(path)
@@ -319,7 +327,9 @@ def meanings(bash: Bash, tree: Script) -> list[list[Sense]] | None:
         for reason in walk.findings.reasons
     ):
         return None
-    return walk.heard
+    said = "redirects to a path known only when it runs"
+    writes = (each for each in walk.findings.effects if each.kind is EffectKind.WRITES or each.target == said)
+    return Meaning(walk.heard, tuple(writes))
 
 
 def allowed(sense: Sense) -> str:
@@ -332,9 +342,22 @@ def allowed(sense: Sense) -> str:
     return f"{calm}(?={re.escape(sense.head)})(?:[^\\x00]*(?<={re.escape(sense.tail)}))\\x00"
 
 
-def surprises(heard: list[list[Sense]], seen: Seen) -> list[str]:
+def unannounced(bash: Bash, meaning: Meaning, seen: Seen) -> list[str]:
+    """Files that bash opened for writing, and that are not among the effects."""
+    faults = []
+    for name in seen.created:
+        path = str(bash.work / name)
+        if not any(
+            each.target == path or not each.target.startswith("/") or (not each.exact and path.startswith(each.target))
+            for each in meaning.writes
+        ):
+            faults.append(f"bash wrote {name!r}, which the classifier did not expect")
+    return faults
+
+
+def surprises(meaning: Meaning, seen: Seen) -> list[str]:
     """Commands that bash ran with words other than the classifier took them for."""
-    expected = [re.compile("".join(map(allowed, words)), re.S) for words in heard if words]
+    expected = [re.compile("".join(map(allowed, words)), re.S) for words in meaning.commands if words]
     # Which pipe a process substitution is, only the run shows.
     lines = {re.sub("/dev/fd/[0-9]+", "/dev/fd/0", "".join(word + "\0" for word in argv)): argv for argv in seen.argvs}
     return [
@@ -523,6 +546,14 @@ class Writer:
         if self.chance.random() < 0.4:
             items = " ".join(pick(VALUES) for _ in range(self.chance.randrange(4)))
             lines.insert(self.chance.randrange(len(lines) + 1), f"{pick('xy')}{pick(('=', '=', '+='))}({items})")
+        if self.chance.random() < 0.3:
+            lines.append(
+                f"{pick('xy')}={pick(VALUES)} {pick('yz')}={pick(MADE)}{pick(('', ' > $y', ' bb $y', ' >$x'))}"
+            )
+        if self.chance.random() < 0.2:
+            lines.append(
+                f"{pick(('aa', 'x=f', ':', 'y=g z=h', ': ${z:=f}', '{ aa; }'))} {pick(('>', '>>', '2>', '&>'))} {pick(MADE)}"
+            )
         if self.chance.random() < 0.2:
             lines.append(
                 f"case {pick(MADE)} in {pick(MADE)}) x={pick(VALUES)};; {pick(MADE)}|*) y={pick(VALUES)};; esac"
@@ -702,11 +733,11 @@ def judge(bash: Bash, text: str, *, foreign: bool = False) -> list[str] | None:
         return ["bash refuses the text"]
     if not harmless(text, tree, foreign=foreign) or (foreign and not plain_names(tree)):
         return None
-    heard = meanings(bash, tree)
-    if heard is None:
+    meaning = meanings(bash, tree)
+    if meaning is None:
         return None
     seen = bash.run(text)
-    return [*broken(tree, seen), *surprises(heard, seen)]
+    return [*broken(tree, seen), *surprises(meaning, seen), *unannounced(bash, meaning, seen)]
 
 
 def main() -> int:
