@@ -48,7 +48,7 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
         # `-chdir=folder`, where flags are whole words with one dash; `-c=x` is a short flag with the value `=x`.
         name = text.partition("=")[0]
         whole = len(name) > len("-c") and name in rule.flags
-        if text in rule.flags or whole or text.startswith("--"):
+        if text in rule.flags or whole or rule.words or text.startswith("--"):
             position += _long(rule, label, text, after, shape, word)
         else:
             position += _cluster(rule, label, text, after, shape, word)

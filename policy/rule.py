@@ -118,6 +118,7 @@ class CommandRule:
     `alone`: words that, as the only one, make any tier a read (`--version`); `below`: the same for all its subcommands.
     `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.
     `single`: no flag given alone does more than the program, so a single word known only at run time may be an operand.
+    `words`: its flags are whole words, so letters behind one dash are never several flags.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
     """
 
@@ -147,6 +148,7 @@ class CommandRule:
     builtin: bool = False
     tame: bool = False
     single: bool = False
+    words: bool = False
     grammar: str = ""
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 

@@ -31,7 +31,7 @@ class Example:
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
 _MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "lists", "unless", "changes")
-_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single")
+_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words")
 KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
@@ -178,6 +178,7 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         builtin=bool(table.get("builtin")),
         tame=bool(table.get("tame")),
         single=bool(table.get("single")),
+        words=bool(table.get("words")),
         grammar=grammar,
     )
 
