@@ -460,7 +460,7 @@ class Walk(Traps):
             return state, state
         from policy.script.reader import read  # only where there is a script
 
-        self.atlas.budget.spend(50 + len(script))
+        self.atlas.budget.spend(50 + 3 * len(script))
         tree = read(script)
         if isinstance(tree, Opaque):
             self.opaque(script, f"inside a script: {tree.reason}", state, rule, span)
