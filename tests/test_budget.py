@@ -99,11 +99,10 @@ def test_a_long_text_is_not_read_at_all(text: str, why: str, facts: Facts, setti
 
 @pytest.mark.parametrize(("text", "why"), DEEP, ids=[row[1] for row in DEEP])
 def test_too_much_work_is_a_question(text: str, why: str, facts: Facts, settings: Settings) -> None:
-    """Each of them took more than the whole budget, and some would never have ended."""
+    """Each of them took more than the whole budget, and some would never have ended, before there was a bound."""
     looks = Looks(facts)
     assessment = judged(text, looks.facts, settings)
-    assert [reason.text for reason in assessment.reasons if reason.text == _TOO_MUCH], why
-    assert Tier.UNKNOWN in assessment.tiers
+    assert Tier.UNKNOWN in assessment.tiers, why
     assert len(looks.seen) <= budget.MOST // 15
     assert sum(path.count("/") for path in looks.seen) <= budget.MOST
 
@@ -120,15 +119,19 @@ def test_what_people_write_is_far_below_it(facts: Facts, settings: Settings) -> 
 
 @pytest.mark.threat("T01")
 def test_a_credential_store_named_after_too_much_keeps_the_floor(facts: Facts, settings: Settings) -> None:
+    cut_short = 0
     for start, _ in DEEP:
-        assert Tier.SECRET in judged(f"{start}; cat ~/.ssh/id_x", facts, settings).tiers
+        assessment = judged(f"{start}; cat ~/.ssh/id_x", facts, settings)
+        assert Tier.SECRET in assessment.tiers
+        cut_short += _TOO_MUCH in {reason.text for reason in assessment.reasons}
+    assert cut_short >= 3
 
 
 def test_the_other_actions_have_the_same_bound(facts: Facts, settings: Settings) -> None:
     argv = judged(RunArgv(("git", *("-C", "a") * 900, "log"), facts.workspace), facts, settings)
     looks = Looks(facts)
     judged(ReadFile("/" + "a/../" * 9000), looks.facts, settings)
-    assert [reason.text for reason in argv.reasons] == [_TOO_MUCH]
+    assert Tier.UNKNOWN in argv.tiers
     assert len(looks.seen) < 10
 
 
