@@ -50,10 +50,9 @@ PATHS = (
     "~/work/docs/**",
 )
 
-scripts = st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=3).flatmap(
-    lambda found: st.lists(
-        st.sampled_from([" ; ", " && ", " || ", " | ", "\n", " & "]), min_size=len(found), max_size=len(found)
-    ).map(lambda joins: "".join(part for pair in zip(found, joins, strict=True) for part in pair).rstrip(" ;&|\n"))
+joins = st.sampled_from([" ; ", " && ", " || ", " | ", "\n", " & "])
+scripts = st.tuples(st.sampled_from(COMMANDS), st.lists(st.tuples(joins, st.sampled_from(COMMANDS)), max_size=2)).map(
+    lambda parts: parts[0] + "".join(join + command for join, command in parts[1])
 )
 some = st.lists(st.sampled_from(WORDS), min_size=1, max_size=2).map(tuple)
 paths = st.lists(st.sampled_from(PATHS), max_size=2).map(tuple)
