@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import islice
 
 from policy.assessment import EffectKind, RuleRef, Scope, Span
+from policy.assigning import Assigning
 from policy.call import Call, descend, judge
 from policy.denied import denied_reason
 from policy.effects import Findings
@@ -19,23 +20,18 @@ from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
 from policy.rules import RuleBook
 from policy.script.tree import (
-    ASSIGNS,
     ArrayAssignment,
     Assignment,
     Command,
-    Expansion,
     Opaque,
     Redirect,
     RedirectOp,
     Script,
-    Text,
-    Word,
 )
-from policy.sense import ANYTHING, Sense, exactly, joined
+from policy.sense import ANYTHING, Sense, exactly
 from policy.state import Defined, State, either_state
 from policy.step import Footing
 from policy.tier import Tier
-from policy.traps import Traps
 from policy.variables import Standing, standing
 
 MOST_INNER = 6  # scripts inside scripts
@@ -46,11 +42,10 @@ MOST_LIKELY = 40  # readings of one command
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 _TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
 _HOME = re.compile(r"\A(?:~|\$HOME)/")
-_DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _DIGITS = re.compile(r"[0-9]+-?|-")
 
 
-class Walk(Traps):
+class Walk(Assigning):
     """Walks one action. `findings` is what it saw; a State goes in and two come out of every node."""
 
     def __init__(self, facts: Facts, rules: RuleBook, profile: Profile) -> None:
@@ -62,7 +57,6 @@ class Walk(Traps):
         self.poured = False  # words of the command being judged do
         self.shell = True  # a shell runs it, so the shell's own words mean something
         self.printed: Sense | None = None  # a bound of what the last simple command prints
-        self.arrays: set[str] = set()  # names that may be arrays by now
         self.left: list[State] = []  # what held where a loop was left or a round cut short
         self._opened: set[str] = set()  # descriptors that the script has opened, perhaps
         self._inner = 0
@@ -79,9 +73,9 @@ class Walk(Traps):
     def command(self, command: Command, state: State) -> Ends:
         before = self.findings.connected
         span = self.span(command.span)
-        words = self._words(command.words, state)
-        values, inside = self._assigned(command.assignments, state)
-        state = self._filled(command.words, state)
+        words = self.declaring(command.words, state)
+        values, inside = self.assigned(command.assignments, state)
+        state = self.filled(command.words, state)
         fed = self.redirects(command.redirects, state)
         if not words and values and any(each.target.literal is None for each in command.redirects):
             fed = self.redirects(command.redirects, inside) or fed  # without a command, bash assigns first
@@ -89,32 +83,6 @@ class Walk(Traps):
         ends = self._ready(command, words, values, state, span, fed=fed)
         self.poured = outer
         return ends
-
-    def _filled(self, words: tuple[Word, ...], state: State) -> State:
-        """What `: "${x:=..}"` sets."""
-        for part in (part for word in words for part in word.parts):
-            if isinstance(part, Expansion) and part.operator in ASSIGNS:
-                value = self.sense(Word((replace(part, quoted=True),), part.span), state)
-                state = self.assign(state, part.name, replace(value, many=False), self.span(part.span))
-        return state
-
-    def _words(self, words: tuple[Word, ...], state: State) -> list[Sense]:
-        name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
-        if not isinstance(name, Text) or name.quoted or name.text not in _DECLARERS:
-            return self.senses(words, state)
-        return self.senses(words, state, self._declared)
-
-    def _declared(self, word: Word, state: State) -> list[Sense]:
-        """A word after `local`, `export` and so on: what it assigns is not split, and its globs stay as they are."""
-        first = word.parts[0]
-        found = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
-        if not found or not isinstance(first, Text) or word.literal is not None:
-            return self.expander.senses(word, state)
-        rest = first.text[found.end() :]
-        parts = (replace(first, text=rest), *word.parts[1:]) if rest else word.parts[1:]
-        value = self.sense(Word(parts, word.span), state)
-        value = replace(value, many=False, wild=value.wild and not value.many)
-        return [replace(joined([exactly(found[0]), value], self.span(word.span)), value=value)]
 
     def _ready(
         self,
@@ -141,7 +109,7 @@ class Walk(Traps):
                 continue
             verdict = standing(item.name, value.text, self.profile.environment, exported=True)
             if verdict is Standing.SHELL and (function or self._is_builtin(words[0])):
-                self._obeyed(item.name, span)
+                self.obeyed(item.name, span)
             if verdict is not Standing.OWN:
                 exports.append(item.name)
         here = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
@@ -152,76 +120,12 @@ class Walk(Traps):
         for item, value in arrays:
             known = ANYTHING if item.append or state.locals is None else value
             own = not any(word.text == "-g" for word in words)
-            ok, fail = (self._declare(each, item.name, known, span, own=own) for each in (ok, fail))
+            ok, fail = (self.declare(each, item.name, known, span, own=own) for each in (ok, fail))
         return ok, fail
-
-    def _declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
-        """What holds after `local name=(..)`."""
-        return self.assign(state.own(name, ANYTHING) if own else state, name, value, span)
-
-    def _assigned(
-        self, items: tuple[Assignment | ArrayAssignment, ...], state: State
-    ) -> tuple[list[tuple[Assignment | ArrayAssignment, Sense]], State]:
-        """What each of them assigns (a later one sees what those before it have set), and what holds after all."""
-        found = []
-        for item in items:
-            value = self._value(item, state)
-            state = state.assign(item.name, value)
-            found.append((item, value))
-        return found, state
-
-    def _value(self, item: Assignment | ArrayAssignment, state: State) -> Sense:
-        if isinstance(item, ArrayAssignment):
-            return self._array(item, state)
-        value = self.sense(item.value, state)
-        # An assignment is not split, and its globs stay as they are.
-        value = replace(value, many=False, wild=value.wild and not value.many)
-        if item.append:
-            old = state.variables.get(item.name)
-            return joined([old, value], None) if old is not None else Sense()
-        return value
-
-    def _array(self, item: ArrayAssignment, state: State) -> Sense:
-        self.arrays.add(item.name)
-        items: tuple[Sense, ...] | None = tuple(self.senses(item.items, state))
-        self.atlas.budget.spend(len(items or ()))
-        if items is not None and any(each.many for each in items):
-            items = None
-        old = state.variables.get(item.name) if item.append else None
-        if item.append and items is not None:
-            items = (*old.items, *items) if old is not None and old.items is not None else None
-        return replace(items[0], items=items, span=None) if items else replace(ANYTHING, items=items)
-
-    def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
-        """A bare assignment, seen by this shell only."""
-        value = value if self.may_assign(name, value, span, exported=False) and name not in _MOVING else ANYTHING
-        self.note(name, value)
-        return state.assign(name, value)
-
-    def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
-        """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
-        verdict = standing(name, value.text, self.profile.environment, exported=exported)
-        if verdict is Standing.SHELL:
-            self._obeyed(name, span)
-        return verdict is Standing.OWN
-
-    def _obeyed(self, name: str, span: Span | None) -> None:
-        self.findings.unknown(f"sets {name}, which the shell or other programs obey", SHELL, span)
 
     def _is_builtin(self, word: Sense) -> bool:
         rules = [self.rules.find(text) for text in word.texts]
         return not rules or any(rule is None or rule.builtin for rule in rules)
-
-    def export(self, state: State, name: str, value: Sense | None, span: Span | None) -> State:
-        """Give a variable to every later program."""
-        known = value if value is not None else state.variables.get(name, ANYTHING)
-        if not self.may_assign(name, known, span, exported=True):
-            state = replace(state, exports=(*state.exports, name))
-            self.note_state(state)
-        if value is None:
-            return state
-        self.note(name, value)
-        return state.assign(name, value)
 
     def simple(
         self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None = None
@@ -498,8 +402,6 @@ def _runs_input(words: list[Sense]) -> bool:
 # Words of the shell that may export more while a temporary assignment lasts.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
-_MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
-_DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 _LEAVES = frozenset(["break", "continue"])
 _BASH = frozenset(["bash", "rbash"])
 _FDS = frozenset(["0", "1", "2", ""])

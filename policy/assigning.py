@@ -1,0 +1,119 @@
+"""Assignments: what variables get from the words of a script, and which of them the shell or its programs obey."""
+
+import re
+from dataclasses import replace
+
+from policy.assessment import Span
+from policy.flow import SHELL
+from policy.paths import Atlas
+from policy.profile import Profile
+from policy.script.tree import ASSIGNS, ArrayAssignment, Assignment, Expansion, Text, Word
+from policy.sense import ANYTHING, Sense, exactly, joined
+from policy.state import State
+from policy.traps import Traps
+from policy.variables import Standing, standing
+
+_DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
+_DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
+
+
+class Assigning(Traps):
+    """The part of the walk that gives variables their values. `arrays`: names that may be arrays by now."""
+
+    atlas: Atlas
+    profile: Profile
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrays: set[str] = set()
+
+    def filled(self, words: tuple[Word, ...], state: State) -> State:
+        """What `: "${x:=..}"` sets."""
+        for part in (part for word in words for part in word.parts):
+            if isinstance(part, Expansion) and part.operator in ASSIGNS:
+                value = self.sense(Word((replace(part, quoted=True),), part.span), state)
+                state = self.assign(state, part.name, replace(value, many=False), self.span(part.span))
+        return state
+
+    def declaring(self, words: tuple[Word, ...], state: State) -> list[Sense]:
+        name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
+        if not isinstance(name, Text) or name.quoted or name.text not in _DECLARERS:
+            return self.senses(words, state)
+        return self.senses(words, state, self._declared)
+
+    def _declared(self, word: Word, state: State) -> list[Sense]:
+        """A word after `local`, `export` and so on: what it assigns is not split, and its globs stay as they are."""
+        first = word.parts[0]
+        found = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
+        if not found or not isinstance(first, Text) or word.literal is not None:
+            return self.expander.senses(word, state)
+        rest = first.text[found.end() :]
+        parts = (replace(first, text=rest), *word.parts[1:]) if rest else word.parts[1:]
+        value = self.sense(Word(parts, word.span), state)
+        value = replace(value, many=False, wild=value.wild and not value.many)
+        return [replace(joined([exactly(found[0]), value], self.span(word.span)), value=value)]
+
+    def assigned(
+        self, items: tuple[Assignment | ArrayAssignment, ...], state: State
+    ) -> tuple[list[tuple[Assignment | ArrayAssignment, Sense]], State]:
+        """What each of them assigns (a later one sees what those before it have set), and what holds after all."""
+        found = []
+        for item in items:
+            value = self._value(item, state)
+            state = state.assign(item.name, value)
+            found.append((item, value))
+        return found, state
+
+    def _value(self, item: Assignment | ArrayAssignment, state: State) -> Sense:
+        if isinstance(item, ArrayAssignment):
+            return self._array(item, state)
+        value = self.sense(item.value, state)
+        # An assignment is not split, and its globs stay as they are.
+        value = replace(value, many=False, wild=value.wild and not value.many)
+        if item.append:
+            old = state.variables.get(item.name)
+            return joined([old, value], None) if old is not None else Sense()
+        return value
+
+    def _array(self, item: ArrayAssignment, state: State) -> Sense:
+        self.arrays.add(item.name)
+        items: tuple[Sense, ...] | None = tuple(self.senses(item.items, state))
+        self.atlas.budget.spend(len(items or ()))
+        if items is not None and any(each.many for each in items):
+            items = None
+        old = state.variables.get(item.name) if item.append else None
+        if item.append and items is not None:
+            items = (*old.items, *items) if old is not None and old.items is not None else None
+        return replace(items[0], items=items, span=None) if items else replace(ANYTHING, items=items)
+
+    def declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
+        """What holds after `local name=(..)`."""
+        return self.assign(state.own(name, ANYTHING) if own else state, name, value, span)
+
+    def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
+        """A bare assignment, seen by this shell only."""
+        value = value if self.may_assign(name, value, span, exported=False) and name not in _MOVING else ANYTHING
+        self.note(name, value)
+        return state.assign(name, value)
+
+    def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
+        """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
+        verdict = standing(name, value.text, self.profile.environment, exported=exported)
+        if verdict is Standing.SHELL:
+            self.obeyed(name, span)
+        return verdict is Standing.OWN
+
+    def obeyed(self, name: str, span: Span | None) -> None:
+        self.findings.unknown(f"sets {name}, which the shell or other programs obey", SHELL, span)
+
+    def export(self, state: State, name: str, value: Sense | None, span: Span | None) -> State:
+        """Give a variable to every later program."""
+        known = value if value is not None else state.variables.get(name, ANYTHING)
+        if not self.may_assign(name, known, span, exported=True):
+            state = replace(state, exports=(*state.exports, name))
+            self.note_state(state)
+        if value is None:
+            return state
+        self.note(name, value)
+        return state.assign(name, value)
