@@ -109,22 +109,25 @@ class _Names:
     ends: tuple[str, ...]  # of `*.pem`
     starts: tuple[str, ...]  # of `id_rsa*`
     others: tuple[str, ...]
+    heads: tuple[str, ...]  # what names of `others` begin with
 
     def hold(self, name: str) -> bool:
         if name in self.exact or name.endswith(self.ends) or name.startswith(self.starts):
             return True
-        return any(_fits(name, pattern) for pattern in self.others)
+        return name.startswith(self.heads) and any(_fits(name, pattern) for pattern in self.others)
 
 
 def _names(patterns: tuple[str, ...]) -> _Names:
     wild = [pattern for pattern in patterns if _wild(pattern)]
     ends = [pattern for pattern in wild if pattern[0] == "*" and not _wild(pattern[1:])]
     starts = [pattern for pattern in wild if pattern[-1] == "*" and not _wild(pattern[:-1])]
+    others = tuple(pattern for pattern in wild if pattern not in ends and pattern not in starts)
     return _Names(
         exact=frozenset(pattern for pattern in patterns if not _wild(pattern)),
         ends=tuple(pattern[1:] for pattern in ends),
         starts=tuple(pattern[:-1] for pattern in starts),
-        others=tuple(pattern for pattern in wild if pattern not in ends and pattern not in starts),
+        others=others,
+        heads=tuple(re.split(r"[*?]", pattern)[0] for pattern in others),
     )
 
 
