@@ -23,7 +23,7 @@ from policy.permission_cover import covered
 from policy.permission_paths import host_fits, touches
 from policy.permission_said import about, whose
 from policy.permission_walls import holds_reading, holds_writing
-from policy.permission_words import broad, mentions
+from policy.permission_words import broad, mentions, passed_on
 from policy.sense import Sense, exactly
 from policy.step import Step
 from policy.tier import Tier
@@ -100,7 +100,7 @@ def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts) -> _Mee
         met = _strongest(_run_met(rule, step) for step in steps)
         parts.append(_Meeting(_Met.YES) if _handed(rule, assessment) else met)
     if rule.read or rule.write or rule.host:
-        parts.append(_strongest(met for step in steps for met in _effects_met(rule, step, facts)))
+        parts.append(_strongest(_effects_met(rule, assessment, facts)))
     if not parts:
         return _Meeting(_Met.YES)  # it is about a tool alone
     weakest = min(parts, key=lambda part: part.how)
@@ -144,19 +144,28 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
     span = first.span
     if not first.texts:
         return _Meeting(_Met.MAYBE, span, "the program is known only when it runs")
-    if any(broad(words, rule.run, name) for words, name in _readings(step)):
+    if _program_is(rule, first) and any(broad(words, rule.run, name) for words, name in _readings(step)):
         return _Meeting(_Met.YES, span)
     if any(reason.tier in (Tier.EXECUTE, Tier.DANGEROUS, Tier.UNKNOWN) for reason in step.reasons):
         # What a program does with its words is not known: it may run them.
         after = step.words[1:] if step.name == 1 else step.named[step.name :]
-        passed = any(broad(after[at:], rule.run) for at in range(len(after)))
-        if passed or any(mentions(text, rule.run) for word in after for text in word.texts):
+        if passed_on(after, rule.run):
             return _Meeting(_Met.YES, span)
     unknown = any(reason.tier is Tier.UNKNOWN for reason in step.reasons)
     untold = next((word for word in step.words[1:] if word.text is None), None)
     if unknown and untold is not None:
         return _Meeting(_Met.MAYBE, untold.span, "a word is known only when it runs")
     return _NOT
+
+
+def _program_is(rule: PermissionRule, first: Sense) -> bool:
+    """Cheap, and false for nearly every command: whether it can be one of the rule's programs at all."""
+    for name in rule.run[0]:
+        if "*" in name or "?" in name or "/" in name:
+            return True
+        if any(text == name or text.endswith(f"/{name}") for text in first.texts):
+            return True
+    return False
 
 
 def _readings(step: Step) -> Iterator[tuple[tuple[Sense, ...], int]]:
@@ -168,42 +177,49 @@ def _readings(step: Step) -> Iterator[tuple[tuple[Sense, ...], int]]:
         yield (*map(exactly, step.also), *step.named[step.name :]), len(step.also)
 
 
-def _effects_met(rule: PermissionRule, step: Step, facts: Facts) -> Iterator[_Meeting]:
-    held = all(holds_writing(rule, path, facts) for path in rule.write) and not rule.host
-    held = held and all(holds_reading(rule, path, facts) for path in rule.read)
-    if step.text and not held:
+def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts) -> Iterator[_Meeting]:
+    """Every effect once, whichever commands bring it; `loose` are the patterns that the sandbox does not hold."""
+    reading = tuple(path for path in rule.read if not holds_reading(rule, path, facts))
+    writing = tuple(path for path in rule.write if not holds_writing(rule, path, facts))
+    if (reading or writing or rule.host) and any(step.text for step in assessment.steps):
         yield _Meeting(_Met.MAYBE, None, "what it does cannot be read with certainty")
-    for effect in step.effects:
-        yield _effect_met(rule, effect, step, facts)
+    for effect in assessment.effects:
+        if effect.kind is EffectKind.CONNECTS:
+            yield _host_met(rule, effect, assessment)
+        elif effect.kind is EffectKind.READS and rule.read:
+            yield _path_met(rule.read, reading, effect, assessment, facts)
+        elif effect.kind in _CHANGES and rule.write:
+            yield _path_met(rule.write, writing, effect, assessment, facts)
 
 
-def _effect_met(rule: PermissionRule, effect: Effect, step: Step, facts: Facts) -> _Meeting:
-    if effect.kind is EffectKind.CONNECTS and rule.host:
-        if not effect.target:
-            return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
-        fits = any(host_fits(host, effect.target) for host in rule.host)
-        return _Meeting(_Met.YES, _span_of(effect, step)) if fits else _NOT
+def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment) -> _Meeting:
+    if rule.host and not effect.target:
+        return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
+    fits = any(host_fits(host, effect.target) for host in rule.host)
+    return _Meeting(_Met.YES, _span_of(effect, assessment)) if fits else _NOT
+
+
+def _path_met(
+    patterns: tuple[str, ...], loose: tuple[str, ...], effect: Effect, assessment: Assessment, facts: Facts
+) -> _Meeting:
     reads = effect.kind is EffectKind.READS
-    patterns = rule.read if reads else rule.write if effect.kind in _CHANGES else ()
-    holds = holds_reading if reads else holds_writing
-    loose = [path for path in patterns if not holds(rule, path, facts)]
     if not effect.target.startswith("/") or effect.scope is Scope.NONE:
         return _Meeting(_Met.MAYBE, None, "the path is known only when it runs") if loose else _NOT
-    if effect.kind is EffectKind.WRITES and not effect.exact and not _named(effect, step):
+    if effect.kind is EffectKind.WRITES and not effect.exact and not _named(effect, assessment):
         # By its nature it may change any file (`git commit`): what is locked, it cannot.
         return _Meeting(_Met.MAYBE, None, "it may change any file") if loose else _NOT
     wide = not effect.exact or facts.look(effect.target).kind is Kind.FOLDER
     for path in patterns:
         # Looking at a folder shows nothing of what the sandbox hides in it.
         if touches(path, effect.target, facts, below=wide and (not reads or path in loose)):
-            return _Meeting(_Met.YES, _span_of(effect, step))
+            return _Meeting(_Met.YES, _span_of(effect, assessment))
     return _NOT
 
 
-def _named(effect: Effect, step: Step) -> bool:
+def _named(effect: Effect, assessment: Assessment) -> bool:
     """Whether a word or a redirection is behind it, and not the nature of the command alone."""
-    return any(reason.about == effect for reason in step.reasons)
+    return any(reason.about == effect for reason in assessment.reasons)
 
 
-def _span_of(effect: Effect, step: Step) -> Span | None:
-    return next((reason.span for reason in step.reasons if reason.about == effect), None)
+def _span_of(effect: Effect, assessment: Assessment) -> Span | None:
+    return next((reason.span for reason in assessment.reasons if reason.about == effect), None)

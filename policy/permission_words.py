@@ -3,12 +3,14 @@
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from policy.sense import Sense, exactly
 
 Pattern = tuple[tuple[str, ...], ...]  # one entry a word, each with its alternatives
 
 _LONGEST_CLUSTER = 4
+_MOST_STARTS = 20  # certain words that follow a later one follow the first, too; this is for those not known
 _COMMANDS = re.compile(r"[\n;|&]+")
 _BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
 
@@ -93,10 +95,19 @@ def mentions(text: str, pattern: Pattern) -> bool:
         whole = [word for word in _BLANKS.split(command) if word]
         parts = [part for word in whole for part in word.split("=") if part]  # `--exec=rm`
         for found in (whole, parts) if len(parts) > len(whole) else (whole,):
-            starts = (at for at, word in enumerate(found) if _program(exactly(word), pattern[0]))
-            if any(broad([exactly(word) for word in found[at:]], pattern) for at in starts):
+            # The first is enough: what stands after a later one stands after it, too.
+            start = next((at for at, word in enumerate(found) if _program(exactly(word), pattern[0])), None)
+            if start is not None and broad([exactly(word) for word in found[start:]], pattern):
                 return True
     return False
+
+
+def passed_on(words: Sequence[Sense], pattern: Pattern) -> bool:
+    """Whether words that a program may run hold those of the pattern, also inside one of them."""
+    starts = islice((at for at, word in enumerate(words) if _program(word, pattern[0])), _MOST_STARTS)
+    if any(broad(words[at:], pattern) for at in starts):
+        return True
+    return any(mentions(text, pattern) for word in words for text in word.texts)
 
 
 def may_be(word: Sense, alternatives: Sequence[str]) -> bool:
