@@ -101,7 +101,7 @@ def _settings(names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 def _configs(workspace: str, home: str) -> Iterator[_Config]:
     pending, seen = [workspace], set[str]()
     while pending:
-        root = os.path.realpath(pending.pop())
+        root = _real(pending.pop())
         if root in seen:
             continue
         seen.add(root)
@@ -113,7 +113,7 @@ def _configs(workspace: str, home: str) -> Iterator[_Config]:
             for path, config in _with_includes(paths, home):
                 for place in config.worktrees:
                     # `path` may be an included file, but a relative one counts from the Git folder.
-                    if os.path.realpath(os.path.join(folder, place)) != root:
+                    if _real(os.path.join(folder, place)) != root:
                         raise _TooMuch(f"keep the files elsewhere (`worktree` in {os.path.basename(path)})")
                 yield config
             pending += [f"{root}/{inner}" for inner in _inner(folder)]
@@ -138,7 +138,15 @@ def _pointed(path: str, prefix: str, base: str) -> str | None:
     if data is None or not data.startswith(prefix.encode()):
         return None
     target = os.fsdecode(data[len(prefix) :]).strip()
-    return os.path.realpath(os.path.join(base, target)) if target and "\0" not in target else None
+    return _real(os.path.join(base, target)) if target and "\0" not in target else None
+
+
+def _real(path: str) -> str:
+    """`path` without links. Raises _TooMuch for one that no kernel takes, where nothing of a repository can lie."""
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        raise _TooMuch("lie at a path that cannot be read") from None
 
 
 def _with_includes(paths: list[str], home: str) -> Iterator[tuple[str, _Config]]:
@@ -231,7 +239,11 @@ def _inner(folder: str) -> Iterator[str]:
     found, split = _gitlinks(f"{folder}/index", stamp)
     yield from found
     if split:
-        for name in os.listdir(folder):
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            raise _TooMuch("lie in a folder that cannot be listed") from None
+        for name in names:
             shared = _stamp(f"{folder}/{name}") if name.startswith("sharedindex.") else None
             if shared is not None:
                 yield from _gitlinks(f"{folder}/{name}", shared)[0]

@@ -41,8 +41,11 @@ LONG = (
 
 DEEP = (
     (nested(7, "; ".join(f"z{i}=$z{i}a$v0; cat $z{i}" for i in range(20))), "loops in loops, four rounds each"),
-    ("git " + "-C a " * 450 + "log", "folders in folders, each looked at from the top"),
-    ("a=(" + "b " * 300 + "); " + "; ".join(['a=("${a[@]}" "${a[@]}")'] * 20) + '; ls "${a[@]}"', "arrays that double"),
+    ("git " + "-C a " * 190 + "log", "folders in folders, each looked at from the top"),
+    (
+        "a=(" + "b " * 90 + "); " + 'a=("${a[@]}" "${a[@]}"); ' * 2 + "; ".join(['ls "${a[@]}"'] * 60),
+        "arrays that double, and many commands with them",
+    ),
     ("cat " + " ".join("/".join(["abc"] * 60) + str(i) for i in range(60)), "deep folders"),
     ("cat " + " ".join("../" * 100 + str(i) for i in range(45)), "up and up"),
     ("x='" + "ls; " * 900 + "'; " + 'bash -c "$x"; ' * 200, "one long script, many times"),
@@ -103,6 +106,8 @@ def test_too_much_work_is_a_question(text: str, why: str, facts: Facts, settings
     looks = Looks(facts)
     assessment = judged(text, looks.facts, settings)
     assert Tier.UNKNOWN in assessment.tiers, why
+    # Bounded elsewhere by now? Then the row needs another input, which only the budget ends.
+    assert _TOO_MUCH in {reason.text for reason in assessment.reasons}, why
     assert len(looks.seen) <= budget.MOST // 15
     assert sum(path.count("/") for path in looks.seen) <= budget.MOST
 
@@ -119,12 +124,10 @@ def test_what_people_write_is_far_below_it(facts: Facts, settings: Settings) -> 
 
 @pytest.mark.threat("T01")
 def test_a_credential_store_named_after_too_much_keeps_the_floor(facts: Facts, settings: Settings) -> None:
-    cut_short = 0
-    for start, _ in DEEP:
-        assessment = judged(f"{start}; cat ~/.ssh/id_x", facts, settings)
+    for start, why in DEEP:
+        assessment = judged(start.rstrip("; ") + "; cat ~/.ssh/id_x", facts, settings)
         assert Tier.SECRET in assessment.tiers
-        cut_short += _TOO_MUCH in {reason.text for reason in assessment.reasons}
-    assert cut_short >= 3
+        assert _TOO_MUCH in {reason.text for reason in assessment.reasons}, why
 
 
 def test_the_other_actions_have_the_same_bound(facts: Facts, settings: Settings) -> None:

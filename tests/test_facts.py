@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from policy.facts import Facts, Kind
@@ -111,6 +111,9 @@ def test_one_decision_sees_one_state_of_the_disk(top: Path) -> None:
 
 
 @pytest.mark.threat("T42")
+@example("\0")
+@example("\ud800")
+@example("x" * 5000)
 @given(st.text(max_size=60))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 def test_law_no_name_is_too_odd(tmp_path: Path, name: str) -> None:

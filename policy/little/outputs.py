@@ -3,12 +3,15 @@
 import re
 
 from policy.call import Call, judge
+from policy.rule import Role
 from policy.sense import Sense
+from policy.tier import Tier
 
 # Letters of `date` that print digits and letters, never `/` and no blank. With these, the output is one calm word.
 _FORMAT = re.compile(r"\+(?:%[-_0]?[YmdHMSFTjsNVuUWyCGIklDeabBhpz]|[A-Za-z0-9_.:,=@-])+")
 _WITH_SLASH_OR_BLANK = re.compile(r"%[-_0]?[Dekl]|%_")
 _YEAR_FIRST = re.compile(r"\+%[FYG]")
+_USUAL = "/tmp/tmp."  # noqa: S108  # where mktemp makes what has no template; the sandbox's own
 _TEMPLATE = re.compile(r"([A-Za-z0-9_./-]*?)X{3,}(?:\.[A-Za-z0-9]+)?")
 
 
@@ -32,6 +35,8 @@ def mktemp(call: Call) -> None:
     judge(call)
     words = [word.text for word in call.words]
     operands = [text for text in words if text is not None and text[:1] != "-"]
+    if not operands and call.rule.tier is Tier.WRITE and not call.quiet:
+        call.touch(Role.WRITE, Sense(head=_USUAL, wild=True))
     if None in words or any(
         text not in ("-d", "-u", "-q", "-dq", "-qd", "--directory", "--dry-run", "--quiet", "--")
         for text in words
@@ -39,7 +44,7 @@ def mktemp(call: Call) -> None:
     ):
         return
     if not operands:
-        head = "/tmp/tmp."  # noqa: S108  # where it makes them; the sandbox's own
+        head = _USUAL
     else:
         found = _TEMPLATE.fullmatch(operands[0])
         if found is None or ".." in operands[0] or len(operands) > 1:
