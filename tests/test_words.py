@@ -150,6 +150,9 @@ EXACT: tuple[tuple[str, list[tuple[object, ...]], str], ...] = (
     ("'~'",              [("quoted", "~")], "nor in quotes"),
     ("{}",               [("text", "{}")], "what find needs"),
     ("@{u}",             [("text", "@{u}")], "what git needs"),
+    ("@{u}..HEAD",       [("text", "@{u}..HEAD")], "no sequence: the dots are outside"),
+    ("a@{0}..b@{1.day}", [("text", "a@{0}..b@{1.day}")], "nor with two of them"),
+    ("@{-1}...@{u}",     [("text", "@{-1}...@{u}")], "nor with a minus"),
     ("'{a,b}'",          [("quoted", "{a,b}")], "D13: quoted braces are text"),
     ("\\{a,b}",          [("quoted", "{"), ("text", "a,b}")], "D13: escaped braces are text"),
     ("é",                [("text", "é")], "letters beyond ASCII"),
@@ -160,7 +163,11 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("{a,'b'}",          "brace expansion", "D13: quotes inside"),
     ("{a,$x}",           "brace expansion", "D13: an expansion inside"),
     ("{a,{b,c}}",        "brace expansion", "nested"),
-    ("{a,b}*",           "brace expansion", "with a glob"),
+    ("{a,b}[0-9]",       "brace expansion", "with a bracket expression"),
+    ("{a,b}*'c'",        "brace expansion", "with a glob and quotes"),
+    ("{u}..{a,b}",       "brace expansion", "the first braces mean themselves, the second ones do not"),
+    ("{a..}..b",         "brace expansion", "a sequence without an end: left alone"),
+    ("{u}..$x",          "brace expansion", "with a value"),
     ("{,a}",             "brace expansion", "one of them empty: it vanishes"),
     ("{01..3}",          "brace expansion", "padded"),
     ("{a..c}",           "brace expansion", "letters: the locale may order them"),
@@ -328,6 +335,23 @@ def test_a_word_that_is_not_certain_is_opaque(source: str, reason: str, why: str
 def test_plain_braces_become_the_words_that_bash_makes(source: str, words: str, why: str) -> None:
     assert [word.literal for word in command(f"cmd {source} z").words] == ["cmd", *words.split(), "z"], why
     assert isinstance(read(f"cmd > {source}"), Opaque)
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "why"),
+    [
+        ("*.{ts,js}", [["*", ".ts"], ["*", ".js"]], "a glob before the braces"),
+        ("{a,b}/*.py", [["a/", "*", ".py"], ["b/", "*", ".py"]], "and after them"),
+        ("{a*,b}", [["a", "*"], ["b"]], "and in one choice only: the other word is certain"),
+        ("--x=*.{a,?}", [["--x=", "*", ".a"], ["--x=", "*", ".", "?"]], "in the value of a flag"),
+        ("**/{a,b}", [["**", "/a"], ["**", "/b"]], "two stars are one glob"),
+    ],
+)
+def test_globs_beside_braces_stay_globs(source: str, words: list[list[str]], why: str) -> None:
+    made = command(f"cmd {source} z").words[1:-1]
+    assert [[part.text for part in word.parts if isinstance(part, (Text, Glob))] for word in made] == words, why
+    stars = [[isinstance(part, Glob) for part in word.parts] for word in made]
+    assert stars == [[piece.strip("*?") == "" for piece in word] for word in words], why
 
 
 @pytest.mark.parametrize(

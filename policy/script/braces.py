@@ -1,17 +1,22 @@
-"""Brace expansion of plain words: `src/{a,b}.py` is two words, `{1..3}` three. Anything less plain is left alone."""
+"""Brace expansion of plain words and globs: `src/{a,b}.py` is two words, `{1..3}` three, `*.{ts,tsx}` two globs.
+
+Anything less plain is left alone.
+"""
 
 import itertools
 import re
 
 _MOST = 100
 
-_TEXT = r"[A-Za-z0-9_./:=@%+-]*"
+_TEXT = r"[A-Za-z0-9_./:=@%+*?-]*"
 _CHOICE = rf"\{{{_TEXT}(?:,{_TEXT})+\}}"
 _NUMBER = r"(?:0|-?[1-9][0-9]{0,3})"
 _SEQUENCE = rf"\{{{_NUMBER}\.\.{_NUMBER}\}}"
 _GROUP = re.compile(rf"{_CHOICE}|{_SEQUENCE}")
 
 BRACED = re.compile(rf"{_TEXT}(?:(?:{_CHOICE}|{_SEQUENCE}){_TEXT})+(?=[ \t\n;|&)]|\Z)")
+# Braces without a comma or `..` between them are themselves, and nothing after them is a brace (`@{u}..HEAD`).
+THEMSELVES = re.compile(r"(?:\{(?:[A-Za-z0-9_-]|\.(?!\.))*\}[A-Za-z0-9_./:^~@-]*)+\Z")
 _LIKE_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 

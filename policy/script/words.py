@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from policy.assessment import Span
-from policy.script.braces import BRACED, expand
+from policy.script.braces import BRACED, THEMSELVES, expand
 from policy.script.cursor import Cursor
 from policy.script.escapes import ESCAPE, decode
 from policy.script.lexical import splits_somewhere
@@ -32,6 +32,7 @@ _NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 _BRACED = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2}|[@*#?$!-])\}")
 _ELEMENT = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|[1-9][0-9]{0,4})\]\}")
 STARS = re.compile(r"[*?]+")
+_AROUND_STARS = re.compile(r"([*?]+)")
 BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
 _OPEN_BRACKET = re.compile(rf"\[[A-Za-z0-9_./:,=@%+}}#-]*{_END}")
 _TILDE = {
@@ -71,7 +72,7 @@ class Words(Cursor, ABC):
         self.counted(len(expanded))
         span = Span(self.pos, found.end())
         self.pos = span.end
-        return tuple(Word((Text(text, span, False),), span) for text in expanded)
+        return tuple(Word(_globbed(text, span), span) for text in expanded)
 
     def word(self, where: Where) -> Word:
         """The word that starts here, never empty in the text except after `name=`."""
@@ -196,7 +197,7 @@ class Words(Cursor, ABC):
 
     def _no_brace_expansion(self, start: int, brace: int) -> None:
         spelled = self.text[brace : self.pos]
-        if "," in spelled or ".." in spelled:
+        if ("," in spelled or ".." in spelled) and not THEMSELVES.match(spelled):
             raise self.refusal("brace expansion", start, self.pos)
         if self.char() in ("<", ">") and brace == start:
             raise self.refusal("a file descriptor put into a variable (`{name}>`)", start, self.pos + 1)
@@ -383,3 +384,11 @@ class Words(Cursor, ABC):
         parts = tuple(self._quoted(start, ""))
         self.pos, self.end, self.skipped = place, bound, skipped
         return parts
+
+
+def _globbed(text: str, span: Span) -> tuple[Part, ...]:
+    """A word that a brace expansion made, in which globs are live. All its parts are spelled at `span`."""
+    pieces = _AROUND_STARS.split(text)
+    return tuple(
+        Glob(piece, span) if index % 2 else Text(piece, span, False) for index, piece in enumerate(pieces) if piece
+    )
