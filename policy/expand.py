@@ -277,7 +277,7 @@ class Expander:
         if counted is not None:
             return replace(counted, many=counted.empty and not quoted)
         command = body.items[0].node if len(body.items) == 1 else None
-        if not isinstance(command, Command) or command.assignments or command.redirects:
+        if not isinstance(command, Command) or command.assignments or not all(map(_keeps_output, command.redirects)):
             return Sense(many=not quoted)
         words = [word.literal for word in command.words]
         if not words or words[0] in state.functions:
@@ -291,7 +291,7 @@ class Expander:
         if known is not None:
             return exactly(known) if quoted else unquoted(exactly(known))
         # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
-        if printed is None or any(char.isspace() for char in self.walk.facts.workspace):
+        if printed is None or any(char.isspace() or char in _LIVE for char in self.walk.facts.workspace):
             return Sense(many=not quoted)
         return replace(printed, many=not quoted)  # when it fails it prints nothing, and the word is gone
 

@@ -18,6 +18,7 @@ class Sense:
     `texts`: all the texts it may be; empty when that is not known. Otherwise `head` is how it certainly starts and
     `tail` how it certainly ends. `wild`: the unknown middle is names of existing files. `many`: it may become several
     words or none. `dashless`: no word it becomes starts with `-`. `some`: of the files there, a chosen part.
+    `solid`: no blank and no glob in it, so that bash never splits it: one word, or none.
     `number`: a whole number, maybe with a sign, or with `empty` no text at all. `items`: those of a known array.
     `frail`: in it is what a command prints, so a part of the word is missing when that failed.
     `value`: of a word that declares a variable (`local x=$y`), what the variable gets; bash does not split it.
@@ -30,6 +31,7 @@ class Sense:
     wild: bool = False
     many: bool = False
     dashless: bool = False
+    solid: bool = False
     some: bool = False
     maybe: tuple[str, ...] = ()
     number: bool = False
@@ -102,15 +104,25 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
         tail = part.text + tail
     unknown = [part for part in parts if part.text is None]
     many = any(part.many for part in unknown)
-    splits = [index for index, part in enumerate(parts) if part.text is None and part.many and not part.wild]
+    splits = [
+        index
+        for index, part in enumerate(parts)
+        if part.text is None and part.many and not part.wild and not part.solid
+    ]
     # Where a part splits, the next one may become the start of a word.
     calm = all(parts[index].dashless and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
     dashless = head[:1] != "-" and tame_start and calm
     # A `..` after the unknown part would lead out of the folder that bounds it.
     wild = all(part.wild for part in unknown) and not any(".." in (part.text or "") for part in parts)
     frail = any(part.frail for part in parts)
-    maybe = _likely(parts)
-    return Sense(head=head, tail=tail, wild=wild, many=many, dashless=dashless, frail=frail, maybe=maybe, span=span)
+    maybe, solid = _likely(parts), all(map(_solid, parts))
+    return Sense(
+        head=head, tail=tail, wild=wild, many=many, dashless=dashless, solid=solid, frail=frail, maybe=maybe, span=span
+    )
+
+
+def _solid(part: Sense) -> bool:
+    return part.solid or (bool(part.texts) and not any(_SPECIAL.intersection(text) for text in part.texts))
 
 
 def _starts_calm(part: Sense) -> bool:
@@ -138,8 +150,8 @@ def either(first: Sense, second: Sense) -> Sense:
     if _numeric(first) and _numeric(second):
         empty = first.empty or second.empty
         return Sense(number=True, wild=not empty, dashless=first.plain and second.plain, maybe=maybe, empty=empty)
-    many = first.many or second.many
-    return Sense(many=many, dashless=first.plain and second.plain, maybe=maybe)
+    many, solid = first.many or second.many, _solid(first) and _solid(second)
+    return Sense(many=many, dashless=first.plain and second.plain, solid=solid, maybe=maybe)
 
 
 def _numeric(sense: Sense) -> bool:
@@ -150,6 +162,8 @@ def unquoted(value: Sense) -> Sense:
     """A variable's value where bash splits it into words and expands its globs."""
     if value.number:
         return replace(value, many=True) if value.empty else value
+    if value.solid:
+        return replace(value, many=True)  # without a text it is no word at all
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value

@@ -237,7 +237,7 @@ class Walk(Assigning):
             self.findings.effect(EffectKind.CONNECTS, "")  # some host; which one, only the run shows
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
-        self.printed = call.prints or (Sense(dashless=True) if call.rule.tame else None)
+        self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
         return call.after or (begin, begin)
 
     def _program(self, name: str, state: State, span: Span | None) -> str | None:

@@ -61,7 +61,8 @@ def git(call: Call) -> None:
     else:
         _judge(sub)
     rule = sub.rule
-    if rule.tame and not prints_one(sub):
+    if rule.tame:
+        call.prints = prints_one(sub)
         rule = replace(rule, tame=False)
     call.hosts, call.rule, call.label, call.flags, call.quiet = sub.hosts, rule, sub.label, sub.flags, sub.quiet
 

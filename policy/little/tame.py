@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from policy.call import Call
+from policy.sense import Sense
 
 # One revision that prints one id or name: no range, no set of parents, no path, nothing with a blank.
 _ONE = re.compile(r"(?!.*(?:\.\.|\^[@!-]|//))[A-Za-z0-9_@][A-Za-z0-9_./@{}~^-]*")
@@ -27,15 +28,30 @@ _DESCRIBING = frozenset((
 # fmt: on
 
 
-def prints_one(call: Call) -> bool:
-    """Whether it prints one word, which is an id, a number or a name, for certain.
+def prints_one(call: Call) -> Sense | None:
+    """A bound of what it prints, when that is certainly one word: an id, a number or a name.
 
     THREAT: the subject of a commit, or the name of a file, is whatever somebody else wrote; in `git diff $(git ..)` it
-    would become a flag.
+    would become a flag. So would the short name of a branch or a tag: a clone brings `--output=x` along as both.
     """
     operands = [word.text for word in call.words if word.text is None or word.text[:1] != "-"]
     name = call.label.rpartition(" ")[2]
-    return _CERTAIN[name](call, operands) if name in _CERTAIN else False
+    if name not in _CERTAIN or not _CERTAIN[name](call, operands):
+        return None
+    return Sense(solid=True, dashless=not _names(call, name))
+
+
+def _names(call: Call, command: str) -> bool:
+    """Whether it may print the short name of a branch or tag."""
+    given = set(call.flags)
+    match command:
+        case "rev-parse":
+            return bool(given & {"--abbrev-ref", "--symbolic"})
+        case "symbolic-ref":
+            return "--short" in given
+        case "describe":
+            return "--all" not in given
+    return command == "branch"
 
 
 def _rev_parse(call: Call, operands: list[str | None]) -> bool:
@@ -60,6 +76,14 @@ def _describe(call: Call, operands: list[str | None]) -> bool:
     return set(call.flags) <= _DESCRIBING and (not operands or _one(operands))
 
 
+def _branch(call: Call, operands: list[str | None]) -> bool:
+    return set(call.flags) == {"--show-current"} and not operands
+
+
+def _symbolic_ref(call: Call, operands: list[str | None]) -> bool:
+    return set(call.flags) <= {"-q", "--quiet", "--short"} and operands == ["HEAD"]
+
+
 def _one(operands: list[str | None]) -> bool:
     return len(operands) == 1 and operands[0] is not None and bool(_ONE.fullmatch(operands[0]))
 
@@ -69,4 +93,6 @@ _CERTAIN: dict[str, Callable[[Call, list[str | None]], bool]] = {
     "rev-list": _rev_list,
     "merge-base": _merge_base,
     "describe": _describe,
+    "branch": _branch,
+    "symbolic-ref": _symbolic_ref,
 }
