@@ -59,6 +59,7 @@ class Walker(Protocol):
     findings: Findings
     facts: Facts
     profile: Profile
+    given: tuple[Sense, ...]
 
     def simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool) -> tuple[State, State]: ...
 
@@ -71,6 +72,7 @@ class Call:
 
     `label` is how the user would name it (`git log`). `fed`: what it reads came from a network. `quiet`: judged as
     printing a text about itself, whatever its rule says. `prints`: a bound of what it prints, when that is known.
+    `lists`: what each of the words that it prints, NUL after each, may be.
     """
 
     walk: Walker
@@ -84,6 +86,7 @@ class Call:
     quiet: bool = False
     after: tuple[State, State] | None = None
     prints: Sense | None = None
+    lists: tuple[Sense, ...] = ()
     flags: dict[str, Sense | None] = field(default_factory=dict)
 
     @property

@@ -54,6 +54,8 @@ class Flow(ABC):
     expander: Expander
     fed: bool
     left: list[State]
+    listed: tuple[Sense, ...]
+    given: tuple[Sense, ...]
 
     @abstractmethod
     def command(self, command: Command, state: State) -> Ends:
@@ -170,9 +172,13 @@ class Flow(ABC):
             ok, fail = self.node(node.commands[0], state)
             return (fail, ok) if node.negated else (ok, fail)
         before, connected = self.fed, self.findings.connected
+        given: tuple[Sense, ...] = ()
         try:
             for command in node.commands:
+                lone = _lone(command, state)
+                self.given, self.listed = given if lone else (), ()
                 self.node(command, state)
+                given, self.given = self.listed if lone else (), ()
                 self.fed = self.fed or self.findings.connected > connected
         finally:
             self.fed = before
@@ -296,6 +302,16 @@ class Flow(ABC):
             return end, end
 
         return self._fed(fed, branches)
+
+
+def _lone(node: Node, state: State) -> bool:
+    """Whether a part of a pipeline is one program that alone reads the pipe before it and writes the one after it."""
+    if not isinstance(node, Command) or node.assignments or not node.words:
+        return False
+    quiet = all(each.fd == 2 and each.target.literal == "/dev/null" for each in node.redirects)
+    return (
+        quiet and all(word.literal is not None for word in node.words) and node.words[0].literal not in state.functions
+    )
 
 
 def _opens(redirect: Redirect) -> bool:

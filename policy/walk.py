@@ -57,6 +57,8 @@ class Walk(Assigning):
         self.poured = False  # words of the command being judged do
         self.shell = True  # a shell runs it, so the shell's own words mean something
         self.printed: Sense | None = None  # a bound of what the last simple command prints
+        self.listed: tuple[Sense, ...] = ()  # and what the words may be that it prints, NUL after each
+        self.given: tuple[Sense, ...] = ()  # the same of the command before it in a pipeline
         self.left: list[State] = []  # what held where a loop was left or a round cut short
         self._opened: set[str] = set()  # descriptors that the script has opened, perhaps
         self._inner = 0
@@ -160,6 +162,7 @@ class Walk(Assigning):
 
     def _simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None) -> Ends:
         self.printed = None
+        self.listed = ()
         first = words[0]
         for text in first.texts or (None,):
             denied = denied_reason([text, *(word.text for word in words[1:])], self.profile, span)
@@ -180,9 +183,10 @@ class Walk(Assigning):
             else self.called(text, words[1:], state, span, first, given, fed=fed_now)
             for text in first.texts
         ]
-        printed = self.printed
+        printed, listed = self.printed, self.listed
         ends += [self.simple(variant, state, span, fed=fed, given=given) for variant in likely]
         self.printed = None if likely or len(first.texts) > 1 else printed
+        self.listed = () if likely or len(first.texts) > 1 else listed
         ok, fail = ends[0]
         for other in ends[1:]:
             ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
@@ -238,6 +242,7 @@ class Walk(Assigning):
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
+        self.listed = call.lists
         return call.after or (begin, begin)
 
     def _program(self, name: str, state: State, span: Span | None) -> str | None:
@@ -372,6 +377,7 @@ class Walk(Assigning):
         kept = (self._anchor, self.fed, self.shell, self.poured)
         self._anchor, self.fed, self.shell, self.poured = span or self._anchor, fed, True, False
         self._inner += 1
+        self.given = ()
         try:
             return self.script(tree, state)
         finally:

@@ -33,6 +33,23 @@ _DELETES = frozenset(["-delete"])
 _EVERY = _TESTS_0 | _TESTS_1 | _FILE_TESTS | _OPTIONS_0 | _OPTIONS_1 | _ACTIONS_0 | _OPERATORS | _EXEC
 _EVERY |= _WRITE_FILE | _DELETES | frozenset(["-fprintf", "-printf", "-files0-from", "-D"])
 # fmt: on
+_SPEAKS = (
+    _EXEC
+    | _WRITE_FILE
+    | frozenset(
+        (
+            "-print",
+            "-print0",
+            "-ls",
+            "-printf",
+            "-fprintf",
+            "-help",
+            "--help",
+            "-version",
+            "--version",
+        )
+    )
+)  # fmt: skip
 _NEWER = frozenset("aBcmt")
 # Tests that choose files one by one; a type or a date is true of nearly all of them.
 _NARROW = _FILE_TESTS | frozenset((
@@ -53,6 +70,7 @@ def find(call: Call) -> None:
     todo: list[tuple[str, list[Sense]]] = []
     narrowed = negated = False
     every = True  # each alternative so far was narrowed
+    printing: set[str] = set()
     while at < len(words):
         word, text = words[at], words[at].text
         at += 1
@@ -70,6 +88,8 @@ def find(call: Call) -> None:
             every, narrowed = every and narrowed, False
         was, negated = negated, text in _NOT
         every = every and not (was and text == "(")
+        if text in _SPEAKS:
+            printing.add(text)
         if text in _OPERATORS or text in _OPTIONS_0 or text in _ACTIONS_0:
             continue
         if text in _TESTS_0:
@@ -95,6 +115,8 @@ def find(call: Call) -> None:
     for start in starts:
         call.touch(Role.TREE, start)
     found = [_found(start, narrowed) for start in starts]
+    if printing == {"-print0"}:
+        call.lists = tuple(found)
     for text, values in todo:
         _act(call, text, values, found)
 

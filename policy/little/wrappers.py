@@ -76,6 +76,9 @@ def xargs(call: Call) -> None:
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     marker: str | None = None
     counted = False
+    names = {flag.name for flag, _ in shape.flags}
+    given = call.walk.given if names & _WHOLE and not names & _CUT else ()
+    call.walk.given = ()
     for flag, value in shape.flags:
         if flag.role is Role.READ and value is not None:
             apply(call, Role.READ, value)
@@ -83,10 +86,16 @@ def xargs(call: Call) -> None:
             marker = value.text if value is not None else "{}"
         counted = counted or flag.name in _COUNTS
     words = list(shape.operands) or [exactly("echo")]
-    call.inner(with_data(words, marker))
-    if marker is not None and counted:
-        call.inner(with_data(words, None))  # the later of the two cancels the other
+    for data in given or (ANYTHING,):
+        if marker is not None:
+            call.inner(with_data(words, marker, data))
+        if marker is None or counted:  # of these two flags the later one cancels the other
+            call.inner(with_data(words, None, replace(data, many=True)))
 
+
+# Words are taken whole, with blanks, quotes and a leading dash as they are; or cut elsewhere, or read elsewhere.
+_WHOLE = frozenset(["-0", "--null"])
+_CUT = frozenset(["-d", "--delimiter", "-E", "-e", "--eof", "-a", "--arg-file"])
 
 # How many words or lines of data one command gets. Beside -I, GNU xargs lets the later flag win.
 _COUNTS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
