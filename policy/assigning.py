@@ -8,7 +8,7 @@ from policy.flow import SHELL
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.script.tree import ASSIGNS, ArrayAssignment, Assignment, Expansion, Text, Word
-from policy.sense import ANYTHING, Sense, exactly, joined
+from policy.sense import ANYTHING, Sense, either, exactly, joined
 from policy.state import State
 from policy.traps import Traps
 from policy.variables import Standing, standing
@@ -89,7 +89,16 @@ class Assigning(Traps):
 
     def declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
         """What holds after `local name=(..)`."""
-        return self.assign(state.own(name, ANYTHING) if own else state, name, value, span)
+        if own:
+            return self.assign(state.own(name, ANYTHING), name, value, span)
+        return self.assign(state, name, self.beneath(state, name, value), span)
+
+    def beneath(self, state: State, name: str, value: Sense) -> Sense:
+        """What a name holds after `declare -g`: a name that a function has made its own hides the one that changes."""
+        if state.locals is None:
+            return value
+        self.revealed.add(name)
+        return either(state.variables.get(name, ANYTHING), value)
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
         """A bare assignment, seen by this shell only."""

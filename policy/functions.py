@@ -109,7 +109,11 @@ class Functions(Flow):
         old = {name: ANYTHING if name in self.revealed else value for name, value in after.locals.items()}
         for name, value in old.items():
             self.note(name, value)
-        return replace(after, variables={**after.variables, **old}, arguments=before.arguments, locals=before.locals)
+        variables = {**after.variables, **old}
+        for name, value in old.items():
+            if value is ANYTHING and name not in before.variables:
+                del variables[name]  # as unknown as it was
+        return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
 
     def _cannot(self, why: str, state: State, span: Span | None) -> Ends:
         self.findings.unknown(why, SHELL, span)

@@ -71,10 +71,13 @@ class Traps(Functions):
                 self.findings.unknown("too many traps", trap.rule, trap.span)
                 break
             begin = self._then(trap.state)
-            outer, self.left, self.returned = (self.left, self.returned), [], []
+            if not trap.ends:
+                begin = _marked(begin)
+            outer, self.left, self.returned, self.wandered = (self.left, self.returned, self.wandered), [], [], False
             ends = self.inner_script(trap.text, begin, trap.span, trap.rule, fed=False)
-            leaves = bool(self.left or self.returned)
-            self.left, self.returned = outer
+            leaves = bool(self.left or self.returned) or (self.wandered and begin.cwds is None)
+            self.left, self.returned, wandered = outer
+            self.wandered = self.wandered or wandered
             if not trap.ends and (leaves or any(end != begin for end in ends)):
                 self.findings.unknown("a trap that changes what the rest of the script does", trap.rule, trap.span)
 
@@ -89,3 +92,12 @@ class Traps(Functions):
         exports = tuple(dict.fromkeys((*state.exports, *self._exports)))
         then = replace(state, cwds=cwds, variables=variables, functions=functions, exports=exports, arguments=None)
         return replace(then, stack=None, previous=None, locals=None, fixed=state.fixed | self._fixed)
+
+
+def _marked(state: State) -> State:
+    """The same state, in which every change shows: giving a variable the same value again, dropping an argument."""
+    variables = {
+        name: replace(value, span=Span(-number, -number))
+        for number, (name, value) in enumerate(state.variables.items(), 1)
+    }
+    return replace(state, variables=variables, arguments=(ANYTHING,), fixed=frozenset())

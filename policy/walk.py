@@ -28,7 +28,7 @@ from policy.script.tree import (
     RedirectOp,
     Script,
 )
-from policy.sense import ANYTHING, Sense, exactly
+from policy.sense import ANYTHING, Sense, either, exactly
 from policy.state import Defined, State, either_state
 from policy.step import Footing
 from policy.tier import Tier
@@ -116,7 +116,13 @@ class Walk(Assigning):
                 exports.append(item.name)
         here = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
         given = [(item.name, value) for item, value in values]
+        lent = given if not _KEEPS.isdisjoint(words[0].texts) else []
+        for name, value in lent:
+            self.note(name, value)
+            here = here.assign(name, value)
         ok, fail = self.simple(words, here, span, fed=fed, given=given)
+        for name, _ in lent:  # gone afterwards, unless it was exported meanwhile
+            ok, fail = (each.assign(name, either(_held(state, name), _held(each, name))) for each in (ok, fail))
         if here is not state and words[0].text not in _KEEPS and not function:
             ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)
         for item, value in arrays:
@@ -385,6 +391,10 @@ class Walk(Assigning):
             self._inner -= 1
 
 
+def _held(state: State, name: str) -> Sense:
+    return state.variables.get(name, ANYTHING)
+
+
 def _footing(words: list[Sense], state: State) -> Footing:
     return Footing(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
 
@@ -405,7 +415,7 @@ def _runs_input(words: list[Sense]) -> bool:
     )
 
 
-# Words of the shell that may export more while a temporary assignment lasts.
+# Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
 _LEAVES = frozenset(["break", "continue"])

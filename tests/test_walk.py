@@ -163,6 +163,10 @@ TRAPS: tuple[tuple[str, Tier, str], ...] = (
     ("bash -c 'trap \"touch x\" EXIT'; ls", Tier.WRITE, "hostile: in another shell"),
     ("(trap 'touch x' EXIT)", Tier.WRITE, "hostile: in a subshell"),
     ("trap 'trap \"touch x\" EXIT' EXIT", Tier.WRITE, "hostile: a trap that sets one"),
+    ("trap 'shift' DEBUG; set -- a -o; sort \"$1\" b", Tier.UNKNOWN, "hostile: drops an argument before each command"),
+    ("trap 'if test -f a; then x=a; else read x; fi' DEBUG; x=a; sort \"$x\" b", Tier.UNKNOWN, "hostile: what it was, or more"),
+    ("trap 'cd \"$y\"' DEBUG; cd src; ls > out", Tier.UNKNOWN, "hostile: another folder before each command"),
+    ("f() { local x=1; echo $x; }; trap f EXIT INT TERM; ls", Tier.READ, "its own variable is gone afterwards"),
 )
 
 VALUES: tuple[tuple[str, Tier, str], ...] = (
@@ -177,6 +181,12 @@ VALUES: tuple[tuple[str, Tier, str], ...] = (
     ("declare -a x=(a b); echo \"${x[1]}\"", Tier.READ, "an array"),
     ("f() { local x=(~/.ssh/id_rsa a); cat \"${x[0]}\"; }; f", Tier.SECRET, "its elements are known"),
     ("x=a.txt; f() { local x=(/etc/shadow); }; f; cat \"$x\"", Tier.READ, "its own array is gone afterwards"),
+    ("x=a; x=-o eval 'sort \"$x\" b'", Tier.WRITE, "hostile: `eval` sees what is assigned before it"),
+    ("x=a.txt; x=/etc/shadow command eval 'cat \"$x\"'", Tier.SECRET, "hostile: likewise"),
+    ("x=a.txt; x=/etc/shadow eval 'ls'; cat \"$x\"", Tier.SECRET, "gone afterwards, or kept: cannot tell"),
+    ("x=a; x=-o export x; sort \"$x\" b", Tier.UNKNOWN, "hostile: `export` keeps it"),
+    ("f() { local x=-o; declare -g x=a; sort \"$x\" b; }; f", Tier.UNKNOWN, "hostile: its own variable hides the other"),
+    ("x=-o; f() { local x=a; declare -g x=b; }; f; sort \"$x\" c", Tier.UNKNOWN, "and the other one has changed"),
     ("local x=($(touch a))", Tier.WRITE, "every word is walked"),
     ("mapfile -t x < a.txt; echo \"${x[0]}\"", Tier.READ, "lines of a file"),
     ("mapfile -C 'touch a' x < a.txt", Tier.UNKNOWN, "hostile: runs a command for them"),

@@ -110,6 +110,8 @@ def assign(call: Call) -> None:
                 state = state.own(name, ANYTHING)
             elif call.label == "local":
                 value = either(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
+            elif state.locals is not None and call.label in ("declare", "typeset"):
+                value = walk.beneath(state, name, value)
             if name in walk.arrays and not _surely_no_array(value):
                 call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
             state = (
