@@ -23,6 +23,10 @@ _BEFORE_REGEX = frozenset("{};(,!~?:&|<>=+-*%^\n") | {
 _DOUBTFUL = frozenset([")", "++", "--"])
 _RISKY = re.compile(r"system|getline|@|\||>")
 _CONTINUES = frozenset([",", "&&", "||", "\n"])  # after these a line end does not end a statement
+_AFTER_GETLINE = frozenset([";", "}", "\n", ")", "==", "!=", ">", ">=", "&&", "||"])
+_WORDS = frozenset(
+    ["in", "getline", "print", "printf", "function", "func", "if", "else", "while", "for", "do", "return"]
+)
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/null")
 
 
@@ -32,6 +36,7 @@ def read_awk(program: str) -> Reading:
     if tokens is None:
         return unknown("the program is not understood")
     writes: list[str] = []
+    reads: list[str] = []
     depth, printing = 0, -1  # `printing`: the depth at which a print statement began
     for index, (kind, text) in enumerate(tokens):
         if kind in ("string", "regex", "number"):
@@ -49,7 +54,10 @@ def read_awk(program: str) -> Reading:
         elif text == "system":
             return Reading(Tier.EXECUTE, "`system` runs a program")
         elif text == "getline":
-            return unknown("`getline` may read from a program or another file")
+            path = _got(tokens[index + 1 :])
+            if path is None or path.startswith("/inet"):
+                return unknown("`getline` may read from a program or another file")
+            reads += [path] if path not in ("", "-") else []
         elif text in ("|", "|&"):
             return Reading(Tier.EXECUTE, "a pipe to or from another program")
         elif text == "@":
@@ -66,7 +74,20 @@ def read_awk(program: str) -> Reading:
                 return Reading(Tier.NETWORK, "it talks to a network")
             if path not in _STREAMS:
                 writes.append(path)
-    return Reading(Tier.READ, "", (), tuple(writes)) if writes else HARMLESS
+    return Reading(Tier.READ, "", tuple(reads), tuple(writes)) if writes or reads else HARMLESS
+
+
+def _got(tokens: list[tuple[str, str]]) -> str | None:
+    """The file that a `getline` before these tokens reads: empty for its own input, None when that is not plain."""
+    if tokens and tokens[0][0] == "word" and tokens[0][1] not in _WORDS:
+        del tokens[0]
+    following = tokens[0][1] if tokens else ";"
+    if following in _AFTER_GETLINE:
+        return ""
+    ends = len(tokens) > 1 and (len(tokens) == 2 or tokens[2][1] in _AFTER_GETLINE)
+    if following != "<" or not ends or tokens[1][0] != "string" or "\\" in tokens[1][1]:
+        return None
+    return tokens[1][1][1:-1]
 
 
 def _tokens(program: str) -> list[tuple[str, str]] | None:

@@ -71,6 +71,8 @@ def _judge(call: Call) -> None:
     if call.label != "git":
         call.rule = replace(call.rule, subs={})  # none of them follows, or `descend` had found it
     shape = parse(call.rule, call.label, call.words)
+    if call.label == "git remote show" and not shape.operands and not shape.trouble:
+        call.rule = replace(call.rule, tier=Tier.READ, why="lists remotes")
     if call.label == "git submodule foreach" and len(shape.operands) == 1:
         call.rule = replace(call.rule, operands=Operands((Role.SCRIPT,)))  # one word is for a shell
     if shape.trouble and not call.rule.open:

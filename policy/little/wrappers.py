@@ -125,11 +125,16 @@ def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING, *,
 
 _NAMED = re.compile(r"[-+][eux]*o")
 _LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
+_PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even then
 
 
 def shell(call: Call) -> None:
     """`sh`, `bash`: a script given as text is read; one in a file, or on standard input, is not."""
     words, text_next = list(call.words), False
+    if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
+        call.because(Tier.READ, f"`{call.label} -n` looks for mistakes in a script, and runs nothing of it")
+        call.touch(Role.READ, words[1])
+        return
     while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
         flag = words[0].text
         if flag in ("--version", "--help"):
@@ -162,6 +167,13 @@ def shell(call: Call) -> None:
         call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
         if call.fed:
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+
+
+def _no_switch(word: Sense) -> bool:
+    """Whether it is certainly a file: `+n` would take `-n` back, and no switch has a dot in it."""
+    if word.texts:
+        return all(text[:1] not in ("", "-", "+") for text in word.texts)
+    return word.head[:1] not in ("", "-", "+") or (word.wild and "." in word.tail)
 
 
 def _text(call: Call, words: list[Sense]) -> None:
