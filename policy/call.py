@@ -46,6 +46,8 @@ _SPELLED = {
     Role.FORMAT: re.compile(r"[A-Za-z0-9_+-]+"),
     Role.KEY: re.compile(r"[A-Za-z0-9_.*/:-]+"),
     Role.FILE: re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
+    Role.PAIR: re.compile(r"(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?", re.DOTALL),
+    Role.XPATH: re.compile(r"(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*", re.DOTALL | re.IGNORECASE),
     Role.PICTURE: re.compile(
         r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
     ),
@@ -293,6 +295,8 @@ def apply(call: Call, role: Role, word: Sense) -> None:
             _other_spelling(call, word)
         elif role in (Role.FILE, Role.PICTURE):
             call.touch(Role.READ, word)
+        elif role is Role.PAIR:
+            apply(call, Role.UPLOAD, word)
     elif role is Role.CODE:
         call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
         if word.text is not None and ("/" in word.text and " " not in word.text):

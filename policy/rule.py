@@ -40,6 +40,8 @@ class Role(StrEnum):
     FORMAT = "format"  # the name of a format, where a program would also take a file of code
     KEY = "key"  # the name of a setting, where `name=value` would set it
     FILE = "file"  # a path that is read, where other spellings (`x:y`, `|x`, `@x`) mean more than a file
+    PAIR = "pair"  # `name=value`, where other spellings take the value out of a file
+    XPATH = "xpath"  # an expression that picks out of XML, and may load more of it
     PICTURE = "picture"  # the same, with the ending of a plain picture
 
 

@@ -62,8 +62,8 @@ def read_awk(program: str) -> Reading:
             return Reading(Tier.EXECUTE, "a pipe to or from another program")
         elif text == "@":
             return unknown("`@` loads or calls something named at run time")
-        elif text == "ARGV":
-            return unknown("`ARGV` may change which files it reads")
+        elif text in ("ARGV", "SYMTAB"):
+            return unknown(f"`{text}` may change which files it reads")
         elif text in (">", ">>") and printing >= 0 and depth <= printing:
             target = tokens[index + 1 : index + 3]
             ends = len(target) < 2 or target[1][1] in (";", "\n", "}")
