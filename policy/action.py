@@ -1,6 +1,6 @@
 """What may be asked: one sum type. Tools plan these, the policy judges them, the sandbox runs them."""
 
-from dataclasses import dataclass
+from policy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

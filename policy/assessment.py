@@ -1,11 +1,12 @@
 """What an action would do, in tiers, each tier with the words that it rests on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from policy.action import Action
+from policy.record import dataclass
 from policy.tier import Tier
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Expansion: what the words of a script become, as far as that is certain."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from policy.assessment import RuleRef, Span
@@ -10,6 +10,7 @@ from policy.facts import Facts, Kind
 from policy.paths import SCRATCH
 from policy.pieces import computed
 from policy.reckon import is_number, names, pasted, reckoned
+from policy.record import dataclass
 from policy.script.tree import (
     ASSIGNS,
     Arithmetic,

@@ -1,9 +1,10 @@
 """What the disk looked like when an action was judged. The shell of the program gathers it; the policy reads it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
+
+from policy.record import dataclass
 
 
 class Kind(StrEnum):

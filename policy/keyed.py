@@ -3,11 +3,11 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
 from typing import TypeGuard
 
+from policy.record import dataclass
 from policy.verdict import Problem
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")

@@ -1,7 +1,6 @@
 """Where a path really leads, and whether that is workspace, system, outside or secret."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
@@ -9,6 +8,7 @@ from policy.assessment import Scope
 from policy.budget import Budget
 from policy.facts import Facts, Kind
 from policy.profile import Profile
+from policy.record import dataclass
 from policy.secrecy import Secrets
 
 HARMLESS = frozenset(

@@ -1,11 +1,11 @@
 """The users' own rules: what they allow, ask about and deny, each with the line that says so."""
 
-from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 
 from policy.assessment import RuleRef
 from policy.matrix import Ruling
+from policy.record import dataclass
 from policy.tier import Tier
 
 REST = "**"  # as the last word of `run`: any further words

@@ -1,9 +1,9 @@
 """What is said about one of the users' rules."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from policy.assessment import RuleRef
+from policy.record import dataclass
 
 
 class Severity(StrEnum):

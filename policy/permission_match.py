@@ -1,7 +1,7 @@
 """The users' rules against one assessed action: what they deny, what they want asked first, what they allow."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from policy.action import (
@@ -24,6 +24,7 @@ from policy.permission_paths import host_fits, touches
 from policy.permission_said import about, whose
 from policy.permission_walls import holds_reading, holds_writing
 from policy.permission_words import broad, mentions, passed_on
+from policy.record import dataclass
 from policy.sense import Sense, exactly
 from policy.step import Step
 from policy.tier import Tier

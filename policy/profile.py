@@ -1,8 +1,9 @@
 """Preferences: the limits and path lists that a session runs under. Facts about commands live elsewhere."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from policy.permission import PermissionRule
+from policy.record import dataclass
 from policy.verdict import Limits
 
 

@@ -1,11 +1,12 @@
 """What is known about one command: roles of words, flags, operands."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from policy.assessment import RuleRef
+from policy.record import dataclass
 from policy.tier import Tier
 
 

@@ -6,9 +6,9 @@ with anything else in it goes to the TOML parser of the standard library, which 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from policy.assessment import RuleRef
+from policy.record import dataclass
 from policy.verdict import Problem
 
 FOLDER = "policy/commands"

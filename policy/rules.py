@@ -7,10 +7,11 @@ start-up nor a decision pays for the whole world.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from policy.assessment import RuleRef
+from policy.record import dataclass
 from policy.rule import GRAMMARS, CommandRule, Flag, Operands, Role
 from policy.rule_file import FOLDER, Chunk, RuleError, chunks, rule_error
 from policy.tier import Tier

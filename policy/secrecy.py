@@ -3,10 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from policy.profile import Profile
+from policy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """What the shell that runs a script knows at one point of it: folder and variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from policy.assessment import Span
+from policy.record import dataclass
 from policy.script.tree import Group, Subshell
 from policy.sense import ANYTHING, NOTHING, Sense, either
 

@@ -1,8 +1,9 @@
 """One command of an action as it would really run, and what it alone brings: what the users' rules are about."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from policy.assessment import Effect, Reason
+from policy.record import dataclass
 from policy.sense import Sense
 
 

@@ -1,7 +1,7 @@
 """The exact rights that an assessed action needs: effects in, Terms out, or the floor that forbids them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
@@ -10,6 +10,7 @@ from policy.assessment import Assessment, Effect, EffectKind, Scope
 from policy.facts import Facts, Kind
 from policy.phrases import near, plain
 from policy.profile import Profile
+from policy.record import dataclass
 from policy.secrecy import Secrets, inside
 from policy.tier import Tier
 from policy.verdict import Limits, Rights, Terms

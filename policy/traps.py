@@ -1,11 +1,12 @@
 """Traps: shell text that runs later, when the shell ends or a signal comes, with whatever holds by then."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from policy.assessment import RuleRef, Span
 from policy.flow import Ends
 from policy.functions import Functions
+from policy.record import dataclass
 from policy.script.tree import Script
 from policy.sense import ANYTHING, Sense, either
 from policy.state import UNDEFINED, Defined, State

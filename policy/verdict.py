@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from enum import StrEnum
 
 from policy.action import Action
 from policy.assessment import Assessment, Reason
 from policy.matrix import Ruling
+from policy.record import dataclass
 from policy.tier import Mode, Tier
 
 

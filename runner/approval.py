@@ -1,9 +1,9 @@
 """Who answers when the gate asks. Whoever cannot answer says no."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from policy.record import dataclass
 from policy.verdict import Ask
 from runner.explain import caret_lines
 from runner.visible import visible

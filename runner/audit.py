@@ -14,9 +14,9 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.audit_records import Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body, session_body
 from sandbox.backend import Outcome

@@ -8,10 +8,11 @@ import hashlib
 import os
 import sys
 import time
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from policy.action import Action
 from policy.assessment import Assessment, Effect, Reason
+from policy.record import dataclass
 from policy.verdict import Allow, Deny, Problem, Terms
 from runner.version import VERSION
 from sandbox.backend import Enforcement, Outcome

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from policy.record import dataclass
 from runner.audit import AuditLog, Record
 from runner.visible import one_line, visible
 

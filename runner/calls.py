@@ -1,10 +1,10 @@
 """A tool call, from the model's words to a judged action."""
 
 import json
-from dataclasses import dataclass
 
 from policy.action import Action
 from policy.assessment import Assessment
+from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Problem, Verdict
 from runner.messages import ToolCall

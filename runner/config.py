@@ -5,7 +5,7 @@ The keys are few and checked by hand: a schema library would cost more start-up 
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import policy
@@ -17,6 +17,7 @@ from policy.narrow import lower, narrow, no_looser
 from policy.permission import Layer, PermissionRule
 from policy.profile import Profile
 from policy.profile_file import LIMITS, ProfileError, check_list, denied, limits, parse_profile
+from policy.record import dataclass
 from policy.rules import RuleBook, RuleError
 from policy.tier import Mode
 from policy.verdict import Problem

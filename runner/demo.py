@@ -7,10 +7,11 @@ import asyncio
 import os
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+from policy.record import dataclass
 from policy.tier import Mode, Tier
 from runner.approval import Unattended
 from runner.audit import AuditLog

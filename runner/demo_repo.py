@@ -4,10 +4,10 @@ import os
 import subprocess
 import tempfile
 import tomllib
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.problems import Exit, Stopped
 

@@ -6,9 +6,9 @@ import os
 import platform
 import shutil
 import sys
-from dataclasses import dataclass
 from enum import StrEnum
 
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.problems import Exit
 from runner.version import VERSION

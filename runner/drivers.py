@@ -8,8 +8,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+
+from policy.record import dataclass
 
 # More names than this would not fit into an environment, and nobody uses as many.
 _MOST_NAMES = 60

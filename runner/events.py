@@ -3,13 +3,13 @@
 import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import ClassVar
 
 from policy.action import Action
 from policy.assessment import RuleRef
 from policy.matrix import Ruling
+from policy.record import dataclass
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
 from runner.messages import Usage

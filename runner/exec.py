@@ -3,12 +3,12 @@
 import os
 import sys
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from policy.action import Action
 from policy.assessment import Assessment
 from policy.permission import Source
+from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny
 from runner.audit_records import Answer, Decision, SessionInfo
 from runner.commit import head_commit

@@ -1,11 +1,11 @@
 """Why the gate says what it says: one value from parse to verdict, for people (caret view) and programs (JSON)."""
 
 import unicodedata
-from dataclasses import dataclass
 
 from policy.action import Action, RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason
 from policy.matrix import Ruling
+from policy.record import dataclass
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
 from runner.suggestion import no_rule_lifts

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from policy.action import (
@@ -22,6 +21,7 @@ from policy.decide import decide
 from policy.facts import Facts
 from policy.matrix import Ruling
 from policy.permission import Source
+from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Allow, Ask, Limits, Verdict
 from runner.amounts import apply_limits, parse_seconds

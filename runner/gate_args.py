@@ -3,8 +3,7 @@
 The option table below also feeds the `--help` of the typer command; a test keeps the two equal.
 """
 
-from dataclasses import dataclass
-
+from policy.record import dataclass
 from policy.tier import Mode
 from runner.problems import usage
 

@@ -7,12 +7,12 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
 
 from policy.classify import classify
 from policy.decide import decide
 from policy.grants import approve, refuse
 from policy.matrix import Ruling
+from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Permit, Problem
 from runner import audit_records as records
 from runner.approval import Halt, No, Yes

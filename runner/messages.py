@@ -1,10 +1,10 @@
 """What travels between the loop and a model: messages, tool calls, replies, and the Provider protocol."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from policy.record import dataclass
 from policy.verdict import Problem
 
 

@@ -3,10 +3,10 @@
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.record import dataclass
 from policy.tier import Mode
 from runner.problems import Exit, Stopped, unwritten, usage
 

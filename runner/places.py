@@ -3,9 +3,9 @@
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from policy.record import dataclass
 from policy.verdict import Problem
 
 

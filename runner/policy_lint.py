@@ -3,11 +3,12 @@
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 from policy.permission_check import Severity, check
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.config import Settings, load, shipped
 from runner.gate import folder

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TypeVar
 
@@ -10,6 +9,7 @@ from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, Re
 from policy.facts import Facts
 from policy.matrix import Ruling
 from policy.permission import Source
+from policy.record import dataclass
 from policy.tier import Mode, Tier
 from runner.model_workspace import FILES
 from runner.problems import usage

@@ -4,13 +4,14 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from policy.assessment import Assessment, Effect
 from policy.facts import Facts
 from policy.matrix import Ruling
+from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Verdict
 from runner.config import Settings, load, shipped

@@ -1,8 +1,8 @@
 """The end of one call, told to the model and to whoever watches."""
 
 import codecs
-from dataclasses import dataclass
 
+from policy.record import dataclass
 from policy.verdict import Deny, Problem
 from runner.calls import Call, Planned
 from runner.events import Chunk, Denied, Emit, Finished

@@ -2,9 +2,10 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
+from policy.record import dataclass
 from policy.tier import Mode
 from runner.amounts import apply_limits
 from runner.approval import Approver

@@ -3,8 +3,8 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from policy.record import dataclass
 from runner.problems import Stopped, usage
 
 _HEADER = re.compile(r"\[\[\s*([A-Za-z0-9_-]+)\s*\]\]")

@@ -3,9 +3,9 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from policy.record import dataclass
 from policy.secrecy import Secrets, inside
 
 # The generic rule: programs in `X/bin` belong to the installation X when X looks like one.

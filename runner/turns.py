@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
+from policy.record import dataclass
 from runner.calls import Call, Judgement
 from runner.events import Denied
 from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult, Usage

@@ -1,8 +1,10 @@
 """Everything a run needs, as one value: handed in, never reached for."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from policy.record import dataclass
 
 if TYPE_CHECKING:
     from policy.facts import Facts

@@ -1,10 +1,11 @@
 """What every backend promises: probe, run, close. Outcome and Enforcement say what really happened."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Protocol
 
+from policy.record import dataclass
 from policy.verdict import Permit, Problem, Terms
 
 

@@ -4,7 +4,7 @@ Source: landlock(7) and `linux/landlock.h`. A right that the running kernel does
 right that is not handled is not enforced: `missing` says so in words.
 """
 
-from dataclasses import dataclass
+from policy.record import dataclass
 
 # fmt: off
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3

@@ -5,7 +5,9 @@ import glob
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from policy.record import dataclass
 
 # More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
 MOST = 4000

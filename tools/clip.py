@@ -1,6 +1,6 @@
 """Cutting text to what a model can use, never silently."""
 
-from dataclasses import dataclass
+from policy.record import dataclass
 
 LINES = 2000
 BYTES = 50 * 1024

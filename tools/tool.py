@@ -1,10 +1,10 @@
 """What a tool is: it plans an action, and later words the result. It never acts, and never sees the sandbox."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from policy.action import Action
+from policy.record import dataclass
 from policy.verdict import Problem
 from tools.arguments import Arguments
 from tools.clip import short

@@ -1,7 +1,6 @@
 """What a program in a small language would do: the common answer of sed, awk and jq."""
 
-from dataclasses import dataclass
-
+from policy.record import dataclass
 from policy.tier import Tier
 
 

@@ -1,9 +1,9 @@
 """Where the reader stands in the text: blanks, comments, newlines, nesting, here-documents to jump over."""
 
 import re
-from dataclasses import dataclass
 
 from policy.assessment import Span
+from policy.record import dataclass
 
 DEEPEST = 8  # compound commands and substitutions together
 MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision

@@ -1,11 +1,11 @@
 """The small tree that a script becomes. Whatever the reader does not fully understand is Opaque, never a guess."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal as Of
 
 from policy.assessment import Span
+from policy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

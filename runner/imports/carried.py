@@ -1,10 +1,11 @@
 """What an import yields: rules, what could not be carried over and why, examples; and the rules as TOML."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from json import dumps
 
 from policy.matrix import Ruling
+from policy.record import dataclass
 from runner.visible import one_line
 
 Word = tuple[str, ...]  # the alternatives of one word

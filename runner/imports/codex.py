@@ -2,9 +2,9 @@
 
 import ast
 import shlex
-from dataclasses import dataclass
 
 from policy.matrix import Ruling
+from policy.record import dataclass
 from runner.imports.carried import REST, WILD, Carried, Example, Import, Origin, Word
 from runner.imports.words import NotWords, literal
 from runner.problems import usage

@@ -1,8 +1,8 @@
 """The providers, one line each, and how `provider:model` becomes one that is ready to be asked."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.messages import Provider
 from runner.providers.endpoint import Endpoint, SetupError, Timeouts, parse_endpoint

@@ -1,9 +1,9 @@
 """Where a provider is reached, and how long it may take."""
 
 import ipaddress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.messages import ProviderError
 

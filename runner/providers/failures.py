@@ -8,10 +8,10 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 
 import httpx
 
+from policy.record import dataclass
 from policy.verdict import Problem
 from runner.messages import ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts

@@ -25,8 +25,9 @@ turn the conversation ends politely. In JSON the same: `{"turn": [{"text": "..."
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from policy.record import dataclass
 from runner.messages import (
     AssistantMessage,
     Reply,

@@ -5,7 +5,8 @@ blank line is never delivered, so a cut stream cannot pass half an event as a wh
 """
 
 import re
-from dataclasses import dataclass
+
+from policy.record import dataclass
 
 EVENT_LIMIT = 16 << 20  # bytes; a provider's events are a few hundred
 

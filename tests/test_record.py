@@ -1,0 +1,145 @@
+"""Our frozen classes are dataclasses in every way that anybody can see, and compile nothing before the first value."""
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, asdict, field, fields, is_dataclass, replace
+
+import pytest
+
+from policy import record
+from policy.action import RunArgv, RunScript
+from policy.assessment import Span
+from policy.script.tree import Text
+from policy.verdict import Limits
+
+
+@record.dataclass(frozen=True, slots=True)
+class Point:
+    """A place."""
+
+    x: int
+    y: int = 2
+    seen: list[int] = field(default_factory=list, compare=False, repr=False)
+    told: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "told", f"{self.x}:{self.y}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Usual:
+    x: int
+    y: int = 2
+    seen: list[int] = field(default_factory=list, compare=False, repr=False)
+    told: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "told", f"{self.x}:{self.y}")
+
+
+@record.dataclass(frozen=True, slots=True)
+class Point3(Point):
+    z: int = 0
+
+
+@record.dataclass(frozen=True, slots=True)
+class Alone:
+    pass
+
+
+def shown(value: object) -> str:
+    return repr(value).replace("Usual", "Point")
+
+
+ALIKE: tuple[tuple[Callable[[type], object], str], ...] = (
+    (lambda made: shown(made(1)), "repr"),
+    (lambda made: made(1) == made(1, 2), "equal, by defaults too"),
+    (lambda made: made(1) == made(1, seen=[3]), "what is not compared"),
+    (lambda made: made(1) != made(2), "other"),
+    (lambda made: made(1) == (1, 2), "of another kind"),
+    (lambda made: hash(made(1)) == hash(made(1, seen=[3])), "hash"),
+    (lambda made: len({made(1), made(1), made(2)}), "in a set"),
+    (lambda made: made(1).told, "after the fields"),
+    (lambda made: made(1).seen is made(1).seen, "a list of its own"),
+    (lambda made: shown(replace(made(1), x=5)), "replace"),
+    (lambda made: replace(made(1), x=5).told, "replace, and after the fields"),
+    (lambda made: asdict(made(1)), "asdict"),
+    (lambda made: [each.name for each in fields(made)], "fields"),
+    (lambda made: made.__match_args__, "match"),
+    (lambda made: made.__slots__, "slots"),
+    (lambda made: hasattr(made(1), "__dict__"), "nothing else fits in"),
+    (lambda made: is_dataclass(made), "a dataclass"),
+    (lambda made: shown(copy.copy(made(4))), "copy"),
+    (lambda made: shown(copy.deepcopy(made(4))), "deep copy"),
+    (lambda made: pickle.loads(pickle.dumps(made(4))).told, "pickle"),
+)
+
+
+@pytest.mark.parametrize(("look", "why"), ALIKE, ids=[row[1] for row in ALIKE])
+def test_what_the_standard_library_does(look: Callable[[type], object], why: str) -> None:
+    assert look(Point) == look(Usual), why
+
+
+@pytest.mark.parametrize("wrong", [(), (1, 2, [], 3, 4)])
+def test_a_value_needs_its_fields(wrong: tuple[object, ...]) -> None:
+    for _ in range(2):  # before and after the first value
+        with pytest.raises(TypeError):
+            Point(*wrong)  # type: ignore[arg-type]  # what is tried
+    with pytest.raises(TypeError):
+        Point(1, w=1)  # type: ignore[call-arg]  # what is tried
+
+
+def test_nothing_changes_a_value() -> None:
+    value = Point3(1)
+    for name in ("x", "z", "told", "other"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, 3)
+        with pytest.raises(FrozenInstanceError):
+            delattr(value, name)
+    assert repr(value) == "Point3(x=1, y=2, z=0)"
+
+
+def test_a_class_above_and_one_without_fields() -> None:
+    assert Point3.__slots__ == ("z",)  # type: ignore[attr-defined]  # type checkers do not know the slots
+    assert Point3(1) != Point(1)
+    assert Point3(1, z=4) == replace(Point3(1), z=4)
+    assert Alone() == Alone()
+    assert len({Alone(), Alone()}) == 1
+    assert repr(Alone()) == "Alone()"
+
+
+def test_it_keeps_apart_what_looks_alike() -> None:
+    assert RunScript("a", "/w") != RunArgv(("a",), "/w")
+    assert Text("a", Span(0, 1), True) != Text("a", Span(0, 1), False)
+
+
+def test_nothing_is_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+    init = record._init
+    monkeypatch.setattr(record, "_init", lambda made: compiled.append(made) or init(made))
+
+    @record.dataclass(frozen=True, slots=True)
+    class Late:
+        x: int
+
+    assert compiled == []
+    assert [Late(1), Late(2), Late(3)][0].x == 1
+    assert compiled == [Late]
+
+
+def test_other_kinds_are_left_to_the_standard_library() -> None:
+    @record.dataclass(slots=True)
+    class Open:
+        x: int = 1
+
+    @record.dataclass(frozen=True, slots=True, eq=False)
+    class Same:
+        x: int = 1
+
+    value = Open()
+    value.x = 3
+    assert value.x == 3
+    assert Same() != Same()
+    assert replace(Limits(), wall=3.0).wall == 3.0
