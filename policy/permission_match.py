@@ -74,8 +74,9 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
     ]
     denied: dict[Reason, None] = {}
     asked: dict[Reason, None] = {}
+    texts = _texts(assessment) if live else None
     for rule in live:
-        if rule.verdict is Ruling.ALLOW:
+        if rule.verdict is Ruling.ALLOW or (texts is not None and not _among(rule, texts)):
             continue
         met = _meeting(rule, assessment, facts)
         if met.how is _Met.NO:
@@ -90,6 +91,25 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
     allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
     by = covered(assessment, facts, allowing) if allowing else {}
     return replace(assessment, reasons=(*denied, *assessment.reasons), asked=tuple(asked), covered=by)
+
+
+def _texts(assessment: Assessment) -> str | None:
+    """Every text in which the program of a rule may be found, or None when a word of it may be any."""
+    found = [assessment.action.script] if isinstance(assessment.action, RunScript) else []
+    for step in assessment.steps:
+        if step.text or (step.words and not step.words[0].texts):
+            return None
+        words = (*step.words, *step.named)
+        if any(word.text is None for word in words) and any(reason.tier is Tier.UNKNOWN for reason in step.reasons):
+            return None
+        found += [text for word in words for text in word.texts]
+        found += step.also
+    return "\0".join(found)
+
+
+def _among(rule: PermissionRule, texts: str) -> bool:
+    """Cheap, and false for nearly every rule about a command: whether its program is named at all."""
+    return not rule.run or any("*" in name or "?" in name or name in texts for name in rule.run[0])
 
 
 def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts) -> _Meeting:
