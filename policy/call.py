@@ -13,9 +13,11 @@ from policy.little.awk import read_awk
 from policy.little.jq import read_jq
 from policy.little.program import Reading
 from policy.little.sed import read_sed
+from policy.losses import LOSSES
 from policy.profile import Profile
 from policy.rule import CommandRule, Flag, Operands, Role
 from policy.secrecy import inside
+from policy.secret_words import secret_kind
 from policy.sense import Sense, exactly
 from policy.state import State
 from policy.tier import Tier
@@ -275,7 +277,8 @@ def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
             call.findings.effect(EffectKind.RUNS, f"{call.label} {name}")
         elif flag.tier is Tier.NETWORK and flag.role is None:
             call.findings.effect(EffectKind.CONNECTS, "")
-        call.because(flag.tier, f"`{call.label} {name}` {_VERBS.get(flag.tier, 'is not a plain read')}", value)
+        does = LOSSES.get(f"{call.label} {name}") or _VERBS.get(flag.tier, "is not a plain read")
+        call.because(flag.tier, f"`{call.label} {name}` {does}", value)
         if flag.role is None:
             _changes(call, flag.tier)
     if flag.edits:
@@ -427,7 +430,7 @@ def _revision(call: Call, word: Sense) -> None:
         elif any(call.findings.atlas.secret_name(part) for part in path.split("/") if part):
             target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
             call.findings.effect(EffectKind.READS, target, Scope.SECRET)
-            call.because(Tier.SECRET, f"reads {path}, a private key or credential store", word)
+            call.because(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
 
 
 def enter(call: Call, word: Sense) -> State:

@@ -114,7 +114,7 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
         fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
         return Problem(what, f"{reason.text}; no mode allows that", fix)
     said = secrets_read(assessment, facts)
-    why = f"{said}, a private key or credential store" if said else reason.text
+    why = said or reason.text
     return Problem(what, f"{why}; no mode allows that", _YOURSELF)
 
 

@@ -4,6 +4,7 @@ from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
 from policy.facts import Kind
 from policy.paths import Atlas, Device, Place, socket_host
 from policy.rule import Role
+from policy.secret_words import secret_kind
 from policy.sense import Sense
 from policy.step import Footing, Step
 from policy.tier import Tier
@@ -170,7 +171,7 @@ class Findings:
         return place.device is Device.SOCKET
 
     def _secret(self, verb: str, place: Place, rule: RuleRef, span: Span | None) -> None:
-        text = f"{verb} {place.shown}, a private key or credential store"
+        text = f"{verb} {place.shown}, {secret_kind(place.path)}"
         self.because(Tier.SECRET, text, rule, span)
 
     def _read(self, place: Place, rule: RuleRef, span: Span | None) -> None:

@@ -13,6 +13,7 @@ from policy.profile import Profile
 from policy.rule import CommandRule
 from policy.rules import RuleBook
 from policy.secrecy import Secrets
+from policy.secret_words import secret_kind
 from policy.tier import Tier
 
 WRAPPERS = frozenset(["env", "xargs", "command", "exec", "eval"])
@@ -113,7 +114,7 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
         secrets = Secrets(profile, "/~", ())
         for pattern in (*rule.read, *rule.write):
             if _secret(pattern, secrets):
-                text = f"`{pattern}` is a private key or credential store, which no rule opens"
+                text = f"`{pattern}` is {secret_kind(pattern)}; no rule opens it"
                 yield fault("secret", text, "take it out")
 
 

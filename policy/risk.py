@@ -1,12 +1,14 @@
 """What an action does, told in one line to a person who is no expert: the worst first, counted and grouped."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from policy.action import RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Kind, PathFact
+from policy.losses import LOSSES
 from policy.phrases import Around, named, near, plain, powers
+from policy.secret_words import secret_kind
 from policy.tier import Tier
 from policy.verdict import Terms
 
@@ -21,26 +23,6 @@ _ABOUT_PATHS = ("writes ", "deletes ", "changes ")
 _VERBS = {EffectKind.DELETES: "deletes", EffectKind.WRITES: "changes", EffectKind.READS: "reads"}
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
 
-# Better words for what a flag does to somebody's work than "cannot be undone".
-_BETTER = {
-    "git reset --hard": "throws away uncommitted changes",
-    "git checkout -f": "throws away uncommitted changes",
-    "git checkout --force": "throws away uncommitted changes",
-    "git switch -f": "throws away uncommitted changes",
-    "git switch --force": "throws away uncommitted changes",
-    "git switch --discard-changes": "throws away uncommitted changes",
-    "git push --force": "overwrites commits on the server",
-    "git push -f": "overwrites commits on the server",
-    "git push --force-with-lease": "overwrites commits on the server",
-    "git push --mirror": "makes the server a copy of this repository, and deletes what is only there",
-    "git push --prune": "deletes branches on the server",
-    "git push --delete": "deletes branches on the server",
-    "git push -d": "deletes branches on the server",
-    "git stash drop": "throws away changes that were put aside",
-    "git stash clear": "throws away all changes that were put aside",
-    "git clean": "deletes files that Git does not track",
-    "git branch -D": "deletes branches, merged or not",
-}
 # Programs whose code stands in the command itself, or anywhere; with all others it is what the repository says.
 _INTERPRETER = re.compile(
     r"(?:python|pypy|node|nodejs|deno|bun|perl|ruby|php|lua|bash|sh|dash|zsh|ksh|fish|[gmn]?awk|sed|R|Rscript|julia"
@@ -67,11 +49,7 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:
     """What it would do to secrets, or None when no effect names one."""
-    said = []
-    for kind, words in _VERBS.items():
-        effects = [item for item in assessment.effects if item.scope is Scope.SECRET and item.kind is kind]
-        if effects:
-            said.append(f"{words} {_named([_shown(effect, around) for effect in effects])}")
+    said = list(_secrets_told(assessment.effects, around))
     return _and(said) if said else None
 
 
@@ -111,14 +89,9 @@ class _Telling:
         yield from self._others()
 
     def _secrets(self) -> Iterator[str]:
-        effects = [effect for effect in self.effects if effect.scope is Scope.SECRET]
-        verbs: dict[str, list[str]] = {}
-        for kind, verb in _VERBS.items():
-            names = [_shown(effect, self.around) for effect in effects if effect.kind is kind]
-            if names:
-                verbs.setdefault(_named(names), []).append(verb)
-        yield from (f"{_and(found)} {names}, which may hold keys or passwords" for names, found in verbs.items())
-        if not effects:
+        told = list(_secrets_told(self.effects, self.around))
+        yield from told
+        if not told:
             yield from (reason.text for reason in self.reasons if reason.tier is Tier.SECRET)
 
     def _uncertain(self) -> Iterator[str]:
@@ -216,7 +189,7 @@ class _Telling:
         above = {label[:at] for _, label, _, _ in self.ruled for at, char in enumerate(label) if char == " "}
         for reason, label, why, explained in self.ruled:
             if reason.tier is tier and not explained and label not in above and label.split(" -")[0] not in self.told:
-                yield _with(_BETTER.get(label, _settled(label, why)), label)
+                yield _with(LOSSES.get(label, _settled(label, why)), label)
 
     def _hosts(self) -> Iterator[str]:
         hosts = [effect.target for effect in self.effects if effect.kind is EffectKind.CONNECTS]
@@ -292,6 +265,20 @@ class _Telling:
             yield from (reason.text for reason in self.reasons if reason.tier is tier)
 
 
+def _secrets_told(effects: Iterable[Effect], around: Around) -> Iterator[str]:
+    """What is done to secrets, and what they are: things of one kind together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for kind, verb in _VERBS.items():
+        for effect in effects:
+            if effect.scope is Scope.SECRET and effect.kind is kind:
+                found.setdefault((verb, secret_kind(effect.target)), []).append(_shown(effect, around))
+    verbs: dict[tuple[str, str], list[str]] = {}
+    for (verb, what), names in found.items():
+        each = "each " if len(dict.fromkeys(names)) > 1 and what.startswith("a") else ""
+        verbs.setdefault((_named(names), each + what), []).append(verb)
+    yield from (f"{_and(done)} {names}, {what}" for (names, what), done in verbs.items())
+
+
 def _dangerous(label: str, why: str) -> str:
     if why.startswith("throws away all changes to `.`"):
         why = "throws away uncommitted changes"
@@ -303,7 +290,7 @@ def _dangerous(label: str, why: str) -> str:
         return f"needs administrator rights ({label})"
     if why.startswith("cannot be undone"):
         why = "does something that cannot be undone, or goes around a protection"
-    return _with(_BETTER.get(label, why), label)
+    return _with(LOSSES.get(label, why), label)
 
 
 def _only_talks(why: str) -> bool:

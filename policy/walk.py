@@ -28,6 +28,7 @@ from policy.script.tree import (
     RedirectOp,
     Script,
 )
+from policy.secret_words import secret_kind
 from policy.sense import ANYTHING, Sense, either, exactly
 from policy.state import Defined, State, either_state
 from policy.step import Footing
@@ -341,13 +342,13 @@ class Walk(Assigning):
             text = _HOME.sub(lambda _: f"{home}/", token)
             name = text.rpartition("/")[2]
             if name[:1] == "." and self.atlas.secret_name(name):
-                self.findings.because(Tier.SECRET, f"names {name}, which may hold keys or passwords", rule, span)
+                self.findings.because(Tier.SECRET, f"names {name}, {secret_kind(name)}", rule, span)
             if "/" not in text or "\0" in text:
                 continue
             for cwd in state.cwds or ("/",):
                 if self.atlas.budget.left < _A_GLIMPSE + 10 * len(text):  # without a look: as it is written
                     if self.atlas.written_secret(text, cwd):
-                        told = f"names {text}, a private key or credential store"
+                        told = f"names {text}, {secret_kind(text)}"
                         self.findings.because(Tier.SECRET, told, rule, span)
                         return
                     continue

@@ -542,12 +542,12 @@ def test_a_reason_points_at_the_words_and_the_rule() -> None:
 
 
 TEXTS = [
-    ("cat ~/.ssh/id_rsa", "reads ~/.ssh/id_rsa, a private key or credential store"),
+    ("cat ~/.ssh/id_rsa", "reads ~/.ssh/id_rsa, a private key"),
     ("cat ~/letter.txt", "reads ~/letter.txt, outside the workspace"),
     ("rm -rf src", "deletes src in the workspace"),
     ("rm -rf src/*", "deletes files below src in the workspace"),
     ("rg --pre x y", "`rg --pre` runs another program"),
-    ("git push --force", "`git push --force` cannot be undone or goes around protections"),
+    ("git push --force", "`git push --force` overwrites commits on the server"),
     ("lsx", "`lsx` is not among the commands that are known"),
     ("sort --zzz", "`--zzz` is not a known flag of `sort`"),
     ("touch ~/x", "writes ~/x, outside the workspace"),

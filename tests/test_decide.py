@@ -364,7 +364,7 @@ def test_reading_a_key_is_refused_in_plain_words() -> None:
     action = RunScript("cat ~/.ssh/id_rsa", "/home/u/p")
     problem = denial(assess([Tier.READ, Tier.SECRET], [item], action)).problem
     assert problem.what == "`cat ~/.ssh/id_rsa` was refused"
-    assert problem.why == "reads ~/.ssh/id_rsa, a private key or credential store; no mode allows that"
+    assert problem.why == "reads ~/.ssh/id_rsa, a private key; no mode allows that"
     assert problem.fix == "run it yourself in your own shell if you mean it; the agent cannot be given it"
 
 

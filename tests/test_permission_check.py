@@ -49,11 +49,11 @@ ERRORS = [
     ('deny host=["x.org/a"]',                         "host",       "not the name of a host",  "with a path"),
     ('deny host=["a b"]',                             "host",       "not the name of a host",  "a blank"),
     ('allow host=["x.org:443"]',                      "port",       "leave the port out",      "nobody can tell"),
-    ('allow read=["~/.ssh/**"]',                      "secret",     "which no rule opens",     "a secret"),
-    ('allow read=["~/.ssh/config"]',                  "secret",     "which no rule opens",     "in a secret folder"),
-    ('allow read=["/etc/shadow"]',                    "secret",     "which no rule opens",     "a secret file"),
-    ('allow write=[".env"]',                          "secret",     "which no rule opens",     "a secret by its name"),
-    ('allow write=["**/id_rsa"]',                     "secret",     "which no rule opens",     "anywhere"),
+    ('allow read=["~/.ssh/**"]',                      "secret",     "no rule opens it",     "a secret"),
+    ('allow read=["~/.ssh/config"]',                  "secret",     "no rule opens it",     "in a secret folder"),
+    ('allow read=["/etc/shadow"]',                    "secret",     "no rule opens it",     "a secret file"),
+    ('allow write=[".env"]',                          "secret",     "no rule opens it",     "a secret by its name"),
+    ('allow write=["**/id_rsa"]',                     "secret",     "no rule opens it",     "anywhere"),
 ]
 WARNINGS = [
     ('allow run=["*", "**"]',                         "broad",       "every command",          "everything"),

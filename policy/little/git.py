@@ -79,6 +79,8 @@ def _judge(call: Call) -> None:
         call.rule = replace(call.rule, otherwise=None)
     if call.label == "git config" or call.label.startswith("git config "):
         _config(call, shape)
+    if call.label in ("git checkout", "git restore") and (files := _restored(call, shape)):
+        call.rule = replace(call.rule, why=f"throws away what is not committed in {files}")
     if call.rule.grammar == "network-code":
         network_code(call)
     else:
@@ -189,6 +191,25 @@ def _config(call: Call, shape: Shape) -> None:
         call.touch(Role.WRITE, exactly(file))
 
 
+def _restored(call: Call, shape: Shape) -> str:
+    """The files whose changes are lost, in backticks; empty when that is not certain, or nothing is lost."""
+    given = {flag.name for flag, _ in shape.flags}
+    if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
+        return ""
+    dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
+    texts = [word.text for word in (call.words[dashes + 1 :] if dashes is not None else shape.operands)]
+    names = [text for text in texts if text is not None]
+    if dashes is None and call.label == "git checkout":
+        own, look = call.walk.facts.workspace, call.walk.facts.look
+        branch = any(look(f"{own}/.git/refs/heads/{name}").kind is not Kind.MISSING for name in names)
+        cwds = call.state.cwds or ()
+        if branch or any(call.findings.atlas.place(name, cwd).kind is Kind.MISSING for name in names for cwd in cwds):
+            return ""
+    if len(names) != len(texts) or not 0 < len(names) <= _MOST_NAMED:
+        return ""
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def _restore(call: Call, shape: Shape) -> None:
     """THREAT: `git checkout .` throws away, without a word, all that was not committed."""
     given = {flag.name for flag, _ in shape.flags}
@@ -221,6 +242,7 @@ def _archive(call: Call, shape: Shape) -> None:
                                call.rule.ref, value.span or call.span)  # fmt: skip
 
 
+_MOST_NAMED = 3  # files that a reason names
 _EVERYTHING = (".", "..", ":/", "*", ":")
 _SPECIAL: dict[str, Callable[[Call, Shape], None]] = {
     "git checkout": _restore,
