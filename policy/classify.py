@@ -14,7 +14,7 @@ from policy.action import (
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
 from policy.budget import MOST_AFTER, TooMuchError
 from policy.facts import Facts
-from policy.permission import Source
+from policy.permission.rule import Source
 from policy.profile import Profile
 from policy.rule import Role
 from policy.rules import RuleBook
@@ -49,7 +49,7 @@ def classify(
 def _ruled(assessment: Assessment, facts: Facts, profile: Profile, source: Source) -> Assessment:
     if not profile.permissions:
         return assessment
-    from policy.permission_match import ruled  # only where somebody has rules
+    from policy.permission.match import ruled  # only where somebody has rules
 
     return ruled(assessment, facts, profile.permissions, source)
 

@@ -14,11 +14,11 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: Span | No
     """Whether one simple command is on the denied list. Ask it for every command of a script, wrapped ones too.
 
     `words` are decoded; None stands for a word that only the moment of running decides. The words meet as those of a
-    `[[rule]]` that denies (`permission_words.broad`); a last `*` is any rest. When in doubt it matches.
+    `[[rule]]` that denies (`permission.words.broad`); a last `*` is any rest. When in doubt it matches.
     """
     if not profile.denied or not words or words[0] is None:
         return None
-    from policy.permission_words import broad  # only where somebody denies something
+    from policy.permission.words import broad  # only where somebody denies something
 
     senses = [exactly(word) if word is not None else _UNTOLD for word in words]
     for pattern in profile.denied:

@@ -2,7 +2,7 @@
 
 from dataclasses import field
 
-from policy.permission import PermissionRule
+from policy.permission.rule import PermissionRule
 from policy.record import dataclass
 from policy.verdict import Limits
 

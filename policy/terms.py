@@ -128,8 +128,8 @@ def _walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str,
     """What is locked, hidden and shown: the profile's lists, and what the users' rules deny to any code."""
     if not profile.permissions:
         return profile.locked, profile.secret_names, profile.public_names
-    from policy.permission_walls import walls  # only where somebody has rules
-    from policy.permission_words import glob
+    from policy.permission.walls import walls  # only where somebody has rules
+    from policy.permission.words import glob
 
     locked, hidden = walls(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))

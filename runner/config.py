@@ -14,7 +14,7 @@ from policy.keyed import Keyed, KeyedError, Shape, read, value_of
 from policy.keyed import Path as KeyPath
 from policy.matrix import Ruling
 from policy.narrow import lower, narrow, no_looser
-from policy.permission import Layer, PermissionRule
+from policy.permission.rule import Layer, PermissionRule
 from policy.profile import Profile
 from policy.profile_file import LIMITS, ProfileError, check_list, denied, limits, parse_profile
 from policy.record import dataclass
@@ -155,7 +155,7 @@ def _shipped(package: str | None, name: str) -> str:
 
 
 def _keyed(text: str, path: Path) -> Keyed:
-    from policy.permission_file import LISTS  # only where somebody has a file
+    from policy.permission.file import LISTS  # only where somebody has a file
 
     return read(text, str(path), _SHAPES, LISTS)
 
@@ -200,8 +200,8 @@ def _rules(keyed: Keyed, layer: Layer, settings: Settings) -> tuple[tuple[Permis
     error: whoever wrote it counts on it."""
     from datetime import date
 
-    from policy.permission_faults import faults  # only where somebody has rules
-    from policy.permission_file import permissions
+    from policy.permission.faults import faults  # only where somebody has rules
+    from policy.permission.file import permissions
 
     today, over = date.today(), []
     found = permissions(keyed, layer)

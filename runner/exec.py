@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from policy.action import Action
 from policy.assessment import Assessment
-from policy.permission import Source
+from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny
 from runner.audit_records import Answer, Decision, SessionInfo

@@ -20,7 +20,7 @@ from policy.classify import classify
 from policy.decide import decide
 from policy.facts import Facts
 from policy.matrix import Ruling
-from policy.permission import Source
+from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Allow, Ask, Limits, Verdict

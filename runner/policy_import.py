@@ -55,9 +55,9 @@ def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | No
 def sound(found: Import, settings: "Settings") -> Import:
     """Only rules that can be loaded and take effect stay: the others are left out with what is wrong with them."""
     from policy.keyed import KeyedError, read
-    from policy.permission import Layer
-    from policy.permission_check import Severity, check
-    from policy.permission_file import LISTS, permissions
+    from policy.permission.check import Severity, check
+    from policy.permission.file import LISTS, permissions
+    from policy.permission.rule import Layer
 
     for rule in tuple(found.rules):
         text = "\n".join(rule_lines(rule, found.source))

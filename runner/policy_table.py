@@ -8,7 +8,7 @@ from typing import TypeVar
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.facts import Facts
 from policy.matrix import Ruling
-from policy.permission import Source
+from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Mode, Tier
 from runner.model_workspace import FILES

@@ -178,8 +178,8 @@ def _with_rules(settings: Settings, table: Table) -> Settings:
     if not table.rules:
         return settings
     from policy.keyed import KeyedError, read
-    from policy.permission import Layer
-    from policy.permission_file import LISTS, permissions
+    from policy.permission.file import LISTS, permissions
+    from policy.permission.rule import Layer
 
     try:
         own = permissions(read(table.rules, table.source, {}, LISTS), Layer.NAMED)

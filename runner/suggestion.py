@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Facts
-from policy.permission import Layer, PermissionRule
+from policy.permission.rule import Layer, PermissionRule
 from policy.step import Step
 from policy.tier import Tier
 
@@ -45,7 +45,7 @@ def suggested(assessment: Assessment, open_reasons: Iterable[Reason], facts: Fac
 def read_rules(text: str) -> tuple[PermissionRule, ...]:
     """The rules that `text` says, exactly as a configuration file with it would."""
     from policy.keyed import read
-    from policy.permission_file import LISTS, permissions
+    from policy.permission.file import LISTS, permissions
 
     return permissions(read(text, "the suggested rule", {}, LISTS), Layer.USER)
 

@@ -18,8 +18,8 @@ from policy.decide import decide
 from policy.facts import Facts, Kind, PathFact
 from policy.keyed import read
 from policy.matrix import Ruling
-from policy.permission import Layer, PermissionRule, Source
-from policy.permission_file import LISTS, permissions
+from policy.permission.file import LISTS, permissions
+from policy.permission.rule import Layer, PermissionRule, Source
 from policy.profile import Profile
 from policy.profile_file import parse_profile
 from policy.rules import RuleBook

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from policy.matrix import Ruling
-from policy.permission import Layer
+from policy.permission.rule import Layer
 from policy.tier import Mode
 from runner.config import _PROVIDERS, REMOTE, ConfigError, load
 from runner.facts import gather

@@ -11,9 +11,9 @@ from types import ModuleType
 import pytest
 
 from policy.keyed import read
-from policy.permission import Layer
-from policy.permission_check import Severity, check
-from policy.permission_file import LISTS, permissions
+from policy.permission.check import Severity, check
+from policy.permission.file import LISTS, permissions
+from policy.permission.rule import Layer
 from policy.rules import RuleBook, parse_rules
 from runner.config import shipped
 from runner.policy_table import parse_table

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
 from policy.matrix import Ruling
-from policy.permission import Layer, PermissionRule, Tool
+from policy.permission.rule import Layer, PermissionRule, Tool
 from policy.profile import Profile
 from policy.tier import Mode, Tier
 from policy.verdict import Ask

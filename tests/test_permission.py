@@ -7,7 +7,7 @@ from permission_world import assess, judge, machine, ruling
 
 from policy.action import Action, EditFile, GrepFiles, ReadFile, RunArgv, WriteFile
 from policy.matrix import Ruling
-from policy.permission import Source
+from policy.permission.rule import Source
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Deny
 

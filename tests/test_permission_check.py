@@ -5,8 +5,8 @@ from datetime import date
 import pytest
 from permission_world import BOOK, PROFILE, rules
 
-from policy.permission import Layer
-from policy.permission_check import RuleFinding, Severity, check
+from policy.permission.check import RuleFinding, Severity, check
+from policy.permission.rule import Layer
 
 DAY = date(2026, 6, 1)
 
@@ -175,7 +175,7 @@ def test_the_rules_of_the_readme_are_good_ones() -> None:
     from pathlib import Path
 
     from policy.keyed import read
-    from policy.permission_file import LISTS, permissions
+    from policy.permission.file import LISTS, permissions
 
     readme = (Path(__file__).resolve().parent.parent / "README.md").read_text()
     block = readme.partition("\n## Rules\n")[2].partition("```toml\n")[2].partition("```")[0]

@@ -9,8 +9,8 @@ from policy.assessment import RuleRef
 from policy.keyed import KeyedError, read
 from policy.matrix import Ruling
 from policy.narrow import narrow
-from policy.permission import Layer, PermissionRule, Source, Tool
-from policy.permission_file import LISTS, permissions
+from policy.permission.file import LISTS, permissions
+from policy.permission.rule import Layer, PermissionRule, Source, Tool
 from policy.profile_file import parse_profile
 from policy.tier import Tier
 

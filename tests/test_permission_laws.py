@@ -14,9 +14,9 @@ from policy.classify import classify
 from policy.decide import decide
 from policy.matrix import Ruling
 from policy.narrow import narrow
-from policy.permission import Layer, PermissionRule, Source, Tool
-from policy.permission_check import Severity, check
-from policy.permission_words import broad, exact, glob
+from policy.permission.check import Severity, check
+from policy.permission.rule import Layer, PermissionRule, Source, Tool
+from policy.permission.words import broad, exact, glob
 from policy.profile import Profile
 from policy.sense import Sense, exactly
 from policy.tier import Mode, Tier

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from policy.keyed import read
 from policy.matrix import Ruling
-from policy.permission import Layer, PermissionRule
-from policy.permission_check import Severity, check
-from policy.permission_file import LISTS, permissions
-from policy.permission_words import broad, exact
+from policy.permission.check import Severity, check
+from policy.permission.file import LISTS, permissions
+from policy.permission.rule import Layer, PermissionRule
+from policy.permission.words import broad, exact
 from policy.sense import exactly
 from runner.config import shipped
 from runner.imports.carried import Import, as_json, as_toml, examples_toml

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy.assessment import RuleRef
 from policy.matrix import MATRIX, Ruling
 from policy.narrow import lower, narrow, no_looser
-from policy.permission import Layer, PermissionRule
+from policy.permission.rule import Layer, PermissionRule
 from policy.profile import Profile
 from policy.profile_file import LIMITS, ProfileError, parse_profile
 from policy.secrecy import Secrets

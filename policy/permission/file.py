@@ -8,7 +8,7 @@ from typing import TypeVar
 from policy.assessment import RuleRef
 from policy.keyed import Entry, Keyed, Shape
 from policy.matrix import Ruling
-from policy.permission import REST, Layer, PermissionRule, Source, Tool
+from policy.permission.rule import REST, Layer, PermissionRule, Source, Tool
 from policy.profile_file import texts
 from policy.tier import Tier
 
@@ -36,7 +36,7 @@ _NAMED = TypeVar("_NAMED", bound=StrEnum)
 def permissions(keyed: Keyed, layer: Layer) -> tuple[PermissionRule, ...]:
     """Every `[[rule]]` of one file. Raises KeyedError, with file and line, for one that cannot be read as a rule.
 
-    Whether it can ever take effect is for `permission_check.check` to say.
+    Whether it can ever take effect is for `permission.check.check` to say.
     """
     entries = [entry for entry in keyed.entries if entry.name == "rule"]
     if len(entries) > MOST:

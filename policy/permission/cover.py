@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Facts
-from policy.permission import PermissionRule
-from policy.permission_paths import covers, host_fits
-from policy.permission_said import about, whose
-from policy.permission_words import exact
+from policy.permission.paths import covers, host_fits
+from policy.permission.rule import PermissionRule
+from policy.permission.said import about, whose
+from policy.permission.words import exact
 from policy.secrecy import inside
 from policy.step import Step
 from policy.tier import Tier

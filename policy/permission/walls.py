@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from policy.facts import Facts
 from policy.matrix import Ruling
-from policy.permission import PermissionRule
-from policy.permission_paths import parts_of, touches
+from policy.permission.paths import parts_of, touches
+from policy.permission.rule import PermissionRule
 
 ANYWHERE = "**"
 

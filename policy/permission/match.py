@@ -18,12 +18,12 @@ from policy.action import (
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Span
 from policy.facts import Facts, Kind
 from policy.matrix import Ruling
-from policy.permission import PermissionRule, Source, Tool
-from policy.permission_cover import covered
-from policy.permission_paths import host_fits, touches
-from policy.permission_said import about, whose
-from policy.permission_walls import holds_reading, holds_writing
-from policy.permission_words import broad, mentions, passed_on
+from policy.permission.cover import covered
+from policy.permission.paths import host_fits, touches
+from policy.permission.rule import PermissionRule, Source, Tool
+from policy.permission.said import about, whose
+from policy.permission.walls import holds_reading, holds_writing
+from policy.permission.words import broad, mentions, passed_on
 from policy.record import dataclass
 from policy.sense import Sense, exactly
 from policy.step import Step

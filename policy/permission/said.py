@@ -1,7 +1,7 @@
 """How a rule is named to people: whose it is, where it stands, what it is about."""
 
 from policy.facts import Facts
-from policy.permission import Layer, PermissionRule
+from policy.permission.rule import Layer, PermissionRule
 from policy.phrases import near
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from policy.matrix import Ruling
-from policy.permission import REST, Layer, PermissionRule, Tool
-from policy.permission_cover import NEVER
-from policy.permission_finding import RuleFinding, Severity
-from policy.permission_words import is_flag
+from policy.permission.cover import NEVER
+from policy.permission.finding import RuleFinding, Severity
+from policy.permission.rule import REST, Layer, PermissionRule, Tool
+from policy.permission.words import is_flag
 from policy.profile import Profile
 from policy.rule import CommandRule
 from policy.rules import RuleBook

@@ -5,13 +5,13 @@ from datetime import date
 
 from policy.facts import Facts, Kind, PathFact
 from policy.matrix import Ruling
-from policy.permission import PermissionRule
-from policy.permission_faults import faults, follow
-from policy.permission_finding import RuleFinding as RuleFinding
-from policy.permission_finding import Severity as Severity
-from policy.permission_overlap import beside
-from policy.permission_walls import holds_reading, holds_writing
-from policy.permission_words import is_flag
+from policy.permission.faults import faults, follow
+from policy.permission.finding import RuleFinding as RuleFinding
+from policy.permission.finding import Severity as Severity
+from policy.permission.overlap import beside
+from policy.permission.rule import PermissionRule
+from policy.permission.walls import holds_reading, holds_writing
+from policy.permission.words import is_flag
 from policy.profile import Profile
 from policy.rules import RuleBook
 from policy.tier import Tier

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from policy.matrix import Ruling
-from policy.permission import Layer, PermissionRule
-from policy.permission_finding import RuleFinding, Severity
-from policy.permission_words import glob
+from policy.permission.finding import RuleFinding, Severity
+from policy.permission.rule import Layer, PermissionRule
+from policy.permission.words import glob
 from policy.tier import Tier
 
 

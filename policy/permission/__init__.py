@@ -1,0 +1,1 @@
+"""The users' own rules: what they allow, ask about and deny."""
