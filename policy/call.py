@@ -1,28 +1,20 @@
 """One simple command against its rule: flags letter by letter, operands by position."""
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from policy.argument import OTHERWISE, apply, enter, scan
 from policy.assessment import EffectKind, RuleRef, Scope, Span
 from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.getopt import Shape, parse
-from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, host_of, mounted
-from policy.little.awk import read_awk
-from policy.little.jq import read_jq
-from policy.little.program import Reading
-from policy.little.sed import read_sed
 from policy.losses import LOSSES
 from policy.profile import Profile
 from policy.rule import CommandRule, Flag, Operands, Role
 from policy.secrecy import inside
-from policy.secret_words import secret_kind
 from policy.sense import Sense, exactly
 from policy.state import State
 from policy.tier import Tier
-
-LANGUAGES = {Role.SED: read_sed, Role.AWK: read_awk, Role.JQ: read_jq}
 
 _VERBS = {
     Tier.WRITE: "changes files",
@@ -33,28 +25,6 @@ _VERBS = {
     Tier.DANGEROUS: "cannot be undone or goes around protections",
     Tier.UNKNOWN: "is not a use that can be judged",
 }
-
-_OTHERWISE = {
-    Tier.WRITE: "changes files",
-    Tier.EXECUTE: "may run another program",
-    Tier.NETWORK: "may talk to a network",
-    Tier.DANGEROUS: "changes settings or the system",
-}
-
-
-_FILE = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
-# Roles whose words mean something else in another spelling.
-_SPELLED = {
-    Role.FORMAT: re.compile(r"[A-Za-z0-9_+-]+"),
-    Role.KEY: re.compile(r"[A-Za-z0-9_.*/:-]+"),
-    Role.FILE: re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
-    Role.PAIR: re.compile(r"(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?", re.DOTALL),
-    Role.XPATH: re.compile(r"(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*", re.DOTALL | re.IGNORECASE),
-    Role.PICTURE: re.compile(
-        r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
-    ),
-}
-_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
 class Walker(Protocol):
@@ -117,6 +87,14 @@ class Call:
     def inner(self, words: list[Sense], state: State | None = None) -> None:
         """Judge the command that this one runs, in its place."""
         self.walk.simple(words, state or self.state, self.span, fed=self.fed)
+
+    def changes(self, tier: Tier) -> None:
+        """The effect behind a tier that no operand explains. The sandbox grants what the effects say, and no more."""
+        place = self.rule.changes or ("." if tier is Tier.WRITE and not self.rule.operands.writes else "")
+        if place and tier is not Tier.READ:
+            workspace = self.walk.facts.workspace
+            path = workspace if place == "." else f"{workspace}/{place}"
+            self.findings.effect(EffectKind.WRITES, path, Scope.WORKSPACE, place != ".")
 
 
 def judge(call: Call) -> None:
@@ -251,23 +229,13 @@ def _say(call: Call, given: set[str]) -> None:
     rule = call.rule
     text = f"`{call.label}` {rule.why}"
     call.because(rule.tier, text)
-    _changes(call, rule.tier)
+    call.changes(rule.tier)
     if rule.tier is Tier.EXECUTE:
         call.findings.effect(EffectKind.RUNS, call.label)
     elif rule.tier is Tier.DANGEROUS:
         call.findings.effect(EffectKind.PRIVILEGE, call.label)
     elif rule.tier is Tier.UNKNOWN:
         call.findings.effect(EffectKind.UNKNOWN, text)
-
-
-def _changes(call: Call, tier: Tier) -> None:
-    """The effect behind a tier that no operand explains. The sandbox grants what the effects say, and no more."""
-    rule = call.rule
-    place = rule.changes or ("." if tier is Tier.WRITE and not rule.operands.writes else "")
-    if place and tier is not Tier.READ:
-        workspace = call.walk.facts.workspace
-        path = workspace if place == "." else f"{workspace}/{place}"
-        call.findings.effect(EffectKind.WRITES, path, Scope.WORKSPACE, place != ".")
 
 
 def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
@@ -280,78 +248,11 @@ def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
         does = LOSSES.get(f"{call.label} {name}") or _VERBS.get(flag.tier, "is not a plain read")
         call.because(flag.tier, f"`{call.label} {name}` {does}", value)
         if flag.role is None:
-            _changes(call, flag.tier)
+            call.changes(flag.tier)
     if flag.edits:
         call.because(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
-
-
-def apply(call: Call, role: Role, word: Sense) -> None:
-    """What a program does with one word, by the word's role."""
-    if role in LANGUAGES:
-        _program(call, role, word)
-    elif role is Role.HOST:
-        connect(call, word)
-    elif role in _SPELLED:
-        if word.text is None or not _SPELLED[role].fullmatch(word.text):
-            _other_spelling(call, word)
-        elif role in (Role.FILE, Role.PICTURE):
-            call.touch(Role.READ, word)
-        elif role is Role.PAIR:
-            apply(call, Role.UPLOAD, word)
-    elif role is Role.CODE:
-        call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
-        if word.text is not None and ("/" in word.text and " " not in word.text):
-            call.touch(Role.READ, word)
-    elif role is Role.REFSPEC:
-        for text in word.texts:
-            if text.startswith(("+", ":")):
-                call.because(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
-    elif role is Role.REMOTE:
-        if word.text is None or ADDRESS.match(word.text):
-            connect(call, word)
-    elif role is Role.UPLOAD:
-        found = SENT_FILE.match(word.text if word.text is not None else word.head)
-        if found and found[1] != "-":
-            call.touch(
-                Role.READ, exactly(found[1], word.span) if word.text is not None else replace(word, head=found[1])
-            )
-    elif role in (Role.FROM, Role.TO):
-        if word.text is None or not elsewhere(word.text):
-            call.touch(Role.READ if role is Role.FROM else Role.WRITE, word)
-    elif role is Role.OUT:
-        if word.text != "-":
-            call.touch(Role.WRITE, word)
-    elif role is Role.MOUNT:
-        _mount(call, word)
-    elif role is Role.SCRIPT:
-        if word.text is None:
-            call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
-        else:
-            call.walk.text(word.text, call.state, word.span or call.span, call.rule.ref, fed=call.fed)
-    elif role is Role.REVISION:
-        _revision(call, word)
-    elif role is Role.FOLDER:
-        call.state = enter(call, word)
-    elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
-        connect(call, word)  # some programs fetch what they are told to read
-    elif role in (Role.READ, Role.TREE) and word.text is not None and _FILE.match(word.text):
-        call.touch(role, exactly(_FILE.sub("", word.text), word.span))  # and some know files by their addresses
-    elif role is not Role.DATA:
-        call.touch(role, word)
-
-
-def _mount(call: Call, word: Sense) -> None:
-    """A path that a container, or whoever else, gets to use: to write too, unless it says otherwise."""
-    if word.text is None:
-        call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
-        return
-    source, fixed = mounted(word.text)
-    if source:
-        call.touch(Role.READ, exactly(source, word.span))
-        if not fixed:
-            call.touch(Role.WRITE, exactly(source, word.span))
 
 
 def _heeded(call: Call) -> str | None:
@@ -376,74 +277,6 @@ def _heeded(call: Call) -> str | None:
     return None
 
 
-def _other_spelling(call: Call, word: Sense) -> None:
-    """A word that is not spelled as its role is: judged as a use that the rule does not describe."""
-    tier = call.rule.otherwise
-    if tier is None:
-        call.unknown(f"a word that may mean something else to `{call.label}`", word)
-    else:
-        call.because(tier, f"`{call.label}` {_OTHERWISE.get(tier, call.rule.why)} when used like this", word)
-        _changes(call, tier)
-
-
-def _program(call: Call, role: Role, word: Sense) -> None:
-    if word.text is None and role is Role.JQ and call.rule.anywhere:
-        return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
-    if word.text is None:
-        call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
-        return
-    call.findings.atlas.budget.spend(len(word.text))
-    reading: Reading = LANGUAGES[role](word.text)
-    if reading.tier is not Tier.READ:
-        if reading.tier is Tier.EXECUTE:
-            call.findings.effect(EffectKind.RUNS, call.label)
-        elif reading.tier is Tier.UNKNOWN:
-            call.findings.effect(EffectKind.UNKNOWN, reading.why)
-        call.because(reading.tier, f"`{call.label}`: {reading.why}", word)
-    for path in reading.writes:
-        call.touch(Role.WRITE, exactly(path, word.span))
-    for path in reading.reads:
-        call.touch(Role.READ, exactly(path, word.span))
-
-
-def connect(call: Call, word: Sense) -> None:
-    """A word that names a host: a URL, `user@host:path`, or the bare name."""
-    text = word.text
-    if text is None and WHOLE_HOST.match(word.head):
-        text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
-    call.hosts += 1
-    host = host_of(text) if text is not None else ""
-    if host is None and text is not None:
-        # A local path where a host could stand; `file://` may name this machine before it.
-        local = _FILE.sub("", text)
-        call.touch(Role.READ, word if local == text else exactly(local, word.span))
-    else:
-        call.findings.connects(host or "", call.rule.ref, word.span or call.span)
-
-
-def _revision(call: Call, word: Sense) -> None:
-    """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
-    for text in word.texts:
-        path = text.rpartition(":")[2] if ":" in text else text
-        if text.startswith(("/", "~", "..")) or "/../" in text:
-            call.touch(Role.READ, exactly(text, word.span))
-        elif any(call.findings.atlas.secret_name(part) for part in path.split("/") if part):
-            target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
-            call.findings.effect(EffectKind.READS, target, Scope.SECRET)
-            call.because(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
-
-
-def enter(call: Call, word: Sense) -> State:
-    """The state of a program that changes to the folder `word` first. The folder must then be there."""
-    call.touch(Role.NAMES, word)
-    state = call.state
-    if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
-        return state.moved(None)
-    atlas = call.findings.atlas
-    folders = tuple(dict.fromkeys(atlas.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)))
-    return state.moved(folders)
-
-
 def _not_described(call: Call, shape: Shape) -> None:
     """Words that the rule does not describe: the rule's own tier for that, or `unknown`."""
     rule = call.rule
@@ -454,25 +287,10 @@ def _not_described(call: Call, shape: Shape) -> None:
     if rule.open:
         _say(call, set())
     else:
-        call.because(tier, f"`{call.label}` {_OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        call.because(tier, f"`{call.label}` {OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
         if rule.tier > tier:  # what every use of it does, this one does too
             call.because(rule.tier, f"`{call.label}` {rule.why}")
-        _changes(call, tier)
+        call.changes(tier)
         if tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, call.label)
     scan(call, call.words, tier)
-
-
-def scan(call: Call, words: list[Sense], tier: Tier) -> None:
-    """Judge every word that looks like a path or a URL, where flags are not told from operands."""
-    for word in words:
-        for text in word.texts:
-            value = text.partition("=")[2] if text.startswith("-") else text
-            if "://" in value or LOGIN.match(value):
-                connect(call, exactly(value, word.span))
-            elif value.startswith(("/", "..")) or "/../" in value:
-                call.touch(
-                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, exactly(value, word.span)
-                )
-            elif any(call.findings.atlas.secret_name(part) for part in value.split("/") if part):
-                call.touch(Role.READ, exactly(value, word.span))

@@ -46,14 +46,6 @@ class Role(StrEnum):
     PICTURE = "picture"  # the same, with the ending of a plain picture
 
 
-GRAMMARS = (
-    "alias", "assign", "busybox", "cd", "command", "date", "dd", "echo", "env", "eval", "exec", "fd", "find", "forge",
-    "getopts", "git", "mapfile", "mktemp", "network-code", "npx", "packages", "parallel", "pdftotext", "popd",
-    "printf", "push", "python", "read", "rpm", "script", "set", "sh", "shift", "shopt", "socat", "source", "sqlite",
-    "ssh", "tar", "test", "transfer", "trap", "unset", "watch", "xargs", "yq",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One flag. `role` is None when it takes no value; `optional` when only an attached value counts; `second` when it

@@ -13,7 +13,7 @@ from policy.expand import Expander
 from policy.facts import Facts
 from policy.flow import SHELL, Ends
 from policy.functions import Given
-from policy.little.registry import GRAMMAR
+from policy.little.registry import grammar
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.repositories import Repositories
@@ -228,7 +228,7 @@ class Walk(Assigning):
             rule = call.rule
         self._interpreter = call.label
         if rule.grammar:
-            GRAMMAR[rule.grammar](call)
+            grammar(rule.grammar)(call)
             rule = call.rule
         else:
             judge(call)

@@ -3,7 +3,8 @@
 import re
 from dataclasses import replace
 
-from policy.call import Call, enter, judge
+from policy.argument import enter
+from policy.call import Call, judge
 from policy.getopt import parse
 from policy.little.shell import shell_of
 from policy.rule import Role

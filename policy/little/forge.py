@@ -1,6 +1,7 @@
 """The command lines of code forges: which host they talk to, and what a call of their API changes."""
 
-from policy.call import Call, connect, judge
+from policy.argument import connect
+from policy.call import Call, judge
 from policy.sense import exactly
 from policy.tier import Tier
 

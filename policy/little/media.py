@@ -1,6 +1,7 @@
 """Programs for media whose last word says whether they write."""
 
-from policy.call import Call, apply, judge
+from policy.argument import apply
+from policy.call import Call, judge
 from policy.getopt import parse
 from policy.rule import Role
 from policy.sense import exactly

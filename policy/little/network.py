@@ -3,7 +3,8 @@
 import re
 from dataclasses import replace
 
-from policy.call import Call, apply, connect, judge, looks_only
+from policy.argument import apply, connect
+from policy.call import Call, judge, looks_only
 from policy.getopt import parse
 from policy.hosts import elsewhere
 from policy.rule import Operands, Role

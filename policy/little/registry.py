@@ -1,72 +1,69 @@
-"""Which grammar a rule file may name, one line each."""
+"""Which grammar a rule file may name, one line each: the module of this folder and its function.
+
+A module is imported when a command first needs it: most commands need none, and reading a rule needs the names alone.
+"""
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 
-from policy.call import Call
-from policy.little import (
-    builtins,
-    copies,
-    find,
-    forge,
-    git,
-    media,
-    network,
-    outputs,
-    packages,
-    python,
-    runners,
-    sql,
-    tar,
-    tests,
-    wrappers,
-    yq,
-)
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.call import Call
 
-GRAMMAR: dict[str, Callable[[Call], None]] = {
-    "alias": builtins.alias,
-    "assign": builtins.assign,
-    "busybox": runners.busybox,
-    "cd": builtins.cd,
-    "command": wrappers.command,
-    "date": outputs.date,
-    "dd": copies.dd,
-    "echo": builtins.echo,
-    "env": wrappers.env,
-    "eval": builtins.evaluate,
-    "exec": wrappers.execute,
-    "fd": runners.fd,
-    "find": find.find,
-    "forge": forge.forge,
-    "getopts": builtins.getopts,
-    "git": git.git,
-    "mapfile": builtins.mapfile,
-    "mktemp": outputs.mktemp,
-    "network-code": network.network_code,
-    "npx": packages.npx,
-    "packages": packages.packages,
-    "parallel": runners.parallel,
-    "pdftotext": media.pdftotext,
-    "popd": builtins.popd,
-    "printf": builtins.printf,
-    "push": builtins.push,
-    "python": python.python,
-    "read": builtins.read,
-    "rpm": packages.rpm,
-    "script": runners.script,
-    "set": builtins.set_options,
-    "sh": wrappers.shell,
-    "shift": builtins.shift,
-    "shopt": builtins.shopt,
-    "socat": network.socat,
-    "source": builtins.source,
-    "sqlite": sql.sqlite,
-    "ssh": network.ssh,
-    "tar": tar.tar,
-    "test": tests.test,
-    "transfer": network.transfer,
-    "trap": builtins.trap,
-    "unset": builtins.unset,
-    "watch": runners.watch,
-    "xargs": wrappers.xargs,
-    "yq": yq.yq,
+GRAMMARS = {
+    "alias": "builtins.alias",
+    "assign": "builtins.assign",
+    "busybox": "runners.busybox",
+    "cd": "builtins.cd",
+    "command": "wrappers.command",
+    "date": "outputs.date",
+    "dd": "copies.dd",
+    "echo": "builtins.echo",
+    "env": "wrappers.env",
+    "eval": "builtins.evaluate",
+    "exec": "wrappers.execute",
+    "fd": "runners.fd",
+    "find": "find.find",
+    "forge": "forge.forge",
+    "getopts": "builtins.getopts",
+    "git": "git.git",
+    "mapfile": "builtins.mapfile",
+    "mktemp": "outputs.mktemp",
+    "network-code": "network.network_code",
+    "npx": "packages.npx",
+    "packages": "packages.packages",
+    "parallel": "runners.parallel",
+    "pdftotext": "media.pdftotext",
+    "popd": "builtins.popd",
+    "printf": "builtins.printf",
+    "push": "builtins.push",
+    "python": "python.python",
+    "read": "builtins.read",
+    "rpm": "packages.rpm",
+    "script": "runners.script",
+    "set": "builtins.set_options",
+    "sh": "wrappers.shell",
+    "shift": "builtins.shift",
+    "shopt": "builtins.shopt",
+    "socat": "network.socat",
+    "source": "builtins.source",
+    "sqlite": "sql.sqlite",
+    "ssh": "network.ssh",
+    "tar": "tar.tar",
+    "test": "tests.test",
+    "transfer": "network.transfer",
+    "trap": "builtins.trap",
+    "unset": "builtins.unset",
+    "watch": "runners.watch",
+    "xargs": "wrappers.xargs",
+    "yq": "yq.yq",
 }
+
+
+@cache
+def grammar(name: str) -> "Callable[[Call], None]":
+    """What judges a call by the grammar `name`, one of GRAMMARS."""
+    module, _, function = GRAMMARS[name].partition(".")
+    found: Callable[[Call], None] = getattr(import_module(f"policy.little.{module}"), function)
+    return found

@@ -2,7 +2,8 @@
 
 import re
 
-from policy.call import Call, apply, judge
+from policy.argument import apply
+from policy.call import Call, judge
 from policy.getopt import Shape, parse
 from policy.little.wrappers import with_data
 from policy.rule import Role

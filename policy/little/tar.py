@@ -1,6 +1,7 @@
 """tar: three modes, each with its own short list of flags."""
 
-from policy.call import Call, enter
+from policy.argument import enter
+from policy.call import Call
 from policy.rule import Role
 from policy.sense import Sense, exactly
 from policy.tier import Tier

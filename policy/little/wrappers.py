@@ -3,7 +3,8 @@
 import re
 from dataclasses import replace
 
-from policy.call import Call, apply, enter
+from policy.argument import apply, enter
+from policy.call import Call
 from policy.getopt import parse
 from policy.little.shell import shell_of
 from policy.rule import Role

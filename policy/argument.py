@@ -1,0 +1,204 @@
+"""What a program does with one of its words, by the word's role."""
+
+import re
+from dataclasses import replace
+
+from policy.assessment import EffectKind, Scope
+from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, host_of, mounted
+from policy.rule import Role
+from policy.secret_words import secret_kind
+from policy.sense import Sense, exactly
+from policy.state import State
+from policy.tier import Tier
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.call import Call
+    from policy.little.program import Reading
+
+OTHERWISE = {
+    Tier.WRITE: "changes files",
+    Tier.EXECUTE: "may run another program",
+    Tier.NETWORK: "may talk to a network",
+    Tier.DANGEROUS: "changes settings or the system",
+}
+
+_LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
+_FILE = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+# Roles whose words mean something else in another spelling.
+_SPELLED = {
+    Role.FORMAT: re.compile(r"[A-Za-z0-9_+-]+"),
+    Role.KEY: re.compile(r"[A-Za-z0-9_.*/:-]+"),
+    Role.FILE: re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
+    Role.PAIR: re.compile(r"(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?", re.DOTALL),
+    Role.XPATH: re.compile(r"(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*", re.DOTALL | re.IGNORECASE),
+    Role.PICTURE: re.compile(
+        r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
+    ),
+}
+_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
+
+
+def apply(call: "Call", role: Role, word: Sense) -> None:
+    """What a program does with one word, by the word's role."""
+    if role in _LANGUAGES:
+        _program(call, role, word)
+    elif role is Role.HOST:
+        connect(call, word)
+    elif role in _SPELLED:
+        if word.text is None or not _SPELLED[role].fullmatch(word.text):
+            _other_spelling(call, word)
+        elif role in (Role.FILE, Role.PICTURE):
+            call.touch(Role.READ, word)
+        elif role is Role.PAIR:
+            apply(call, Role.UPLOAD, word)
+    elif role is Role.CODE:
+        call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
+        if word.text is not None and ("/" in word.text and " " not in word.text):
+            call.touch(Role.READ, word)
+    elif role is Role.REFSPEC:
+        for text in word.texts:
+            if text.startswith(("+", ":")):
+                call.because(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
+    elif role is Role.REMOTE:
+        if word.text is None or ADDRESS.match(word.text):
+            connect(call, word)
+    elif role is Role.UPLOAD:
+        found = SENT_FILE.match(word.text if word.text is not None else word.head)
+        if found and found[1] != "-":
+            call.touch(
+                Role.READ, exactly(found[1], word.span) if word.text is not None else replace(word, head=found[1])
+            )
+    elif role in (Role.FROM, Role.TO):
+        if word.text is None or not elsewhere(word.text):
+            call.touch(Role.READ if role is Role.FROM else Role.WRITE, word)
+    elif role is Role.OUT:
+        if word.text != "-":
+            call.touch(Role.WRITE, word)
+    elif role is Role.MOUNT:
+        _mount(call, word)
+    elif role is Role.SCRIPT:
+        if word.text is None:
+            call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
+        else:
+            call.walk.text(word.text, call.state, word.span or call.span, call.rule.ref, fed=call.fed)
+    elif role is Role.REVISION:
+        _revision(call, word)
+    elif role is Role.FOLDER:
+        call.state = enter(call, word)
+    elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
+        connect(call, word)  # some programs fetch what they are told to read
+    elif role in (Role.READ, Role.TREE) and word.text is not None and _FILE.match(word.text):
+        call.touch(role, exactly(_FILE.sub("", word.text), word.span))  # and some know files by their addresses
+    elif role is not Role.DATA:
+        call.touch(role, word)
+
+
+def _mount(call: "Call", word: Sense) -> None:
+    """A path that a container, or whoever else, gets to use: to write too, unless it says otherwise."""
+    if word.text is None:
+        call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
+        return
+    source, fixed = mounted(word.text)
+    if source:
+        call.touch(Role.READ, exactly(source, word.span))
+        if not fixed:
+            call.touch(Role.WRITE, exactly(source, word.span))
+
+
+def _other_spelling(call: "Call", word: Sense) -> None:
+    """A word that is not spelled as its role is: judged as a use that the rule does not describe."""
+    tier = call.rule.otherwise
+    if tier is None:
+        call.unknown(f"a word that may mean something else to `{call.label}`", word)
+    else:
+        call.because(tier, f"`{call.label}` {OTHERWISE.get(tier, call.rule.why)} when used like this", word)
+        call.changes(tier)
+
+
+def _program(call: "Call", role: Role, word: Sense) -> None:
+    if word.text is None and role is Role.JQ and call.rule.anywhere:
+        return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
+    if word.text is None:
+        call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
+        return
+    call.findings.atlas.budget.spend(len(word.text))
+    reading = _read(role, word.text)
+    if reading.tier is not Tier.READ:
+        if reading.tier is Tier.EXECUTE:
+            call.findings.effect(EffectKind.RUNS, call.label)
+        elif reading.tier is Tier.UNKNOWN:
+            call.findings.effect(EffectKind.UNKNOWN, reading.why)
+        call.because(reading.tier, f"`{call.label}`: {reading.why}", word)
+    for path in reading.writes:
+        call.touch(Role.WRITE, exactly(path, word.span))
+    for path in reading.reads:
+        call.touch(Role.READ, exactly(path, word.span))
+
+
+def _read(role: Role, text: str) -> "Reading":
+    """What a program in a little language does. Only the reader of that language is imported."""
+    if role is Role.SED:
+        from policy.little.sed import read_sed
+
+        return read_sed(text)
+    if role is Role.AWK:
+        from policy.little.awk import read_awk
+
+        return read_awk(text)
+    from policy.little.jq import read_jq
+
+    return read_jq(text)
+
+
+def connect(call: "Call", word: Sense) -> None:
+    """A word that names a host: a URL, `user@host:path`, or the bare name."""
+    text = word.text
+    if text is None and WHOLE_HOST.match(word.head):
+        text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
+    call.hosts += 1
+    host = host_of(text) if text is not None else ""
+    if host is None and text is not None:
+        # A local path where a host could stand; `file://` may name this machine before it.
+        local = _FILE.sub("", text)
+        call.touch(Role.READ, word if local == text else exactly(local, word.span))
+    else:
+        call.findings.connects(host or "", call.rule.ref, word.span or call.span)
+
+
+def _revision(call: "Call", word: Sense) -> None:
+    """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
+    for text in word.texts:
+        path = text.rpartition(":")[2] if ":" in text else text
+        if text.startswith(("/", "~", "..")) or "/../" in text:
+            call.touch(Role.READ, exactly(text, word.span))
+        elif any(call.findings.atlas.secret_name(part) for part in path.split("/") if part):
+            target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
+            call.findings.effect(EffectKind.READS, target, Scope.SECRET)
+            call.because(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
+
+
+def enter(call: "Call", word: Sense) -> State:
+    """The state of a program that changes to the folder `word` first. The folder must then be there."""
+    call.touch(Role.NAMES, word)
+    state = call.state
+    if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
+        return state.moved(None)
+    atlas = call.findings.atlas
+    folders = tuple(dict.fromkeys(atlas.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)))
+    return state.moved(folders)
+
+
+def scan(call: "Call", words: list[Sense], tier: Tier) -> None:
+    """Judge every word that looks like a path or a URL, where flags are not told from operands."""
+    for word in words:
+        for text in word.texts:
+            value = text.partition("=")[2] if text.startswith("-") else text
+            if "://" in value or LOGIN.match(value):
+                connect(call, exactly(value, word.span))
+            elif value.startswith(("/", "..")) or "/../" in value:
+                call.touch(
+                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, exactly(value, word.span)
+                )
+            elif any(call.findings.atlas.secret_name(part) for part in value.split("/") if part):
+                call.touch(Role.READ, exactly(value, word.span))
