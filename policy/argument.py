@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from policy.assessment import EffectKind, Scope
 from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, host_of, mounted
+from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
 from policy.sense import Sense, exactly
@@ -24,19 +25,19 @@ OTHERWISE = {
 }
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
-_FILE = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+_FILE = pattern(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 # Roles whose words mean something else in another spelling.
 _SPELLED = {
-    Role.FORMAT: re.compile(r"[A-Za-z0-9_+-]+"),
-    Role.KEY: re.compile(r"[A-Za-z0-9_.*/:-]+"),
-    Role.FILE: re.compile(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
-    Role.PAIR: re.compile(r"(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?", re.DOTALL),
-    Role.XPATH: re.compile(r"(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*", re.DOTALL | re.IGNORECASE),
-    Role.PICTURE: re.compile(
+    Role.FORMAT: pattern(r"[A-Za-z0-9_+-]+"),
+    Role.KEY: pattern(r"[A-Za-z0-9_.*/:-]+"),
+    Role.FILE: pattern(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
+    Role.PAIR: pattern(r"(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?", re.DOTALL),
+    Role.XPATH: pattern(r"(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*", re.DOTALL | re.IGNORECASE),
+    Role.PICTURE: pattern(
         r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
     ),
 }
-_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
+_FETCHED = pattern(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
 def apply(call: "Call", role: Role, word: Sense) -> None:

@@ -2,10 +2,12 @@
 
 import re
 
-ADDRESS = re.compile(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
-LOGIN = re.compile(r"[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:")
-WHOLE_HOST = re.compile(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
-SENT_FILE = re.compile(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
+from policy.pattern import pattern
+
+ADDRESS = pattern(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
+LOGIN = pattern(r"[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:")
+WHOLE_HOST = pattern(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
+SENT_FILE = pattern(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
 
 
 def host_of(text: str) -> str | None:
@@ -29,7 +31,7 @@ def elsewhere(text: str) -> bool:
     return bool(found) and "/" not in before and bool(before)
 
 
-_MOUNT = re.compile(r"[a-z-]+(=|,|\Z)")
+_MOUNT = pattern(r"[a-z-]+(=|,|\Z)")
 
 
 def mounted(text: str) -> tuple[str, bool]:

@@ -4,6 +4,8 @@ import re
 from enum import Enum
 from fnmatch import fnmatchcase
 
+from policy.pattern import pattern
+
 
 class Standing(Enum):
     """OWN: nobody but the script looks at it. PASSED: later programs may obey it. SHELL: bash itself, or all do."""
@@ -14,26 +16,26 @@ class Standing(Enum):
 
 
 # Exported, these change how output looks and nothing else.
-_LOOKS = re.compile(
+_LOOKS = pattern(
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI"
     r"|SOURCE_DATE_EPOCH|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND"
     r"|NODE_ENV"
 )
-_VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
-_TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
+_VALUE = pattern(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
+_TRAVERSAL = pattern(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
 
 # A clock, a counter, and a finer or coarser splitting at blanks (the walk takes no split for certain after it).
-_TAMED = {"SECONDS": re.compile("[0-9]{1,9}"), "OPTIND": re.compile("1"), "IFS": re.compile("[ \t\n]*")}
+_TAMED = {"SECONDS": pattern("[0-9]{1,9}"), "OPTIND": pattern("1"), "IFS": pattern("[ \t\n]*")}
 # bash obeys these even when they are not exported.
-_SHELL = re.compile(
+_SHELL = pattern(
     r"BASH.*|CDPATH|CHILD_MAX|COMP.*|DIRSTACK|EMACS|ENV|EPOCH.*|EUID|EXECIGNORE|FCEDIT|FIGNORE|FUNC.*|GLOBIGNORE|GROUPS"
     r"|HIST.*|HOME|HOST.*|IFS|IGNOREEOF|INPUTRC|INSIDE_EMACS|LINENO|MAIL.*|MAPFILE|OLDPWD|OPT.*|PATH|PIPESTATUS"
     r"|POSIXLY_CORRECT|PPID|PROMPT_.*|PS[0-9]|PWD|RANDOM|READLINE_.*|SECONDS|SHELL.*|SHLVL|SRANDOM|TIMEFORMAT|TMOUT|UID"
     r"|auto_resume|histchars|_"
 )
 # Programs obey these, and the environment that the sandbox makes already holds some of them.
-_TOOLS = re.compile(
+_TOOLS = pattern(
     r"(LD|DYLD|GLIBC|GCONV|MALLOC|GIT|SSH|GPG|PYTHON|PIP|NODE|NPM|RUBY|GEM|BUNDLE|PERL|LUA|PHP|JAVA|JDK|MAVEN|GRADLE|GO|CARGO"
     r"|RUST|MAKE|CMAKE|CC|CXX|TAR|GREP|RIPGREP|LESS|MAN|PAGER|EDITOR|VISUAL|BROWSER|XDG|TMP|TEMP|DOCKER|KUBE|AWS|CURL|WGET"
     r"|SYSTEMD|DBUS|TERMINFO|NLSPATH|LOCPATH|LOCALDOMAIN|HOSTALIASES|RES_OPTIONS|USER|LOGNAME|TZDIR|DISPLAY|RINGFENCE)"

@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from functools import lru_cache
 
+from policy.pattern import pattern
 from policy.record import dataclass
 
 # More names than this would not fit into an environment, and nobody uses as many.
@@ -37,13 +38,13 @@ _INSTEAD = {
 # fmt: on
 
 # Every place where a header could stand, in comments and values too.
-_QUOTED = re.compile(r'\[(diff|filter|merge|hook)\s+"((?:[^"\\\n]|\\[^\n])*)"\s*\]', re.IGNORECASE)
-_DOTTED = re.compile(r"\[(diff|filter|merge|hook)\.([A-Za-z0-9.-]*)\s*\]", re.IGNORECASE)
-_INCLUDES = re.compile(r"\[include", re.IGNORECASE)
+_QUOTED = pattern(r'\[(diff|filter|merge|hook)\s+"((?:[^"\\\n]|\\[^\n])*)"\s*\]', re.IGNORECASE)
+_DOTTED = pattern(r"\[(diff|filter|merge|hook)\.([A-Za-z0-9.-]*)\s*\]", re.IGNORECASE)
+_INCLUDES = pattern(r"\[include", re.IGNORECASE)
 _VALUE = r"[^\S\n]*=((?:[^\n\\]|\\\r?\n|\\.)*)"
-_PATH = re.compile(rf"(?:^|\])\s*path{_VALUE}", re.IGNORECASE | re.MULTILINE)
-_WORKTREE = re.compile(rf"(?:^|\])\s*worktree{_VALUE}", re.IGNORECASE | re.MULTILINE)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_PATH = pattern(rf"(?:^|\])\s*path{_VALUE}", re.IGNORECASE | re.MULTILINE)
+_WORKTREE = pattern(rf"(?:^|\])\s*worktree{_VALUE}", re.IGNORECASE | re.MULTILINE)
+_ESCAPED = pattern(r"\\(.)", re.DOTALL)
 _GITLINK = b"\x00\x00\xe0\x00"  # the mode of an index entry that is another repository
 
 
