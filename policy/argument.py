@@ -120,11 +120,14 @@ def _other_spelling(call: "Call", word: Sense) -> None:
 def _program(call: "Call", role: Role, word: Sense) -> None:
     if word.text is None and role is Role.JQ and call.rule.anywhere:
         return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
-    if word.text is None:
+    if not word.texts:
         call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
-        return
-    call.findings.atlas.budget.spend(len(word.text))
-    reading = _read(role, word.text)
+    for text in word.texts:
+        call.findings.atlas.budget.spend(len(text))
+        _does(call, _read(role, text), word)
+
+
+def _does(call: "Call", reading: "Reading", word: Sense) -> None:
     if reading.tier is not Tier.READ:
         if reading.tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, call.label)

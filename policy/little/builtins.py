@@ -181,6 +181,8 @@ def read(call: Call) -> None:
     state, walk = call.state, shell_of(call)
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
     for word in [*shape.operands, *arrays] or [exactly("REPLY")]:
+        if word.text == "_" and word not in arrays:
+            continue  # what nobody wants: the next command gives it another value anyway
         if word in arrays and word.text is not None:
             walk.arrays.add(word.text)
         if word.text is None or not _NAME.fullmatch(word.text):
