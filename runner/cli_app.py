@@ -60,12 +60,16 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))
     names = [item.name or "" for item in app.registered_commands] + [item.name or "" for item in app.registered_groups]
     command = next((word for word in words if word in names), "")
+    group = next((item.typer_instance for item in app.registered_groups if item.name == command), None)
+    inner = {item.name for item in group.registered_commands} if group is not None else set()
+    below = [word for word in words if word in inner][:1]
     unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
     if unknown is not None and not command:
         return _no_command(unknown, names)
     if command == "run" and "unexpected extra argument" in what:
         return usage("there is more than one prompt", "`agent run` takes one", "put the whole prompt in quotes")
-    return usage(what, "the command line could not be understood", f"see `agent {command} --help`".replace("  ", " "))
+    help_of = " ".join(["agent", *([command] if command else []), *below])
+    return usage(what, "the command line could not be understood", f"see `{help_of} --help`")
 
 
 def _no_command(name: str, names: list[str]) -> Stopped:

@@ -119,8 +119,10 @@ def explain(
     )
 
 
-def render(explanation: Explanation, *, colour: bool = False) -> str:
-    """The explanation as plain text, one section per question a reader has. Safe to print on a terminal."""
+def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.config/ringfence/config.toml") -> str:
+    """The explanation as plain text, one section per question a reader has. Safe to print on a terminal.
+
+    `config` is where the user's own rules stand, or would."""
     action = explanation.action
     sections = [
         ("action", _shown([action_words(action, explanation.workspace)])),
@@ -128,7 +130,7 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
         ("parse", _shown(explanation.tree.splitlines())),
         ("effects", _shown([_effect_words(effect) for effect in explanation.effects])),
         ("reasons", [line for reason in explanation.reasons for line in _caret(action, reason)]),
-        ("your rules", [line for reason in explanation.rules for line in _caret(action, reason)]),
+        ("rules", [line for reason in explanation.rules for line in _caret(action, reason)]),
         ("tier", _shown([", ".join(tier.label for tier in explanation.tiers)])),
         ("cell", _shown([cell_words(explanation.cell)])),
         ("verdict", _shown(_verdict_words(explanation))),
@@ -141,7 +143,7 @@ def render(explanation: Explanation, *, colour: bool = False) -> str:
         sections.append((title, _shown(lines)))
     sections.append(("to have it allowed", _shown(list(explanation.ways))))
     if explanation.rule is not None:
-        title = "or by a rule in ~/.config/ringfence/config.toml, for exactly this"
+        title = visible(f"or by a rule in {config}, for exactly this", lines=False)
         sections.append((title, _shown(explanation.rule.split("\n"))))
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
     return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in sections if lines)
@@ -183,7 +185,7 @@ def _verdict_words(explanation: Explanation) -> list[str]:
 
 
 def _caret(action: Action, reason: Reason) -> list[str]:
-    told = visible(f"{reason.tier.label}: {reason.text}  ({reason.rule})", lines=False)
+    told = visible(_told(reason), lines=False)
     if not isinstance(action, RunScript) or reason.span is None:
         return [f"  {told}"]
     script = action.script
@@ -202,6 +204,13 @@ def _caret(action: Action, reason: Reason) -> list[str]:
         f"  {number}{lead}{before}{under}{after}{tail}",
         f"  {indent}{'^' * max(_width(under), 1)} {told}",
     ]
+
+
+def _told(reason: Reason) -> str:
+    """A user's rule says in its text where it stands; one that asks does so whatever the tier."""
+    if reason.rule.file.startswith("policy/") or f":{reason.rule.line}" not in reason.text:
+        return f"{reason.tier.label}: {reason.text}  ({reason.rule})"
+    return f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
 
 
 def _safe(text: str) -> str:
@@ -236,7 +245,10 @@ def _ways(
     what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this in this version"
     beyond = no_rule_lifts(assessment)
     if ways and beyond is not None:
-        ways.append(f"no rule: what is `{beyond.label}` needs a yes each time")
+        ways.append(f"no rule allows what is `{beyond.label}`{'' if free else ': it needs a yes each time'}")
+    denials = [str(reason.rule) for reason in assessment.reasons if reason.tier is Tier.DENIED]
+    if cell.tier is Tier.DENIED and denials and not any(reason.tier is Tier.SECRET for reason in assessment.reasons):
+        ways.append(f"no mode and no yes: only changing what denies it, at {' and '.join(dict.fromkeys(denials))}")
     return tuple(ways) or (f"nothing: no mode, no yes and no rule lifts {what}",)
 
 

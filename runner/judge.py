@@ -2,16 +2,18 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import BinaryIO, TextIO
 
 from policy.action import RunScript
+from policy.assessment import Assessment, Reason
 from policy.tier import Mode
+from policy.verdict import Verdict
 from runner.explain import reason_json
 from runner.gate import open_gate, ruling
 from runner.gate_args import GateArgs
-from runner.problems import Exit, usage
+from runner.problems import Exit, say, usage
 
 _LONGEST = 16 << 20  # bytes of one line: a script of a megabyte, with every character escaped, and room around it
 
@@ -25,6 +27,8 @@ def judge_lines(
     """
     args = GateArgs(script="", argv=None, mode=mode, unattended=unattended, cwd=cwd, config=config)
     gate, _ = open_gate(args, os.environ)
+    if source.isatty():
+        say('judge: one question a line, such as {"id": 1, "cmd": "git status"}; Ctrl-D ends')
     for number, line in _lines(source):
         name, script = _question(line, number)
         assessment = gate.assess(RunScript(script, gate.cwd, gate.limits.wall))
@@ -33,11 +37,17 @@ def judge_lines(
             "id": name,
             "verdict": ruling(verdict).name.lower(),
             "tiers": [tier.label for tier in assessment.tiers],
-            "reasons": [reason_json(reason) for reason in assessment.reasons],
+            "reasons": [reason_json(reason) for reason in _reasons(assessment, verdict)],
         }
         sink.write(json.dumps(answer) + "\n")
         sink.flush()  # whoever asks may wait for this answer before the next question
     return Exit.DONE
+
+
+def _reasons(assessment: Assessment, verdict: Verdict) -> Iterable[Reason]:
+    """What decided comes first: a rule of the user's, too."""
+    told = (verdict.reason, *assessment.reasons, *assessment.asked, *assessment.covered.values())
+    return dict.fromkeys(told)
 
 
 def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -89,7 +89,8 @@ def _findings(settings: Settings, sources: tuple[str, ...]) -> list[Finding]:
         )
         for each in check(rules, settings.rules, date.today(), settings.profile)
     ]
-    return found + [_notice(text, sources) for text in settings.notices]
+    over = {f"{each.file}:{each.line}: " for each in found if each.code == "expired"}  # told by its finding already
+    return found + [_notice(text, sources) for text in settings.notices if not text.startswith(tuple(over))]
 
 
 def _notice(text: str, sources: tuple[str, ...]) -> Finding:

@@ -13,7 +13,7 @@ from policy.facts import Facts
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode
-from policy.verdict import Verdict
+from policy.verdict import Deny, Verdict
 from runner.config import Settings, load, shipped
 from runner.gate import Gate, folder, ruling
 from runner.model_workspace import EXAMPLE_FILES, WORKSPACE, model_facts
@@ -154,6 +154,9 @@ def told(difference: Difference, facts: Facts) -> str:
         ),
         f"    cell: {cell_words(difference.verdict.cell)}",
     ]
+    if isinstance(difference.verdict, Deny) and difference.verdict.cell.ruling is not Ruling.DENY:
+        problem = difference.verdict.problem
+        lines.append(f"    {problem.what}: {problem.why}")
     if test.why:
         lines.append(f"    the table says: {test.why}")
     return visible("\n".join(lines)) + "\n"

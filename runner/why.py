@@ -37,7 +37,11 @@ def run_why(args: GateArgs) -> int:
     else:
         import sys
 
-        print(render(explanation, colour=coloured(sys.stdout)))
+        from policy.phrases import near
+        from runner.places import config_file
+
+        config = near(str(config_file(os.environ)), gate.facts)
+        print(render(explanation, colour=coloured(sys.stdout), config=config))
     return Exit.DONE
 
 

@@ -150,7 +150,7 @@ WAYS = [
         [
             "say yes when asked, at a terminal",
             "--mode dangerously allows it, still sandboxed: for throw-away machines only",
-            "no rule: what is `dangerous` needs a yes each time",
+            "no rule allows what is `dangerous`: it needs a yes each time",
         ],
         "a question: a yes, or the mode that asks nothing",
     ),
@@ -173,6 +173,33 @@ def test_a_denial_that_another_mode_lifts_names_it() -> None:
         "allowed without a question in: --mode trust-project",
         "a question at a terminal (no --unattended) in: --mode default",
     )
+
+
+def test_what_a_rule_of_the_users_denies_needs_a_change_of_that_rule() -> None:
+    action = RunScript("make", "/w")
+    found = Reason(Tier.DENIED, "your rule /c.toml:3 denies `make`: no", RuleRef("/c.toml", 3), Span(0, 4))
+    seen = Assessment(action, (), (found,))
+    deny = Deny(Problem("no", "because", "do"), Cell(Tier.DENIED, Mode.PLAN, Ruling.DENY), found)
+    elsewhere = tuple((mode, Ruling.DENY) for mode in Mode)
+    assert explain(seen, deny, "/w", elsewhere).ways == (
+        "no mode and no yes: only changing what denies it, at /c.toml:3",
+    )
+
+
+# the reason, what stands beside the mark, why
+TOLD = [
+    (Reason(Tier.DENIED, "your rule /c.toml:3 denies `ls`: no", RuleRef("/c.toml", 3)),
+     "denied: your rule /c.toml:3 denies `ls`: no", "its place is said once"),
+    (Reason(Tier.READ, "your rule /c.toml:3 asks before `ls`: look", RuleRef("/c.toml", 3)),
+     "asks: your rule /c.toml:3 asks before `ls`: look", "a rule that asks is no tier"),
+    (Reason(Tier.READ, "`ls` lists files", RuleRef("policy/x.toml", 3)),
+     "read: `ls` lists files  (policy/x.toml:3)", "a fact names its place"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "told", "why"), TOLD, ids=[row[2] for row in TOLD])
+def test_a_reason_says_which_rule_decided_and_once(found: Reason, told: str, why: str) -> None:
+    assert caret_lines(RunArgv(("ls",), "/w"), found) == (f"  {told}",), why
 
 
 @pytest.mark.threat("T40")

@@ -114,3 +114,23 @@ def test_many_lines_stream_with_little_memory(tmp_path: Path) -> None:
     assert (code, [answer["id"] for answer in answers]) == (0, list(range(3000)))
     assert {answer["verdict"] for answer in answers} == {"allow"}
     assert time.monotonic() - began < 60
+
+
+# the rule, the verdict that it makes, the words that come first, why
+RULED = [
+    ('verdict = "ask"\nrun = ["ls"]\nwhy = "look"', "deny", "asks before `ls`: look", "what asks, where nobody can answer"),
+    ('verdict = "deny"\nrun = ["ls"]\nwhy = "no"', "deny", "denies `ls`: no", "what denies"),
+    ('verdict = "allow"\nrun = ["make"]\nwhy = "ours"', "allow", "allowed by your rule", "what allows"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "verdict", "said", "why"), RULED, ids=[row[3] for row in RULED])
+def test_the_rule_that_decided_comes_first(rule: str, verdict: str, said: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(f"[[rule]]\n{rule}\n")
+    script = "make" if verdict == "allow" else "ls"
+    question = json.dumps({"id": 1, "cmd": script}).encode()
+    code, answers, _ = judged(tmp_path, question, "--unattended", "--config", str(tmp_path / "r.toml"))
+    assert (code, answers[0]["verdict"]) == (0, verdict), why
+    first = answers[0]["reasons"][0]  # type: ignore[index]  # parsed JSON
+    assert said in first["text"], why
+    assert first["rule"] == f"{tmp_path / 'r.toml'}:1"

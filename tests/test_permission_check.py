@@ -30,8 +30,8 @@ ERRORS = [
     ('allow run=["timeout", "**"]',                   "never",      "judged by itself",        "a wrapper"),
     ('allow run=["env", "**"]',                       "never",      "judged by itself",        "another"),
     ('allow run=["bash", "-c", "npm test"]',          "never",      "judged by itself",        "a script given as text"),
-    ('allow tool=["bash"]',                           "allow-what", "whatever is done",        "that is a mode, not a rule"),
-    ('allow tier=["network"]',                        "allow-what", "whatever is done",        "so is this"),
+    ('allow tool=["bash"]',                           "allow-what", "what is done with it",        "that is a mode, not a rule"),
+    ('allow tier=["network"]',                        "allow-what", "what is done with it",        "so is this"),
     ('allow write=["docs/**"] tier=["execute"]',      "tier",       "nothing to do with",      "paths allow no execution"),
     ('allow run=["ls"] tool=["read"]',                "tool",       "never about the tool",    "commands are bash"),
     ('deny write=["docs/**"] tool=["grep"]',          "tool",       "never about the tool",    "it writes nothing"),
@@ -69,6 +69,9 @@ WARNINGS = [
     ('deny write=["**/*.sql"]',                       "parser-only", "cannot keep",            "no right says: anywhere"),
     ('deny write=["docs/**"] run=["cp"]',             "parser-only", "cannot keep",            "other commands may"),
     ('deny read=["src/**/x.py"]',                     "parser-only", "cannot hide",            "no right says it"),
+    ('allow run=["npm", "test", "&&", "x"]',          "operator",    "one command",            "never across operators"),
+    ('allow run=["echo", "x", ">", "a"]',             "operator",    "one command",            "nor a redirection"),
+    ('allow run=["make", "2>", "a"]',                 "operator",    "one command",            "with a number"),
     ('deny write=["{a,b}/x"]',                        "braces",      "mean themselves",        "no braces in paths"),
 ]
 QUIET = [

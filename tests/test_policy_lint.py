@@ -36,6 +36,8 @@ FILES = [
         "x.toml:2: error[unusable]: `rule.verdict` cannot be used: ",
         "not a verdict",
     ),
+    (GOOD + "until = 2020-01-01\n", ["--strict"], 0, "x.toml:1: notice[expired]: ", "one that is over, said once"),
+    (GOOD + 'host = ["example.com"]\n', ["--strict"], 0, "x.toml:1: notice[closed]: ", "no host in this version"),
     ("[[rule]\n", [], 2, "x.toml:1: error[unusable]: cannot be read: it is not valid TOML", "no TOML"),
     ("mdoe = 1\n", [], 2, "x.toml:1: error[unusable]: `mdoe` cannot be used: there is no such key", "no such key"),
     ('[[rule]]\nverdict = "allow"\nread = ["~/.ssh/**"]\n', [], 2, "x.toml:1: error[", "a secret, which no rule opens"),

@@ -17,6 +17,7 @@ from policy.rules import RuleBook
 from policy.tier import Tier
 
 _ORDER = {severity: index for index, severity in enumerate(Severity)}
+_BETWEEN = frozenset("&|;<>")  # a word of these and digits alone is an operator of bash
 _NOWHERE = Facts(
     workspace="/w",
     home="/h",
@@ -59,6 +60,7 @@ def _alone(
     if found:
         return
     yield from _program(rule, rulebook)
+    yield from _joined(rule)
     for pattern in (*rule.read, *rule.write):
         if "{" in pattern:
             yield _say(
@@ -66,6 +68,7 @@ def _alone(
             )
     if rule.verdict is Ruling.ALLOW:
         yield from _broad(rule, rulebook)
+        yield from _closed(rule)
     elif rule.verdict is Ruling.DENY:
         yield from _unheld(rule)
 
@@ -96,6 +99,24 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
             yield _say(
                 Severity.WARNING, "no-facts", rule, text, "check the spelling; deny the program as a whole if unsure"
             )
+
+
+def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
+    """Words that only look as if they reached across commands."""
+    for text in (text for word in rule.run for text in word):
+        if (bare := text.strip("0123456789")) and set(bare) <= _BETWEEN:
+            said = f"a rule is about one command, so `{text}` is only met as a quoted word"
+            yield _say(Severity.WARNING, "operator", rule, said, "write a rule for each command; files go into `write`")
+            return
+
+
+def _closed(rule: PermissionRule) -> Iterator[RuleFinding]:
+    if rule.host:
+        said = "no host can be opened in this version: what talks to one is refused still"
+        yield _say(Severity.NOTICE, "closed", rule, said, "keep it for later, or remove it")
+    elif Tier.NETWORK in rule.tier:
+        said = "the command is allowed without a network: no host can be opened in this version"
+        yield _say(Severity.NOTICE, "closed", rule, said, "keep it for later, or remove it")
 
 
 def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:

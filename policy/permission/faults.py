@@ -96,7 +96,7 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
         yield fault("repository", "a rule that came with the repository may ask and deny, never allow", fix)
     if not any((rule.run, rule.read, rule.write, rule.host)):
         fix = "name a command, a path or a host, or choose another --mode"
-        yield fault("allow-what", "it would allow a tool or tier whatever is done with it", fix)
+        yield fault("allow-what", "a tool or tier alone says nothing about what is done with it", fix)
         return
     for tier in rule.tier:
         if tier in NEVER:
