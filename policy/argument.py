@@ -82,7 +82,8 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
         if word.text is None:
             call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
         else:
-            call.walk.text(word.text, call.state, word.span or call.span, call.rule.ref, fed=call.fed)
+            state = replace(call.state, variables={}, arguments=None)
+            call.walk.text(word.text, state, word.span or call.span, call.rule.ref, fed=call.fed)
     elif role is Role.REVISION:
         _revision(call, word)
     elif role is Role.FOLDER:

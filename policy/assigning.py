@@ -7,8 +7,9 @@ from policy.assessment import Span
 from policy.flow import SHELL
 from policy.paths import Atlas
 from policy.profile import Profile
+from policy.reckon import is_number
 from policy.script.tree import ASSIGNS, ArrayAssignment, Assignment, Expansion, Text, Word
-from policy.sense import ANYTHING, Sense, either, exactly, joined
+from policy.sense import ANYTHING, NUMBER, Sense, either, exactly, joined
 from policy.state import State
 from policy.traps import Traps
 from policy.variables import Standing, standing
@@ -19,7 +20,8 @@ _DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 
 
 class Assigning(Traps):
-    """The part of the walk that gives variables their values. `arrays`: names that may be arrays by now."""
+    """The part of the walk that gives variables their values. `arrays`: names that may be arrays by now. `integers`:
+    those that may evaluate whatever they are given."""
 
     atlas: Atlas
     profile: Profile
@@ -27,6 +29,10 @@ class Assigning(Traps):
     def __init__(self) -> None:
         super().__init__()
         self.arrays: set[str] = set()
+        self.integers: set[str] = set()
+
+    def marks(self) -> int:
+        return len(self.arrays) + len(self.integers)
 
     def filled(self, words: tuple[Word, ...], state: State) -> State:
         """What `: "${x:=..}"` sets."""
@@ -71,6 +77,9 @@ class Assigning(Traps):
         value = self.sense(item.value, state)
         # An assignment is not split, and its globs stay as they are.
         value = replace(value, many=False, wild=value.wild and not value.many)
+        if item.name in self.integers:
+            self.number(item.name, value, self.span(item.span))
+            return NUMBER if item.append else value  # it adds
         if item.append:
             old = state.variables.get(item.name)
             return joined([old, value], None) if old is not None else Sense()
@@ -108,10 +117,19 @@ class Assigning(Traps):
 
     def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
         """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
+        if name in self.integers:
+            self.number(name, value, span)
         verdict = standing(name, value.text, self.profile.environment, exported=exported)
         if verdict is Standing.SHELL:
             self.obeyed(name, span)
         return verdict is Standing.OWN
+
+    def number(self, name: str, value: Sense, span: Span | None) -> None:
+        """After `declare -i NAME`: bash evaluates what the name is given."""
+        each = (value,) if value.items is None else value.items
+        if not all(is_number(item) and not item.empty for item in each):
+            said = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
+            self.findings.unknown(said, SHELL, span)
 
     def obeyed(self, name: str, span: Span | None) -> None:
         self.findings.unknown(f"sets {name}, which the shell or other programs obey", SHELL, span)

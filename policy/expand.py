@@ -178,6 +178,7 @@ class Expander:
 
     def _parameter(self, part: Parameter, state: State) -> Sense:
         name = part.name
+        self._from_the_end(part, state)
         if part.length or name in _COUNTS:
             return COUNT
         if name in _NUMBERS:
@@ -199,9 +200,10 @@ class Expander:
             return value or ANYTHING
         if subscript not in ("", "0"):
             items = value.items if value is not None else None
-            return items[int(subscript)] if items is not None and int(subscript) < len(items) else ANYTHING
+            place = int(subscript)
+            return items[place] if items is not None and -len(items) <= place < len(items) else ANYTHING
         if name.isdigit():
-            argument = state.argument(int(name)) if name != "0" else None
+            argument = state.argument(int(name)) if name != "0" else value
             return ANYTHING if argument is None else argument
         if value is not None:
             return replace(value, items=None)
@@ -213,6 +215,15 @@ class Expander:
             return Sense(texts=state.cwds)
         return ANYTHING
 
+    def _from_the_end(self, part: Parameter | Expansion, state: State) -> None:
+        """`${x[-1]}` of an array that has no such element may end the line, and what came after it never runs."""
+        if not part.subscript.startswith("-"):
+            return
+        items = self.value(part.name, state, whole=True).items
+        if items is None or len(items) < -int(part.subscript):
+            said = f"`{part.name}[{part.subscript}]`, which is not certainly there"
+            self.walk.findings.unknown(said, HERE, self.walk.span(part.span))
+
     def _raw(self, part: Parameter | Expansion, state: State) -> Sense | None:
         """The value of a known variable before it is split; nothing runs a second time for it."""
         if part.name in ("@", "*") or part.name in _NUMBERS or part.subscript in ("@", "*"):
@@ -223,6 +234,7 @@ class Expander:
         return computed(part, value)
 
     def _expansion(self, part: Expansion, state: State) -> Sense:
+        self._from_the_end(part, state)
         inner = [self._inside(word, state) for word in part.words]  # walked, whether bash gets to it or not
         if part.name in ("@", "*") or part.subscript in ("@", "*"):
             return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else Sense()

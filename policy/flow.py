@@ -82,6 +82,10 @@ class Flow(ABC):
         """A bare assignment, seen by this shell only."""
 
     @abstractmethod
+    def marks(self) -> int:
+        """How many names evaluate what they are given: that only grows, and is no part of a State."""
+
+    @abstractmethod
     def span(self, span: Span) -> Span:
         """Where that is in the user's script."""
 
@@ -148,7 +152,7 @@ class Flow(ABC):
             case Compute(expression=expression, redirects=redirects, span=span):
                 self.redirects(redirects, state)
                 self.findings.because(Tier.READ, "computes", SHELL, self.span(span))
-                return (self._compute(expression, state, span),) * 2
+                return (self.compute(expression, state, span),) * 2
             case Test():
                 return self._test(node, state)
             case Case():
@@ -208,10 +212,10 @@ class Flow(ABC):
 
     def _loop(self, node: Loop, state: State) -> Ends:
         def once(known: State) -> State:
-            known = self._compute(node.condition, known, node.span)
-            return self._compute(node.step, self._body(node.body, known), node.span)
+            known = self.compute(node.condition, known, node.span)
+            return self.compute(node.step, self._body(node.body, known), node.span)
 
-        begin = self._compute(node.first, state, node.span)
+        begin = self.compute(node.first, state, node.span)
         return self._fed(self.redirects(node.redirects, state), lambda: self._rounds(once, begin, None))
 
     def _case(self, node: Case, state: State) -> Ends:
@@ -252,7 +256,7 @@ class Flow(ABC):
     def _body(self, body: Script, state: State) -> State:
         return either_state(*self.script(body, state))
 
-    def _compute(self, expression: Expression | None, state: State, span: Span) -> State:
+    def compute(self, expression: Expression | None, state: State, span: Span) -> State:
         """What holds after `((..))`."""
         if expression is None:
             return state
@@ -269,7 +273,7 @@ class Flow(ABC):
         """Walk a loop until another round brings nothing new about folders and variables."""
         known = state
         for attempt in range(MOST_ROUNDS):
-            outer, self.left = self.left, []
+            outer, self.left, marks = self.left, [], self.marks()
             end = once(known)
             for early in self.left:
                 end = either_state(end, early)
@@ -277,7 +281,7 @@ class Flow(ABC):
             if fixed is not None:
                 end = end.assign(*fixed)
             merged = either_state(known, end)
-            if merged == known:
+            if merged == known and self.marks() == marks:
                 return known, known
             known = _counting(known, merged)
             if attempt == MOST_ROUNDS - 2:

@@ -75,8 +75,9 @@ class Traps(Functions):
             if not trap.ends:
                 begin = _marked(begin)
             outer, self.left, self.returned, self.wandered = (self.left, self.returned, self.wandered), [], [], False
+            marks = self.marks()
             ends = self.inner_script(trap.text, begin, trap.span, trap.rule, fed=False)
-            leaves = bool(self.left or self.returned) or (self.wandered and begin.cwds is None)
+            leaves = bool(self.left or self.returned) or (self.wandered and begin.cwds is None) or self.marks() > marks
             self.left, self.returned, wandered = outer
             self.wandered = self.wandered or wandered
             if not trap.ends and (leaves or any(end != begin for end in ends)):

@@ -357,14 +357,14 @@ class Walk(Assigning):
                     self.findings.touch(Role.READ, exactly(text), (cwd,), rule, span)
 
     def text(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> None:
-        """Walk bash text that a command runs (`bash -c`), in a shell of its own."""
+        """Walk bash text that a command runs (`bash -c`), in a shell of its own, with the arguments of `state`."""
         from policy.script.portable import objection_elsewhere  # with the reader, only where there is a script
 
         self.atlas.budget.spend(len(script) // 4)
         other = None if self._interpreter in _BASH else objection_elsewhere(script)
         if other is not None:
             self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
-        state = replace(state, functions={}, arguments=None, locals=None)  # a shell of its own
+        state = replace(state, functions={}, locals=None)  # a shell of its own
         outer, self._traps = self._traps, []
         self.inner_script(script, state, span, rule, fed=fed)
         self.spring()

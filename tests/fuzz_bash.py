@@ -36,6 +36,7 @@ from policy.rules import RuleBook
 from policy.script.reader import read
 from policy.script.tree import (
     Assignment,
+    Change,
     Command,
     Expansion,
     Glob,
@@ -266,7 +267,7 @@ def broken(tree: Script, seen: Seen) -> list[str]:
             for node in everything
             if isinstance(node, Assignment) and node.name == name
         ]
-        appends = any(isinstance(node, Assignment) and node.append for node in everything)
+        appends = any((isinstance(node, Assignment) and node.append) or isinstance(node, Change) for node in everything)
         if value and values and not appends and not any(found.fullmatch(value) for found in values):
             faults.append(f"bash set {name}={value!r}")
     return faults

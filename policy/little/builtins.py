@@ -4,11 +4,12 @@ import re
 from dataclasses import replace
 
 from policy.argument import enter
+from policy.assessment import Span
 from policy.call import Call, judge
 from policy.getopt import parse
 from policy.little.shell import shell_of
 from policy.rule import Role
-from policy.sense import ANYTHING, Sense, either, exactly
+from policy.sense import ANYTHING, NUMBER, Sense, either, exactly
 from policy.state import UNDEFINED, State
 from policy.tier import Tier
 from policy.traps import Trap
@@ -84,6 +85,7 @@ def assign(call: Call) -> None:
     walk, state = shell_of(call), call.state
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
+    integers = False
     for word in call.words:
         text = word.text
         head = text if text is not None else word.head
@@ -93,11 +95,12 @@ def assign(call: Call) -> None:
         if text is not None and text[:1] in ("-", "+"):
             fixes = fixes or "r" in text
             own = own and "g" not in text
-            if text in ("-x", "-gx", "-rx"):
-                exports = True
-            elif text not in ("-r", "-g", "-p", "-a", "--", "-rg", "-gr"):
-                # -i, -A, -n, -c .. evaluate what is assigned, or make names for other names.
+            if text not in _ASSIGN_FLAGS.get(call.label, _DECLARE_FLAGS) or (text == "-p" and len(call.words) > 1):
+                # -A, -n, -c .. evaluate what is assigned, or make names for other names. With a flag that it does not
+                # know (`export -x`), or to be listed by -p, nothing is assigned at all.
                 call.unknown(f"`{call.label} {text}` changes how values are read", word)
+            exports = exports or "x" in text
+            integers = integers or text == "-i"
             continue
         found = _ASSIGNMENT.fullmatch(head)
         if found:
@@ -105,6 +108,11 @@ def assign(call: Call) -> None:
             value = replace(value, many=False, span=None) if not found[2] else Sense()
             name = found[1]
             names.add(name)
+            if integers:
+                walk.integers.add(name)
+            if name in walk.integers:
+                walk.number(name, value, word.span or call.span)
+                value = NUMBER if found[2] else value
             if any(flag.text == "-a" for flag in call.words):
                 walk.arrays.add(name)
             if own:
@@ -122,6 +130,8 @@ def assign(call: Call) -> None:
             )
         elif text is not None and _NAME.fullmatch(text):
             names.add(text)
+            if integers:
+                walk.integers.add(text)
             if any(flag.text == "-a" for flag in call.words):
                 walk.arrays.add(text)
             if own:
@@ -135,6 +145,25 @@ def assign(call: Call) -> None:
     if fixes:
         state = replace(state, fixed=state.fixed | names)
         walk.note_state(state)
+    call.after = (state, state)
+
+
+_DECLARE_FLAGS = frozenset(["-x", "-gx", "-rx", "-i", "-r", "-g", "-p", "-a", "--", "-rg", "-gr"])
+_ASSIGN_FLAGS = {"export": frozenset(["-p", "--"]), "readonly": frozenset(["-p", "-a", "--"])}
+
+
+def let(call: Call) -> None:
+    """`let EXPRESSION ..`: arithmetic over numbers."""
+    from policy.script.reader import read_arithmetic  # only where there is something to compute
+
+    state, walk = call.state, shell_of(call)
+    for word in call.words:
+        expression = read_arithmetic(word.text) if word.text is not None else None
+        if expression is None:
+            call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
+            return
+        state = walk.compute(expression, state, word.span or call.span or Span(0, 0))
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
 

@@ -28,6 +28,7 @@ GRAMMARS = {
     "forge": "forge.forge",
     "getopts": "builtins.getopts",
     "git": "git.git",
+    "let": "builtins.let",
     "mapfile": "builtins.mapfile",
     "mktemp": "outputs.mktemp",
     "network-code": "network.network_code",

@@ -4,6 +4,7 @@ from typing import Protocol, cast
 
 from policy.assessment import RuleRef, Span
 from policy.call import Call, Walker
+from policy.script.tree import Expression
 from policy.sense import Sense
 from policy.state import Defined, State
 from policy.traps import Trap
@@ -11,14 +12,20 @@ from policy.traps import Trap
 
 class Shell(Walker, Protocol):
     """The walk, as `cd`, `export` and `eval` see it. `poured`: words of the command came from a network. `arrays`:
-    names that may be arrays by now. `revealed`: names that a function has unset."""
+    names that may be arrays by now; `integers`: those that may evaluate what they are given. `revealed`: names that a
+    function has unset."""
 
     poured: bool
     arrays: set[str]
+    integers: set[str]
     revealed: set[str]
     wandered: bool
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State: ...
+
+    def number(self, name: str, value: Sense, span: Span | None) -> None: ...
+
+    def compute(self, expression: Expression, state: State, span: Span) -> State: ...
 
     def beneath(self, state: State, name: str, value: Sense) -> Sense: ...
 

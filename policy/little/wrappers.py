@@ -187,10 +187,15 @@ def _text(call: Call, words: list[Sense]) -> None:
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         return
     call.because(Tier.READ, f"`{call.label} -c` {call.rule.why}")
+    name, arguments = words[1:2], tuple(words[2:])
+    known = not any(word.many for word in (words[0], *name))
+    inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())
+    inside = replace(inside, arguments=arguments if known else None)
+    call.walk.text(words[0].text, inside, words[0].span or call.span, call.rule.ref, fed=call.fed)
+    if call.findings.worst < Tier.UNKNOWN:
+        return
     for word in words[1:]:
-        # What the script gets as `$1` it will most likely read.
+        # A script that is not understood will most likely read what it gets as `$1`.
         for text in word.texts:
             if text.startswith(("/", "..")) or any(map(call.findings.atlas.secret_name, text.split("/"))):
                 call.touch(Role.READ, exactly(text, word.span))
-    inside = replace(call.state, variables={}, stack=())
-    call.walk.text(words[0].text, inside, words[0].span or call.span, call.rule.ref, fed=call.fed)

@@ -38,10 +38,11 @@ from policy.script.words import Where
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
-_ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|[0-9]+)\]")
+_ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
 _DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|\Z)")
+_NOTHING_PASTED = frozenset("$`\\\"'\n")
 _ENDS_COMMAND = frozenset("\n;|)")
 _NO_COMMAND = frozenset(("", "-", "!", "\n", ";", "|", "&", ")"))
 
@@ -62,6 +63,18 @@ def read(text: str) -> Script | Opaque:
         at = max(text.find("="), 0)
         return Opaque("a `${..}` form that is not understood: `${x:=..}` other than after `:`", Span(at, at + 1))
     return tree
+
+
+def read_arithmetic(text: str) -> Expression | None:
+    """What `let` computes for the word `text`, or None when that is not certain."""
+    if objection(text) is not None or not _NOTHING_PASTED.isdisjoint(text):
+        return None
+    reader = _Reader(text)
+    try:
+        expression = reader.arithmetic(changes=True)
+    except RefusalError:
+        return None
+    return expression if reader.pos == len(text) else None
 
 
 def _declares(word: Word) -> bool:
@@ -129,6 +142,10 @@ class _Reader(Compound):
         if char == ";":
             if close == "esac" and self.ahead(";;") and not self.ahead(";;&"):
                 return ";", True
+            if close == "esac" and (self.ahead(";;&") or self.ahead(";&")):
+                raise self.refusal(
+                    "a branch of `case` that goes on with the next one (`;&`, `;;&`)", self.pos, self.pos + 2
+                )
             if self.ahead(";;") or self.ahead(";&"):
                 raise self.refusal("`;;` or `;&` outside of `case`", self.pos, self.pos + 2)
             self.pos += 1
@@ -212,7 +229,7 @@ class _Reader(Compound):
             elif (assignments or redirects) and (found := KEYWORD.match(self.text, self.pos, self.end)):
                 raise self.refusal(f"`{found[1]}` after an assignment or a redirection", *found.span())
             else:
-                words += self.arguments()
+                words += self.arguments(name=True)
             last = self.pos
         span = Span(start, last)
         if last == start:

@@ -25,7 +25,7 @@ class Parameter:
     span: Span
     quoted: bool
     length: bool = False  # ${#x}
-    subscript: str = ""  # of ${x[0]} the digits, or `@`, or `*`
+    subscript: str = ""  # of ${x[0]} the number, or `@`, or `*`
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from policy.assessment import Span
-from policy.script.braces import BRACED, THEMSELVES, expand
+from policy.script.braces import BRACED, THEMSELVES, expand, spread
 from policy.script.cursor import Cursor
 from policy.script.escapes import ESCAPE, decode
 from policy.script.lexical import splits_somewhere
@@ -30,7 +30,7 @@ _DOUBLE_RUN = re.compile(r'[^"\\$`]+')
 _BODY_RUN = re.compile(r"[^\\$`]+")
 _NAMED = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-])")
 _BRACED = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{0,2}|[@*#?$!-])\}")
-_ELEMENT = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|[1-9][0-9]{0,4})\]\}")
+_ELEMENT = re.compile(r"\$\{(#?)([A-Za-z_][A-Za-z0-9_]*)\[([@*]|0|-?[1-9][0-9]{0,4})\]\}")
 STARS = re.compile(r"[*?]+")
 _AROUND_STARS = re.compile(r"([*?]+)")
 BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
@@ -63,12 +63,13 @@ class Words(Cursor, ABC):
     def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
         """The `${name OPERATOR word}` at the cursor. `body`: inside a here-document."""
 
-    def arguments(self) -> tuple[Word, ...]:
-        """What the word that starts here becomes where a command or `for` takes words: one word, or several."""
+    def arguments(self, *, name: bool = False) -> tuple[Word, ...]:
+        """What the word that starts here becomes where a command or `for` takes words: one word, or several. `name`: it
+        is the first of a command."""
         found = BRACED.match(self.text, self.pos, self.end) if not _PLAIN.match(self.text, self.pos, self.end) else None
         expanded = expand(found[0]) if found else None
         if not found or not expanded:
-            return (self.word(Where.ARGUMENT),)
+            return (self.word(Where.ARGUMENT),) if name else self._several()
         self.counted(len(expanded))
         span = Span(self.pos, found.end())
         self.pos = span.end
@@ -86,7 +87,30 @@ class Words(Cursor, ABC):
 
     # -- unquoted ------------------------------------------------------------------------------------------------
 
+    def _several(self) -> tuple[Word, ...]:
+        if _PLAIN.match(self.text, self.pos, self.end):
+            return (self.word(Where.ARGUMENT),)
+        self.counted()
+        start = self.pos
+        word, brace = self._read(Where.ARGUMENT)
+        if brace is None:
+            return (word,)
+        words = spread(word, self.text) if self.char() not in ("<", ">") and self._expands(brace) else None
+        if words is None:
+            self._no_brace_expansion(start, brace)
+            return (word,)
+        self.counted(len(words))
+        return words
+
     def _slow(self, where: Where) -> Word:
+        start = self.pos
+        word, brace = self._read(where)
+        if brace is not None:
+            self._no_brace_expansion(start, brace)
+        return word
+
+    def _read(self, where: Where) -> tuple[Word, int | None]:
+        """A word as if braces meant nothing, and where the first of them is."""
         text, start = self.text, self.pos
         parts: list[Part] = []
         brace: int | None = None
@@ -115,7 +139,7 @@ class Words(Cursor, ABC):
             elif char in "<>":
                 if not text.startswith("(", at + 1, self.end):
                     break
-                return self._process_substitution(at, bool(parts))
+                return self._process_substitution(at, bool(parts)), None
             elif char == "(":
                 raise self.refusal("`(` right after a word (function, array, or extended glob)", start, at + 1)
             elif char in "*?[":
@@ -128,15 +152,13 @@ class Words(Cursor, ABC):
                 self.put(parts, "{", at, False)
             else:
                 self._beyond_ascii(parts)
-        if brace is not None:
-            self._no_brace_expansion(start, brace)
         if self.char() in ("<", ">") and text[start : self.pos].isdigit():
             raise self.refusal("a number before a redirection, where a word is expected", start, self.pos)
         if not parts:
             if where is not Where.ASSIGNED:
                 raise self.refusal("a word is missing")
             parts.append(Text("", Span(start, start), False))
-        return Word(tuple(parts), Span(start, self.pos))
+        return Word(tuple(parts), Span(start, self.pos)), brace
 
     def put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
         last = parts[-1] if parts else None
@@ -195,9 +217,12 @@ class Words(Cursor, ABC):
         self.pos += 1
         self.put(parts, "~", at, False)
 
-    def _no_brace_expansion(self, start: int, brace: int) -> None:
+    def _expands(self, brace: int) -> bool:
         spelled = self.text[brace : self.pos]
-        if ("," in spelled or ".." in spelled) and not THEMSELVES.match(spelled):
+        return ("," in spelled or ".." in spelled) and not THEMSELVES.match(spelled)
+
+    def _no_brace_expansion(self, start: int, brace: int) -> None:
+        if self._expands(brace):
             raise self.refusal("brace expansion", start, self.pos)
         if self.char() in ("<", ">") and brace == start:
             raise self.refusal("a file descriptor put into a variable (`{name}>`)", start, self.pos + 1)
