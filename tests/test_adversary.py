@@ -149,6 +149,8 @@ NOT_A_READ = [
     ("ack --match=root /etc/shadow",                     "the pattern was given, so all operands are files"),
     ("ack -f /etc/shadow",                                "-f takes no pattern"),
     ("readelf -e /etc/shadow",                           "-e takes no value, as it does in addr2line"),
+    ("zstdgrep --include root /etc/shadow",              "a script that knows no such flag, so root is the pattern"),
+    ("less --header /etc/shadow",                        "some take no value, and show it"),
     ("lolcat /etc/shadow",                               "printed it in colour"),
     ("ul /etc/shadow",                                   "printed it"),
     ("colcrt /etc/shadow",                               "printed it"),
