@@ -220,6 +220,8 @@ DANGEROUS = [
     ("find . -name x -o -delete",                        "or everything else"),
     ("find . ! \\( -name x \\) -delete",                 "all but one"),
     ("find . -path './.git/*' -delete",                  "all versions"),
+    ("zip -m x.zip a.txt",                               "the files are gone when they are packed"),
+    ("zip -rm x.zip src",                                "so is the folder"),
     ("git stash clear",                                  "cannot be undone"),
 ]
 
