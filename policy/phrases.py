@@ -80,6 +80,8 @@ def _quoted(word: str) -> str:
 
 def plain(text: str, most: int = _LONGEST) -> str:
     """One line of printable characters: what cannot be printed is spelled out, so that nothing hides."""
+    if len(text) <= most and text.isprintable():
+        return text
     shown = "".join(char if char.isprintable() else _spelled(char) for char in text[: most + 1])
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 

@@ -9,6 +9,7 @@ DEEPEST = 8  # compound commands and substitutions together
 MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision
 COST_OF_NESTING = 4  # in words, likewise
 
+_SKIPPED = " \t\\#"  # what can begin what is stepped over
 _BLANKS = re.compile(r"[ \t]*")
 _COMMENT = re.compile(r"#[^\n]*")
 
@@ -67,6 +68,8 @@ class Cursor:
     def blanks(self) -> None:
         """Step over blanks, line continuations that follow a blank, and a comment. Only at the start of a token."""
         text = self.text
+        if self.pos < self.end and text[self.pos] not in _SKIPPED:
+            return  # as at most places
         while True:
             found = _BLANKS.match(text, self.pos, self.end)
             if found:

@@ -206,6 +206,7 @@ class _Reader(Compound):
         declared: list[Assignment | ArrayAssignment] = []
         words: list[Word] = []
         redirects: list[Redirect] = []
+        declares = False
         while True:
             self.blanks()
             char = self.char()
@@ -217,7 +218,7 @@ class _Reader(Compound):
             elif char == "(":
                 raise self.refusal("`(` after a word (a function?)")
             elif words:
-                array = _ARRAY.match(self.text, self.pos, self.end) if _declares(words[0]) else None
+                array = _ARRAY.match(self.text, self.pos, self.end) if declares else None
                 if array:
                     declared.append(self._assignment(array))
                 else:
@@ -230,6 +231,7 @@ class _Reader(Compound):
                 raise self.refusal(f"`{found[1]}` after an assignment or a redirection", *found.span())
             else:
                 words += self.arguments(name=True)
+                declares = bool(words) and _declares(words[0])
             last = self.pos
         span = Span(start, last)
         if last == start:

@@ -28,6 +28,7 @@ _NO_FUNCTION = frozenset((
 _SET_LETTERS = re.compile(r"[-+][euxfCvaET]*o?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _PREFIXES = ("command", "builtin")
+_ASKED = frozenset((*_PREFIXES, "alias", "enable", "shopt", "set"))
 
 
 def objection_to_command(words: tuple[Word, ...]) -> str | None:
@@ -35,6 +36,8 @@ def objection_to_command(words: tuple[Word, ...]) -> str | None:
 
     Only literal names are seen; a dynamic command name is the classifier's to judge.
     """
+    if words[0].literal not in _ASKED:
+        return None
     texts = [word.literal for word in words]
     while len(texts) > 1 and texts[0] in _PREFIXES:
         del texts[0]

@@ -153,6 +153,9 @@ class Word:
     @property
     def literal(self) -> str | None:
         """The exact text the command receives, or None when any part depends on the moment."""
+        if len(self.parts) == 1:  # as most words have
+            part = self.parts[0]
+            return part.text if isinstance(part, Text) else None
         if all(isinstance(part, Text) for part in self.parts):
             return "".join(part.text for part in self.parts if isinstance(part, Text))
         return None

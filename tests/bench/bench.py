@@ -102,8 +102,13 @@ def decision(folder: str, lines: Sequence[str]) -> None:
         return (time.process_time() - started) * 1000
 
     rounds = [[judged(script) for script in lines] for _ in range(6)]
+    yardstick = min(_yardstick() for _ in range(9))
     spent = sorted(min(of_one) for of_one in zip(*rounds[1:], strict=True))
     print(f"decision, warm, over {len(lines)} lines (processor time, the best of {len(rounds) - 1} rounds each)")
+    one, five, _ = os.getloadavg()
+    print(
+        f"  (load {one:.1f}, {five:.1f} before; a loop of 100,000 rounds takes {yardstick:.1f} ms here, 4 to 5 on a quiet machine)"
+    )
     row("p50", f"{spent[len(spent) // 2]:.3f} ms", "< 0.3 ms")
     row("p99", f"{spent[int(len(spent) * 0.99)]:.3f} ms", "< 3 ms")
     worst = {what: min(judged(script) for _ in range(5)) for what, script in WORST.items()}
@@ -118,6 +123,14 @@ def decision(folder: str, lines: Sequence[str]) -> None:
         "< 15 ms",
     )
     row("the first `git` after that", f"{statistics.median(each[1] for each in fresh):.1f} ms", "< 2 ms")
+
+
+def _yardstick() -> float:
+    """Milliseconds of a loop that never changes: two runs are compared by it, not by what the neighbours left."""
+    started, seen = time.process_time(), dict[int, int]()
+    for number in range(100_000):
+        seen[number % 1000] = number
+    return (time.process_time() - started) * 1000
 
 
 _OUTPUT: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "cwd": HERE.parent.parent.parent}
