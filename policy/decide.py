@@ -51,7 +51,11 @@ def decide(
 
 def deciding_cell(assessment: Assessment, mode: Mode) -> Cell:
     """The cell that decides in `mode`: the strictest, and of equally strict ones the worst tier."""
-    ruling, tier = max((_ruling(assessment, tier, mode), tier) for tier in assessment.tiers)
+    return _cell(assessment, assessment.tiers, mode)
+
+
+def _cell(assessment: Assessment, tiers: tuple[Tier, ...], mode: Mode) -> Cell:
+    ruling, tier = max((_ruling(assessment, tier, mode), tier) for tier in tiers)
     return Cell(tier, mode, ruling)
 
 
@@ -132,7 +136,8 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
 
 def _way_out(assessment: Assessment, cell: Cell) -> str:
     """What helps whoever reads it: the person who can start this differently, and the model that cannot."""
-    rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode}
+    tiers = assessment.tiers
+    rulings = {mode: _cell(assessment, tiers, mode).ruling for mode in Mode}
     allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
     asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]
     ways = []

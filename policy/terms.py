@@ -75,7 +75,7 @@ def terms_for(
         shown=shown,
         locked=locked,
         hosts=hosts,
-        env=tuple(sorted((dict(environment) | dict(facts.reading)).items())) if reads else environment,
+        env=_merged(environment, facts.reading) if reads else environment,
         limits=_limits(assessment, limits),
     )
 
@@ -84,6 +84,11 @@ def terms_for(
 def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
     """The second wall: whoever gathered the roots has left these out already."""
     return tuple(root for root in system if not secrets.exposed_by(root) and not secrets.holds_folder(root))
+
+
+@lru_cache(maxsize=8)
+def _merged(environment: tuple[tuple[str, str], ...], over: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((dict(environment) | dict(over)).items()))
 
 
 def _rights(assessment: Assessment, worst: Tier) -> Rights:
