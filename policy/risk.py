@@ -45,7 +45,10 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     """One line: what the action does, and all that a yes would let it do."""
     told = doing(assessment, around)
     mark = ": " if told.startswith("`") else " "
-    return f"{named(assessment.action, around)}{mark}{told}. {powers(terms, around)}. Allow it?"
+    given = powers(terms, around)
+    if Tier.NETWORK in assessment.tiers and not terms.hosts:
+        given += "; what needs the network will fail"
+    return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
 
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:

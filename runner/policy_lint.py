@@ -70,7 +70,8 @@ def lint_here(cwd: Path) -> tuple[list[Finding], tuple[str, ...]]:
     try:
         settings = load(cwd, os.environ)
     except ConfigError as error:
-        return [_unreadable(error.problem, "the configuration")], ()
+        found = _unreadable(error.problem, "the configuration")
+        return [found], (found.file,)
     own = settings.sources[1:]  # the first is what is shipped
     return _findings(settings, own), own
 

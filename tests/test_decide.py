@@ -414,6 +414,14 @@ def test_the_question_says_what_it_does_and_what_a_yes_gives() -> None:
     assert found.question == asked(found.assessment, found.terms, FACTS)
 
 
+def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
+    """A host that nobody can name is not opened, so a yes to `git push` would be a promise that nobody keeps."""
+    action = RunScript("git push", "/home/u/p")
+    found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
+    assert isinstance(found, Ask)
+    assert found.question.endswith(", and nothing more; what needs the network will fail. Allow it?")
+
+
 @pytest.mark.threat("T28")
 @pytest.mark.parametrize(
     ("text", "why"),

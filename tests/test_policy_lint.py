@@ -80,6 +80,7 @@ def test_the_configuration_in_force_is_all_of_its_files(tmp_path: Path) -> None:
     broken = agent(cwd=work, home=home)
     assert broken.returncode == 2
     assert f"{user}:1: error[unusable]: " in broken.stdout
+    assert broken.stdout.splitlines()[-1] == f"{user}: 1 error"
 
 
 def test_a_hostile_file_cannot_drive_the_terminal(tmp_path: Path) -> None:
