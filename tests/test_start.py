@@ -1,0 +1,68 @@
+"""What a short command does not do before it starts: counted, because times depend on the neighbours."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+COUNT = """
+import json, re, sys
+import re._compiler as compiler
+from policy import record
+compiled, made = [], []
+usual, init = compiler.compile, record._init
+compiler.compile = lambda text, flags=0: compiled.append(str(text)) or usual(text, flags)
+record._init = lambda made_of: made.append(made_of.__name__) or init(made_of)
+import runner.exec
+if len(sys.argv) > 1:
+    from policy.action import RunArgv
+    from policy.classify import classify
+    from pathlib import Path
+    from runner.config import load
+    from runner.facts import gather
+    home = sys.argv[1]
+    settings = load(Path(home), {"HOME": home})
+    facts = gather(home, {"HOME": home, "PATH": "/usr/bin:/bin"}, settings.profile)
+    found = classify(RunArgv(tuple(sys.argv[2:]), home), facts, settings.rules, settings.profile)
+    assert found.steps, found
+print(json.dumps([sorted(sys.modules), len(compiled), len(made)]))
+"""
+
+
+def counted(*words: str) -> tuple[set[str], int, int]:
+    """The modules that are loaded, the regular expressions compiled and the constructors made on the way."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, *words], cwd=TOP, capture_output=True, text=True, check=True, timeout=60
+    )
+    modules, compiled, made = json.loads(done.stdout)
+    return set(modules), compiled, made
+
+
+def test_importing_it_does_little() -> None:
+    modules, compiled, made = counted()
+    assert not modules & {"pydantic", "bashlex", "difflib", "typer", "rich", "asyncio", "sqlite3", "httpx"}
+    assert not {name for name in modules if name.startswith("policy.little.")} - {
+        "policy.little.registry",
+        "policy.little.tests",  # a table of it belongs to the walk
+    }
+    assert compiled < 40
+    assert made < 15, "a class gets its constructor with its first value"
+
+
+@pytest.mark.parametrize(
+    ("words", "needs", "spares"),
+    [
+        (("true",), set(), {"policy.little.git", "policy.little.awk", "policy.script.reader", "policy.witness"}),
+        (("git", "status"), {"policy.little.git"}, {"policy.little.sql", "policy.little.awk", "policy.script.reader"}),
+        (("awk", "{print}", "a"), {"policy.little.awk"}, {"policy.little.git", "policy.little.sed"}),
+    ],
+)
+def test_a_command_loads_what_it_needs(
+    words: tuple[str, ...], needs: set[str], spares: set[str], tmp_path: Path
+) -> None:
+    modules, _, _ = counted(str(tmp_path), *words)
+    assert needs <= modules
+    assert not spares & modules
