@@ -174,6 +174,8 @@ NOT_A_READ = [
     ("xmllint --valid a.xml",                            "fetched what the document names"),
     ("xmllint --c14n a.xml",                             "so did this"),
     ("awk 'BEGIN{SYMTAB[\"ARGV\"][1]=\"/etc/shadow\"}1' a.txt", "another name for ARGV"),
+    ("pip debug --local out",                            "short for --local-log, and wrote it"),
+    ("pip check --local out",                            "so it is here"),
     ("vulkaninfo --json",                                "writes a file"),
     ("php-cgi -l a.txt",                                 "loaded the extension that ./php.ini names"),
     ("php-cgi -v",                                       "read that, too"),
