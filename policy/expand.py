@@ -54,6 +54,7 @@ HERE = RuleRef("policy/expand.py", 0)
 
 _SOME = "\0"  # a word that is not spelled out
 _COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
+_STATED = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes and ids; then times, maybe before 1970
 _ABSENT = frozenset([":-", "-", ":+", "+"])
 _COUNTS = frozenset(["?", "#", "$"])
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
@@ -323,6 +324,10 @@ class Expander:
                 return COUNT
             case ["wc", "-l" | "-c" | "-w" | "-m"] | ["git", "rev-list", "--count", "HEAD" | "--all"]:
                 return MAYBE_NUMBER
+            case ["git", "rev-list", "--count", revision] if revision[:1] not in ("-", "", _SOME):
+                return MAYBE_NUMBER
+            case ["stat", "-c" | "-Lc", format, file] if format in _STATED and file[:1] not in ("-", "", _SOME):
+                return MAYBE_NUMBER if format in _STATED[:6] else replace(MAYBE_NUMBER, dashless=False)
             case ["grep", flags, pattern, *files] if _COUNTING.fullmatch(flags) and pattern[:1] not in ("-", ""):
                 one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _SOME))
                 return MAYBE_NUMBER if one and pattern != _SOME else None

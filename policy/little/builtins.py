@@ -83,6 +83,9 @@ def popd(call: Call) -> None:
 def assign(call: Call) -> None:
     """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
     walk, state = shell_of(call), call.state
+    if call.label in ("declare", "typeset") and _shows_functions(call.words):
+        call.because(Tier.READ, f"`{call.label} {call.words[0].text}` shows functions")
+        return
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
     integers = False
@@ -165,6 +168,11 @@ def let(call: Call) -> None:
         state = walk.compute(expression, state, word.span or call.span or Span(0, 0))
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
+
+
+def _shows_functions(words: list[Sense]) -> bool:
+    shows = bool(words) and words[0].text in ("-f", "-F")
+    return shows and all(word.text is not None and _FUNCTION.fullmatch(word.text) for word in words[1:])
 
 
 def _surely_no_array(value: Sense) -> bool:
