@@ -244,7 +244,7 @@ class Walk(Assigning):
         self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
-        if rule.tier is Tier.NETWORK and not call.hosts and not call.quiet:
+        if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.hosts and not call.quiet:
             self.findings.effect(EffectKind.CONNECTS, "")  # some host; which one, only the run shows
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
