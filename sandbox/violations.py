@@ -19,9 +19,16 @@ _NETWORK = re.compile(
     r"address family not supported|cannot assign requested address|failed to connect to|EAI_AGAIN|ENETUNREACH",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.])(?P<bare>/[^\s:'"`,;()]+)""")
+_PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.*?\]])(?P<bare>/[^\s:'"`,;()]+)""")
 _PREFIX = re.compile(r"^\S+: line \d+: ")  # bash names itself and the line first
-_READ_ONLY = re.compile(r"(?P<path>[^\s:'\"]+)['\"]?: Read-only file system$")
+_READ_ONLY = re.compile(
+    r"(?P<path>[^\s:'\"]+)['\"]?: Read-only file system$|Read-only file system: ['\"](?P<quoted>[^'\"]+)['\"]"
+)
+# A relative name is only believed where the Terms hide it: programs without the right to run say the same.
+_REFUSED = re.compile(
+    r"(?P<path>[^\s:'\"]+)['\"]?: Permission denied$|permission denied[:,][^'\"]*['\"](?P<quoted>[^'\"]+)['\"]",
+    re.IGNORECASE,
+)
 _TAIL = 64 << 10  # bytes of each stream that are looked at
 _MOST = 5
 
@@ -40,12 +47,14 @@ def explain(permit: Permit, outcome: Outcome) -> tuple[Violation, ...]:
             continue
         line = _PREFIX.sub("", line)
         names = [match["quoted"] or match["bare"] for match in _PATH.finditer(line)]
-        names += [match["path"] for match in _READ_ONLY.finditer(line)]
-        for name in names:
+        names += [match["path"] or match["quoted"] for match in _READ_ONLY.finditer(line)]
+        refused = [match["path"] or match["quoted"] for match in _REFUSED.finditer(line)]
+        for name in dict.fromkeys((*names, *refused)):
             path = os.path.normpath(os.path.join(_folder(permit, terms), name))
-            violation = _about(path, line, terms)
-            if violation is not None:
-                found.setdefault(path, violation)
+            hidden = _masked(path, terms) and "no such file" not in line.lower()
+            violation = _about(path, line, terms) if name in names and not hidden else None
+            if hidden or violation is not None:
+                found.setdefault(path, violation or _hidden(path))
     return tuple(found.values())[:_MOST]
 
 
@@ -56,7 +65,7 @@ def _about(path: str, line: str, terms: Terms) -> Violation | None:
         if missing or not _below(path, terms.workspace):
             return None
         return Violation(
-            f"`{path}` is kept read-only: other programs run or read it by themselves, or it is masked as a secret",
+            f"`{path}` is kept read-only: other programs run or read it by themselves, or a rule denies changing it",
             path,
             "change it yourself, outside the agent",
             inferred=True,
@@ -70,6 +79,25 @@ def _about(path: str, line: str, terms: Terms) -> Violation | None:
     if not (os.path.lexists(path) or os.path.isdir(os.path.dirname(path))):
         return None  # it does not exist outside either
     return Violation(f"`{path}` is outside what this command was given", path, _fix(path, terms), inferred=True)
+
+
+def _masked(path: str, terms: Terms) -> bool:
+    """Whether the sandbox hides it: by its name (`.env`), or as a place of the workspace (`/private`)."""
+    from fnmatch import fnmatchcase
+
+    inner = path.removeprefix(terms.workspace) if _below(path, terms.workspace) else ""
+    parts = inner.strip("/").split("/") if inner else []
+    names = [part for part in parts if not any(fnmatchcase(part, shown) for shown in terms.shown)]
+    return any(
+        _below(inner, entry) if entry.startswith("/") else any(fnmatchcase(name, entry) for name in names)
+        for entry in terms.hidden
+        if inner
+    )
+
+
+def _hidden(path: str) -> Violation:
+    what = f"`{path}` is masked: it is a secret by its name, or a rule denies reading it"
+    return Violation(what, path, "do without it, or look at it yourself, outside the agent", inferred=True)
 
 
 def _folder(permit: Permit, terms: Terms) -> str:

@@ -117,6 +117,15 @@ def test_the_commit_hook_lets_no_script_in_that_would_be_refused(tmp_path: Path)
     bad = git("commit", "-qm", "bad")
     assert bad.returncode == 1
     assert bad.stderr.startswith("bad name.sh: reads ~/.ssh/id_rsa")
+    (work / "bad name.sh").write_bytes(b"cat ~/.ssh/id_rsa \xff\n")
+    git("add", ".")
+    odd = git("commit", "-qm", "odd")
+    assert (odd.returncode, "Traceback" in odd.stderr) == (1, False), "a script that is no UTF-8"
+    (tmp_path / ".config" / "ringfence").mkdir(parents=True)
+    (tmp_path / ".config" / "ringfence" / "config.toml").write_text("mdoe = 1\n")
+    broken = git("commit", "-qm", "broken")
+    assert broken.returncode == 1
+    assert "did you mean `mode`?" in broken.stderr, "why the judge did not start"
 
 
 CONSOLE = [

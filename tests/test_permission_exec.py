@@ -97,6 +97,25 @@ def test_denied_paths_are_held_by_the_sandbox_and_the_rule_is_recorded(project: 
     assert "a probe of ours" in shown
 
 
+# the code, what is said of it, why
+STOPPED = [
+    ('open("private/plan")', "private/plan` is masked: it is a secret by its name, or a rule denies reading it", "hidden"),
+    ('open("migrations/1.sql", "w")', "migrations/1.sql` is kept read-only: ", "locked"),
+    ('open(".env")', ".env` is masked: ", "a secret by its name"),
+    ('open(".env.none")', "", "one that is not there is an error of the program"),
+    ('open("closed")', "", "a file without rights, too"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "said", "why"), STOPPED, ids=[row[2] for row in STOPPED])
+def test_what_the_sandbox_refuses_for_a_rule_is_explained(project: Project, code: str, said: str, why: str) -> None:
+    (project.work / ".env").write_text("A=1\n")
+    done = project.agent("exec", "--mode", "trust-project", f"touch closed; chmod 0 closed; python3 -c '{code}; 1/0'")
+    assert done.returncode == 1, why
+    assert said in done.stderr, why
+    assert bool(said) == ("sandbox: " in done.stderr), why
+
+
 def test_a_denial_says_which_rule_and_why_and_is_recorded(project: Project) -> None:
     done = project.agent("exec", "--unattended", "ls && git push")
     assert done.returncode == 3

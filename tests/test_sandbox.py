@@ -522,6 +522,7 @@ def test_a_stopped_write_is_explained(bench: Bench) -> None:
     "script",
     [
         "cat no-such-file",
+        "cat 'no*/x'",
         "ls /usr/no-such-folder",
         f"{PY} 'raise SystemExit(3)'",
         "grep x file.txt",
