@@ -285,6 +285,10 @@ class Listener(Walk):
         self.heard.append(words)
         return super()._ready(command, words, *rest, **named)
 
+    def simple(self, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
+        self.heard.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
+        return super().simple(words, *rest, **named)
+
     def program(self, name: str, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
         self.heard.append([Sense(texts=(name,)), *words])
         return super().program(name, words, *rest, **named)
@@ -399,6 +403,8 @@ ATOMS = (
     "@(a|b)", "^(a|b)$", "^[0-9]+$", "a|b", "(a)", "[[:alpha:]]+", "!", "\\.py$", "*.txt", "[a-c]*", "-f", "-v", "]]", "<", "=~", "((", "))",
     "'$(pwn)'", "\"\\$(pwn)\"", "'`pwn`'", "\\$(pwn)", "é", "'é b'", "if", "then", "do", "done", "fi", "in", "for",
     "time", "[[", "function", "case", "esac", "{", "!a", "#c", "a\\\nb", "\\\n",
+    "{a..e}", "{e..a..2}", "{01..3}", "{-01..2}", "{1..9..4}", "{a..C}", "{$x,b}", "{${x},b}", "${x}{a,b}", '"$x"{a,b}', "{'a b',c}", '{"$x",\\,}', "a{b,{c,d}e}f", "{a*,?}",
+    "~/{a,b}", "{[ab],c}", "{[a,b]}", "{a,}$y", "$x{,1}", "{,''}", "${x[-1]}", '"${x[-1]:-a}"',
 )
 SIMPLE = ("aa", "bb x", "cc -a 'b c'", "dd", "show", "slurp", "true", "false", ":", "echo a", "x=1", "y=2", "x=a show")
 ASSIGN = (
@@ -435,6 +441,7 @@ BODIES = (
 VALUES = (
     "", "a", "-o", "'a b'", "'a -o'", "'-'", "' '", "'* x'", "*", "a1", "a.b.c", "a/b/c.txt", "'b '", "' -o'", "aXbX", "$x", "\"$y\"",
     "${x:-a}", "7", "12", "'[a]1'", "~", "~/a", "$'a\\tb'", "'\\'", "${x%b}", "'a  c'", "${y:+b}", "A-z", "é",
+    "{a,b}", "${x[-1]}",
 )
 MADE = (
     "a", "-", "o", "'-o'", "/", ".", "$x", "$y", "$z", '"$x"', '"$y"', "${x}", "${x:-a}", "${x:--o}", '"${x:-b c}"', "${x:-b c}",
@@ -442,6 +449,7 @@ MADE = (
     "${x#*/}", "${x##*/}", "${x%/*}", '"${x%%.*}"', "${x%.*}", "${x#a}", "${x%c}", "${x/a/b}", "${x//X/-}", "${x/#a/-o }", "${x/%b/ c}",
     "${x^^}", "${x,}", "${x:1}", "${x:1:2}", "${x: -2}", "${x:0:-1}", "${#x}", "$?", "$#", "${x:?}", "*", "${HOME:-a}", "${PWD##*/}",
     '"${x[@]}"', "${x[0]}", '"${y[1]}"', '"${x[@]}"', "${y[@]}", "${x[1]:-b}", "${TMPDIR:-/tmp}", "${y:-*}", "${x/ /}", "${x//-/}", "${y:-~}", "${z-~/b}", "${x:-'a b'}", "${x%${y}}", "${x#\"$y\"}", "a ",
+    "{a,$x}", "{${x},-o}", '"$x"{,b}', "{'a b',$y}", "{01..2}$x", "a{b,${y}}", '"${x[-1]}"', "${y[-2]}",
 )
 NAMES = ("f", "f", "g", "g", "h", "aa", "bb", "true", "echo", "test", "f-g", "f.g", "x")
 GIVEN = (
@@ -465,6 +473,8 @@ CALLS = (
     "local V=(W W)", "local V=(W) z=W; aa \"${V[@]}\"", "declare V=W", "declare -a V=(W W); aa \"${V[@]}\" $V", ": ${V:=W}", ": \"${V:=W}\" ${z=W}; aa $V \"$z\"", "IFS=$'\\n'; aa $V W",
     "IFS=; aa $V", "IFS=' '; N $V \"$*\"", "unset IFS", "local IFS=$'\\n\\t'", "shopt -s nullglob; aa W q*", "shopt -s globstar; aa **", "aa $(case W in a) N;; *) bb W;; esac)", "V=$(case $1 in a|b) aa; bb;; *) ;; esac)", "aa 3>&1 1>&2 2>&3", "for V; do case $V in -*) {};; esac; done",
     "trap 'aa $V' EXIT", "trap 'N t' EXIT", "trap \"bb W\" EXIT", "trap 'cc $V; N' ERR", "trap 'aa d' DEBUG", "trap 'V=W' EXIT", "trap 'aa r \"$@\"' RETURN", "trap - EXIT", "trap 'V=W' ERR", "(trap 'aa $V' EXIT; {})",
+    "V=W eval 'aa $V'", "V=W command eval 'aa $V; V=W'", "V=W export V", "declare -g V=W", "local V; declare -g V=W; aa $V", "declare -i V=1; V+=2; aa $V", "declare -i V", "trap 'shift' USR1", "aa {$V,W}",
+    "export -x V=W", "readonly -g V=W", "declare -p V=W; aa $V", "V=(W W W); aa \"${V[-1]}\"; bb ${V[-2]}", "V=W f-g; aa $V", "local -i V=2; aa $V", "trap 'aa $1' RETURN", "eval \"V=W\"; aa $V",
 )
 NUMBERS = (
     "0", "1", "2", "7", "12", "x", "y", "z", "$x", "${y}", "$#", "${#x}", "08", "0x1", "x++", "x[0]", "1.5", "$(aa)", "'1'", "a",
