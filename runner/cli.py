@@ -137,8 +137,15 @@ def _drop_output() -> None:
 
 
 def _failed(error: Exception) -> int:
+    import errno
+
     from runner.problems import Exit, known_problem, print_problem, unexpected, unwritten
 
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+    if isinstance(error, OSError) and error.errno in full and error.filename is None:
+        _drop_output()  # more than the buffer holds, or no buffer: the write itself failed
+        print_problem(unwritten(error))
+        return Exit.FAILED
     try:
         sys.stdout.flush()
     except OSError as output:

@@ -497,14 +497,15 @@ def test_a_defect_of_ours_is_a_problem_with_a_private_file(desk: Desk, tmp_path:
     assert "local-value" not in text
 
 
-@pytest.mark.parametrize("words", ["policy matrix", "exec ls", "exec --json ls", "run hi", "run --json hi"])
-def test_a_full_stdout_is_a_problem(desk: Desk, words: str) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["at the end", "at once"])
+@pytest.mark.parametrize("words", ["policy matrix", "why ls", "exec ls", "exec --json ls", "run hi", "run --json hi"])
+def test_a_full_stdout_is_a_problem(desk: Desk, words: str, unbuffered: str) -> None:
     script = desk.base / "script.json"
     script.write_text(json.dumps({"turn": [{"text": "all is well"}]}))
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [AGENT, *words.split(" ")],
-            env=desk.environ | {"RINGFENCE_MODEL": f"scripted:{script}"},
+            env=desk.environ | {"RINGFENCE_MODEL": f"scripted:{script}", "PYTHONUNBUFFERED": unbuffered},
             stdin=subprocess.DEVNULL,
             stdout=full,
             stderr=subprocess.PIPE,
