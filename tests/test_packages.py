@@ -59,7 +59,12 @@ ROWS = [
     ("",                             "python3 -m pip install x",          Tier.NETWORK, "what it is"),
     ("",                             "python3 -m pip list --log x",       Tier.UNKNOWN, "what pip says of it"),
     ("",                             "python3 -m pip -m pip list",        Tier.UNKNOWN, "no flag of pip"),
-    ("",                             "python3 -m json.tool a.json",       Tier.EXECUTE, "another module"),
+    ("",                             "python3 -m json.tool a.json",       Tier.READ,    "a module that only reads"),
+    ("json.py",                      "python3 -m json.tool a.json",       Tier.EXECUTE, "stands in for it"),
+    ("argparse/x.py",                "python3 -m json.tool a.json",       Tier.EXECUTE, "stands in for what it loads"),
+    ("json.py",                      "cat a | python3 -I -m json.tool",   Tier.READ,    "isolated"),
+    ("",                             "python3 -m json.tool a.json b",     Tier.WRITE,   "the second file is written"),
+    ("",                             "python3 -m zipfile -l a.zip",       Tier.EXECUTE, "another module"),
 ]
 # fmt: on
 

@@ -21,6 +21,7 @@ _OBEYED = {
 # Flags of Python that change nothing about which modules it finds, and those that leave the current folder out.
 _QUIET = frozenset(["-B", "-E", "-s", "-u", "-q", "-X"])
 _SAFE = frozenset(["-I", "-P"])
+_MODULES = frozenset(["pip", "json.tool"])  # modules with facts of their own
 # What rpm may make of a tag, and what stands outside of any tag.
 _FORMATS = re.compile(r":(?:date|day|shescape|perms|octal|hex|humansi|humaniec|string|arraysize|fflags|depflags)\}")
 _OUTSIDE = re.compile(r"(?:^|\})[^{%]*")
@@ -74,17 +75,18 @@ def rpm(call: Call) -> None:
 
 
 def python(call: Call) -> None:
-    """`python -m pip list` is a list of packages where no file of the current folder can stand in for a module."""
+    """`python -m pip list` and `-m json.tool` read, where no file of the current folder can stand in for a module."""
     words = list(call.words)
     safe = False
     while words and words[0].text in _QUIET | _SAFE:
         safe = safe or words[0].text in _SAFE
         del words[: 2 if words[0].text == "-X" else 1]
-    pip = len(words) > 1 and words[0].text == "-m" and words[1].text == "pip"
-    if not pip or not (safe or _clean(call)):
+    module = words[1].text if len(words) > 1 and words[0].text == "-m" else None
+    known = module in _MODULES
+    if not known or not (safe or _clean(call)):
         judge(call)
-    if pip:
-        inner = [exactly("pip", words[1].span), *words[2:]]
+    if known:
+        inner = [exactly(module or "", words[1].span), *words[2:]]
         call.after = call.walk.simple(inner, call.state, call.span, fed=call.fed)
         call.quiet = True
 
