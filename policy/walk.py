@@ -123,6 +123,7 @@ class Walk(Assigning):
             here = here.assign(name, value)
         ok, fail = self.simple(words, here, span, fed=fed, given=given)
         for name, _ in lent:  # gone afterwards, unless it was exported meanwhile
+            self.note(name, _held(state, name))
             ok, fail = (each.assign(name, either(_held(state, name), _held(each, name))) for each in (ok, fail))
         if here is not state and words[0].text not in _KEEPS and not function:
             ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)

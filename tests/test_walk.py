@@ -166,6 +166,7 @@ TRAPS: tuple[tuple[str, Tier, str], ...] = (
     ("trap 'shift' DEBUG; set -- a -o; sort \"$1\" b", Tier.UNKNOWN, "hostile: drops an argument before each command"),
     ("trap 'if test -f a; then x=a; else read x; fi' DEBUG; x=a; sort \"$x\" b", Tier.UNKNOWN, "hostile: what it was, or more"),
     ("trap 'cd \"$y\"' DEBUG; cd src; ls > out", Tier.UNKNOWN, "hostile: another folder before each command"),
+    ("x=/etc/shadow; x=a.txt eval \"trap 'cat \\$x' EXIT\"", Tier.SECRET, "hostile: what was lent for `eval` is gone by then"),
     ("f() { local x=1; echo $x; }; trap f EXIT INT TERM; ls", Tier.READ, "its own variable is gone afterwards"),
 )
 
