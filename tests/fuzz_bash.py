@@ -29,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from policy.assessment import Effect, EffectKind
+from policy.budget import TooMuchError
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
 from policy.profile_file import parse_profile
@@ -326,7 +327,10 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
     work, home = str(bash.work), str(bash.home)
     walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile)
     walk.heard = []
-    walk.run(tree, State((work,), arguments=()))
+    try:
+        walk.run(tree, State((work,), arguments=()))
+    except TooMuchError:
+        return None  # the classifier asks about such a script
     if any(
         reason.tier is Tier.UNKNOWN and _DOUBT.search(f"{reason.rule.file} {reason.text}")
         for reason in walk.findings.reasons
