@@ -56,6 +56,8 @@ _READING = {
     "GIT_NO_LAZY_FETCH":      "1",
     "GIT_ALLOW_PROTOCOL":     "",
     "PYTHONSAFEPATH":         "1",  # no module of the current folder in the place of Python's own
+    "GOTOOLCHAIN":            "local",  # not the one that go.mod names, which would be fetched and run
+    "npm_config_manage_package_manager_versions": "false",  # nor the pnpm that package.json names
 }
 _GIT_READING = (
     ("diff.submodule",            "short"),
