@@ -8,8 +8,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from policy.rule import CommandRule, Flag, Operands, Role  # noqa: E402  # the import path is set just above
-from policy.rules import Example, parse_examples, parse_rules  # noqa: E402
-from policy.tier import Tier  # noqa: E402
+from policy.rules import Example, parse_examples, parse_rules  # noqa: E402  # likewise
+from policy.tier import Tier  # noqa: E402  # likewise
 
 HEAD = """# What is known about commands
 

@@ -1,31 +1,14 @@
 """The law of the reader, judged by real bash: what bash ran, read or created is in the tree. `fuzz_bash.py` explains."""
 
-import importlib.util
 import random
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import fuzz_bash
 import pytest
 
 from policy.script.reader import read
 from policy.script.tree import Script
-
-
-def load() -> ModuleType:
-    """`fuzz_bash.py` is a program beside the tests, not a module on the path."""
-    spec = importlib.util.spec_from_file_location("fuzz_bash", Path(__file__).with_name("fuzz_bash.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz_bash"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fuzz_bash = load()
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,10 @@
 """Laws that hold for every text and every command, not only for those in tables. `fuzz_policy.py` explains them."""
 
-import importlib.util
 import random
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
+import fuzz_policy as fuzz
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,19 +17,6 @@ from policy.profile import Profile
 from policy.tier import Mode, Tier
 from policy.verdict import Ask
 
-
-def load() -> ModuleType:
-    """`fuzz_policy.py` is a program beside the tests, not a module on the path."""
-    spec = importlib.util.spec_from_file_location("fuzz_policy", Path(__file__).with_name("fuzz_policy.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz_policy"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fuzz = load()
 LINES = st.sampled_from(fuzz.examples())
 SHELL = st.lists(st.sampled_from(fuzz.WORDS + fuzz.GLUE + fuzz.NOISE), min_size=1, max_size=14).map(" ".join)
 WRITTEN = st.integers(0, 1 << 32).map(lambda seed: fuzz.Writer(random.Random(seed)).mutated(fuzz.examples()[seed % 97]))

@@ -1,12 +1,10 @@
 """What an action does, in one line for a person: golden lines, read by eye, and the laws of such a line."""
 
-import importlib.util
 import os
 import random
-import sys
 from pathlib import Path
-from types import ModuleType
 
+import fuzz_policy as fuzz
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,19 +15,6 @@ from policy.classify import classify
 from policy.risk import doing
 from policy.tier import Tier
 
-
-def load() -> ModuleType:
-    """`fuzz_policy.py` is a program beside the tests, not a module on the path; its small disk is the same everywhere."""
-    spec = importlib.util.spec_from_file_location("fuzz_policy", Path(__file__).with_name("fuzz_policy.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz_policy"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fuzz = load()
 GOLDEN = Path(__file__).with_name("golden") / "risk.txt"
 
 # fmt: off

@@ -1,10 +1,6 @@
 """Where effects fall: folders are followed, the workspace as a whole is told from what is in it, secrets are a floor."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
+import fuzz_policy as fuzz
 import pytest
 
 from policy.assessment import EffectKind
@@ -12,19 +8,6 @@ from policy.terms import terms_for
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Deny, Limits, Rights, Terms
 
-
-def load() -> ModuleType:
-    """`fuzz_policy.py` is a program beside the tests, not a module on the path; its small disk is the same everywhere."""
-    spec = importlib.util.spec_from_file_location("fuzz_policy", Path(__file__).with_name("fuzz_policy.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz_policy"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fuzz = load()
 WORK, HOME = fuzz.WORK, fuzz.HOME
 
 

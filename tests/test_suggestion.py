@@ -1,11 +1,8 @@
 """The rule that `agent why` suggests: the narrowest, and only one that really allows what was asked."""
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
+import fuzz_policy as fuzz
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,20 +13,6 @@ from policy.decide import decide, open_reasons
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Verdict
 from runner.suggestion import no_rule_lifts, read_rules, suggested
-
-
-def load() -> ModuleType:
-    """`fuzz_policy.py` is a program beside the tests, not a module on the path; its small disk is the same everywhere."""
-    spec = importlib.util.spec_from_file_location("fuzz_policy", Path(__file__).with_name("fuzz_policy.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["fuzz_policy"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fuzz = load()
 
 
 def proposal(action: Action) -> str | None:
