@@ -3,7 +3,7 @@
 from policy.assessment import Assessment, Reason, RuleRef
 from policy.facts import Facts
 from policy.matrix import MATRIX, Ruling
-from policy.phrases import named, near
+from policy.phrases import named, near, plain
 from policy.profile import Profile
 from policy.risk import doing, question, secrets_read
 from policy.terms import Floor, terms_for
@@ -11,6 +11,7 @@ from policy.tier import Mode, Tier
 from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
+_LONGEST = 1000  # characters of a reason, which may hold what a rule's author wrote
 _YOURSELF = "run it yourself in your own shell if you mean it; the agent cannot be given it"
 
 
@@ -43,7 +44,7 @@ def decide(
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
         case Ruling.ASK if not unattended:
-            said = f"{_first_up(reason.text)}. " if reason in assessment.asked else ""
+            said = f"{_first_up(_told(reason))}. " if reason in assessment.asked else ""
             return Ask(assessment, terms, cell, reason, said + question(assessment, terms, facts))
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason)
@@ -92,6 +93,11 @@ def _by_rules(assessment: Assessment, cell: Cell, reason: Reason) -> tuple[Rulin
     return ruling, reason
 
 
+def _told(reason: Reason) -> str:
+    """Its text on one line of printable characters: it may hold a word of the script as it stands there."""
+    return plain(reason.text, _LONGEST)
+
+
 def _first_up(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -113,12 +119,12 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
     what = f"{named(assessment.action, facts)} was refused"
     if tier is Tier.DENIED and any(rule.ref == reason.rule for rule in profile.permissions):
         fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {_YOURSELF}"
-        return Problem(what, f"{reason.text}; no mode allows that", fix)
+        return Problem(what, f"{_told(reason)}; no mode allows that", fix)
     if tier is Tier.DENIED:
         fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {_YOURSELF}"
-        return Problem(what, f"{reason.text}; no mode allows that", fix)
+        return Problem(what, f"{_told(reason)}; no mode allows that", fix)
     said = secrets_read(assessment, facts)
-    why = said or reason.text
+    why = said or _told(reason)
     return Problem(what, f"{why}; no mode allows that", _YOURSELF)
 
 
@@ -127,7 +133,7 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
     if reason in assessment.asked:
         here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "nobody is there to be asked"
         fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
-        return Problem(f"{named(assessment.action, facts)} was refused", f"{reason.text}; {here}", fix)
+        return Problem(f"{named(assessment.action, facts)} was refused", f"{_told(reason)}; {here}", fix)
     asks = cell.ruling is Ruling.ASK
     because = "needs a yes, and nobody is there to give one" if asks else "is not allowed"
     why = f"it {doing(assessment, facts)}; in mode `{cell.mode.value}` tier `{cell.tier.label}` {because}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import fuzz_policy as fuzz
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
@@ -30,6 +30,9 @@ def faults(found: Iterator[str]) -> list[str]:
 
 @settings(max_examples=200, deadline=None)
 @given(TEXTS)
+@example("cat .env\u202e")  # a refusal repeats the name, which would turn the line around
+@example("mvif=.e\u202env=(-0")
+@example("set -e X=1 time .. )) if=.env\u200b; cat pushd ")
 def test_every_text_gets_an_answer_that_keeps_the_laws(script: str) -> None:
     """Never raises; spans lie inside; nobody is asked when nobody is there; rights are what the effects claim."""
     assert faults(fuzz.broken(RunScript(script, fuzz.WORK))) == []
