@@ -8,7 +8,7 @@ from policy.profile import Profile
 from policy.risk import doing, question, secrets_read
 from policy.terms import Floor, terms_for
 from policy.tier import Mode, Tier
-from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
+from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Verdict
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
 _LONGEST = 1000  # characters of a reason, which may hold what a rule's author wrote
@@ -58,11 +58,6 @@ def deciding_cell(assessment: Assessment, mode: Mode) -> Cell:
 def _cell(assessment: Assessment, tiers: tuple[Tier, ...], mode: Mode) -> Cell:
     ruling, tier = max((_ruling(assessment, tier, mode), tier) for tier in tiers)
     return Cell(tier, mode, ruling)
-
-
-def asked(assessment: Assessment, terms: Terms, facts: Facts) -> str:
-    """What a person would be asked about this action if someone were asked: one line, in plain words."""
-    return question(assessment, terms, facts)
 
 
 def _ruling(assessment: Assessment, tier: Tier, mode: Mode) -> Ruling:

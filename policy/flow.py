@@ -1,7 +1,7 @@
 """How commands follow each other: lists, pipelines, loops, branches, conditions; what is known after each of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -306,6 +306,14 @@ class Flow(ABC):
             return end, end
 
         return self._fed(fed, branches)
+
+
+def either_ends(ends: Sequence[Ends]) -> Ends:
+    """What holds after a command that may mean several things. `ends` is not empty."""
+    ok, fail = ends[0]
+    for other in ends[1:]:
+        ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
+    return ok, fail
 
 
 def _lone(node: Node, state: State) -> bool:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from dataclasses import replace
 
 from policy.assessment import Span
-from policy.flow import SHELL, Ends, Flow
+from policy.flow import SHELL, Ends, Flow, either_ends
 from policy.script.tree import Function
 from policy.sense import ANYTHING, Sense
 from policy.state import UNDEFINED, Defined, State, either_state
@@ -60,10 +60,7 @@ class Functions(Flow):
             else self._enter(name, meaning, words, state, span, given, fed=fed)
             for meaning in meanings
         ]
-        ok, fail = ends[0]
-        for other in ends[1:]:
-            ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
-        return ok, fail
+        return either_ends(ends)
 
     def _enter(
         self,
@@ -76,11 +73,21 @@ class Functions(Flow):
         *,
         fed: bool,
     ) -> Ends:
+        # The words of the call are those of no program, so no rule about words may cover what the function does.
+        outer, self.findings.step = self.findings.step, self.findings.ground
         self._calls += 1
-        if meaning in self._running:
-            return self._cannot(f"the function `{name}` calls itself", state, span)
-        if len(self._running) >= MOST_DEEP or self._calls > MOST_CALLS:
-            return self._cannot("functions are called too often, or within each other", state, span)
+        try:
+            if meaning in self._running:
+                return self._cannot(f"the function `{name}` calls itself", state, span)
+            if len(self._running) >= MOST_DEEP or self._calls > MOST_CALLS:
+                return self._cannot("functions are called too often, or within each other", state, span)
+            return self._inside(meaning, words, state, span, given, fed=fed)
+        finally:
+            self.findings.step = outer
+
+    def _inside(
+        self, meaning: Defined, words: list[Sense], state: State, span: Span | None, given: Given, *, fed: bool
+    ) -> Ends:
         inside = replace(state, arguments=tuple(words), locals={})
         for variable, value in given:
             known = value if self.may_assign(variable, value, span, exported=False) else ANYTHING

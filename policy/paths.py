@@ -9,7 +9,7 @@ from policy.budget import Budget
 from policy.facts import Facts, Kind
 from policy.profile import Profile
 from policy.record import dataclass
-from policy.secrecy import Secrets
+from policy.secrecy import Secrets, inside
 
 HARMLESS = frozenset(
     [
@@ -139,7 +139,7 @@ class Atlas:
         return any(self.secret(self.absolute(f"{head}{middle}{tail}", cwd)) for middle in ("", "x"))
 
     def _scope(self, real: str) -> Scope:
-        if _inside(real, self._facts.workspace):
+        if inside(real, self._facts.workspace):
             return Scope.WORKSPACE
         if self._roots.hold(real):
             return Scope.SYSTEM
@@ -149,7 +149,7 @@ class Atlas:
 
     def _scratch(self, real: str) -> bool:
         """The session's own /tmp, unless the machine has something of that name: then that is what is meant."""
-        if not _inside(real, SCRATCH):
+        if not inside(real, SCRATCH):
             return False
         top = real.split("/")[2:3]
         return not top or self._facts.look(f"{SCRATCH}/{top[0]}").kind is Kind.MISSING
@@ -162,14 +162,14 @@ class Atlas:
         if self._secrets.holds_folder(path):
             return True
         workspace = self._facts.workspace
-        if not _inside(path, workspace) and self._roots.hold(path):
+        if not inside(path, workspace) and self._roots.hold(path):
             return False  # certificates and templates of the system are nobody's secret
-        below = path[len(workspace) :] if _inside(path, workspace) else path
+        below = path[len(workspace) :] if inside(path, workspace) else path
         return any(self._secrets.named(part) for part in below.split("/") if part)
 
     def named_secret(self, path: str) -> bool:
         """Secret only by its name, inside the workspace: the name may be seen, the content not."""
-        return _inside(path, self._facts.workspace) and not self._secrets.holds_folder(path)
+        return inside(path, self._facts.workspace) and not self._secrets.holds_folder(path)
 
     def written_secret(self, text: str, cwd: str) -> bool:
         """Whether `text`, as it is written and without a look at the disk, lies in a credential store."""
@@ -200,7 +200,7 @@ class Atlas:
 
     def history(self, path: str) -> bool:
         """Whether `path` lies in the folder in which Git keeps all versions. Its locks are no loss."""
-        below = path[len(self._facts.workspace) :].split("/") if _inside(path, self._facts.workspace) else []
+        below = path[len(self._facts.workspace) :].split("/") if inside(path, self._facts.workspace) else []
         return ".git" in below and not path.endswith(".lock")
 
     def shown(self, path: str) -> str:
@@ -220,7 +220,7 @@ class Atlas:
         return place.kind is Kind.FOLDER and place.scope in (Scope.WORKSPACE, Scope.SYSTEM)
 
     def within(self, path: str, root: str) -> bool:
-        return _inside(path, root)
+        return inside(path, root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +243,6 @@ def _sorted(roots: tuple[str, ...]) -> _Roots:
         starts=tuple("/" if root == "/" else f"{root}/" for root in roots),
         above=frozenset("/".join(each[:count]) for each in parts for count in range(2, len(each))),
     )
-
-
-def _inside(path: str, root: str) -> bool:
-    return path == root or path.startswith(f"{root}/") or root == "/"
 
 
 def socket_host(text: str) -> str | None:

@@ -8,7 +8,7 @@ from policy.secrecy import inside
 from policy.verdict import Rights, Terms
 
 _LONGEST = 100  # characters of an action shown inside a sentence; the whole of it is shown elsewhere
-_MOST = 3  # paths or hosts named before "and N more"
+MOST_NAMED = 3  # paths or hosts named before "and N more"
 
 
 class Around(Protocol):
@@ -31,14 +31,14 @@ def powers(terms: Terms, around: Around) -> str:
     if terms.rights is Rights.WORK:
         given.append("run code and change files in the workspace")
     if terms.write:
-        given.append(f"change {_list([near(path, around) for path in terms.write])}")
+        given.append(f"change {listed([near(path, around) for path in terms.write])}")
     if terms.read:
-        given.append(f"read {_list([near(path, around) for path in terms.read])}")
+        given.append(f"read {listed([near(path, around) for path in terms.read])}")
     if terms.hosts:
-        given.append(f"talk to {_list([plain(host) for host in terms.hosts])}")
+        given.append(f"talk to {listed([plain(host) for host in terms.hosts])}")
     network = "" if terms.hosts else ", without network"
     return (
-        f"A yes lets it {_and(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"
+        f"A yes lets it {joined(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"
     )
 
 
@@ -90,12 +90,14 @@ def _spelled(char: str) -> str:
     return {"\n": "⏎", "\t": " "}.get(char) or f"<U+{ord(char):04X}>"
 
 
-def _list(items: list[str]) -> str:
+def listed(items: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b, c and 2 more`; each once."""
     unique = list(dict.fromkeys(items))
-    if len(unique) > _MOST:
-        return ", ".join(unique[:_MOST]) + f" and {len(unique) - _MOST} more"
-    return _and(unique)
+    if len(unique) > MOST_NAMED:
+        return ", ".join(unique[:MOST_NAMED]) + f" and {len(unique) - MOST_NAMED} more"
+    return joined(unique)
 
 
-def _and(items: Sequence[str]) -> str:
+def joined(items: Sequence[str]) -> str:
+    """`a, b and c`."""
     return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

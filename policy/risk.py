@@ -8,12 +8,11 @@ from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Kind, PathFact
 from policy.losses import LOSSES
 from policy.pattern import pattern
-from policy.phrases import Around, named, near, plain, powers
+from policy.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers
 from policy.secret_words import secret_kind
 from policy.tier import Tier
 from policy.verdict import Terms
 
-_MOST_NAMED = 3  # paths or hosts named before "and N more"
 _MOST_TOLD = 5  # things told before "and more"
 _LONGEST = 160
 _MOST_TYPED = 40
@@ -38,7 +37,7 @@ def doing(assessment: Assessment, around: Around) -> str:
         said = [*said[:_MOST_TOLD], "does more"]
     if any(char in part for part in said for char in ",:;"):
         return "; ".join(said)
-    return _and(said) if said else "only reads the workspace and the system"
+    return joined(said) if said else "only reads the workspace and the system"
 
 
 def question(assessment: Assessment, terms: Terms, around: Around) -> str:
@@ -54,7 +53,7 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
 def secrets_read(assessment: Assessment, around: Around) -> str | None:
     """What it would do to secrets, or None when no effect names one."""
     said = list(_secrets_told(assessment.effects, around))
-    return _and(said) if said else None
+    return joined(said) if said else None
 
 
 class _Telling:
@@ -139,7 +138,7 @@ class _Telling:
         gone, made = found[EffectKind.DELETES], found[EffectKind.WRITES]
         if gone and len(made) == 1:
             self.moved = {*gone, *made}
-            names = _named([near(effect.target, self.around) for effect in gone])
+            names = listed([near(effect.target, self.around) for effect in gone])
             where = ", outside the workspace" if any(one.scope in _ELSEWHERE for one in (*gone, *made)) else ""
             yield f"moves {names} to {near(made[0].target, self.around)}{where}"
 
@@ -176,7 +175,7 @@ class _Telling:
                 yield f"{word} {_counted(names, bool(folders), outside)}{also}{where}"
         bounds = dict.fromkeys(effect.target for effect in effects if not effect.exact)
         if bounds:
-            yield f"{verb} files in {_named([_folder(near(path, self.around)) for path in bounds])}{where}"
+            yield f"{verb} files in {listed([_folder(near(path, self.around)) for path in bounds])}{where}"
 
     def _kind(self, effect: Effect) -> Kind | None:
         return self._look(effect.target).kind if self._look is not None else None
@@ -202,7 +201,7 @@ class _Telling:
             self.told.update(
                 label for reason, label, why, _ in self.ruled if reason.tier is Tier.NETWORK and _only_talks(why)
             )
-            yield f"talks to {_named(known)}"
+            yield f"talks to {listed(known)}"
             reading = [(label, why) for reason, label, why, _ in self.ruled if reason.tier is Tier.READ]
             yield from (_with(why, label) for label, why in reading if "another machine" in why)
         yield from self._ruled(Tier.NETWORK)
@@ -231,11 +230,11 @@ class _Telling:
             if effect.kind is EffectKind.RUNS and effect.target.startswith("/")
         ]
         if programs:
-            yield f"runs the program {_named(programs)}"
+            yield f"runs the program {listed(programs)}"
         if own:
-            yield f"runs code from this repository ({_named(_longest(own))})"
+            yield f"runs code from this repository ({listed(_longest(own))})"
         if unchecked:
-            yield f"runs code that nobody has checked ({_named(_longest(unchecked))})"
+            yield f"runs code that nobody has checked ({listed(_longest(unchecked))})"
 
     def _fetched(self) -> Iterator[str]:
         """Code that comes from a network: what it is fetched by needs no other word."""
@@ -246,7 +245,7 @@ class _Telling:
         ]
         self.told.update(label for _, label in labels)
         if labels:
-            yield f"runs code it downloads first ({_named([self._typed(*one) for one in labels])})"
+            yield f"runs code it downloads first ({listed([self._typed(*one) for one in labels])})"
 
     def _typed(self, reason: Reason, label: str) -> str:
         """The command as it was typed, when that is short."""
@@ -262,7 +261,7 @@ class _Telling:
         ]
         if effects:
             names = [near(item.target, self.around) if item.exact else _below(item, self.around) for item in effects]
-            yield f"reads {_named(names)}, outside the workspace"
+            yield f"reads {listed(names)}, outside the workspace"
 
     def _others(self) -> Iterator[str]:
         for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):
@@ -279,8 +278,8 @@ def _secrets_told(effects: Iterable[Effect], around: Around) -> Iterator[str]:
     verbs: dict[tuple[str, str], list[str]] = {}
     for (verb, what), names in found.items():
         each = "each " if len(dict.fromkeys(names)) > 1 and what.startswith("a") else ""
-        verbs.setdefault((_named(names), each + what), []).append(verb)
-    yield from (f"{_and(done)} {names}, {what}" for (names, what), done in verbs.items())
+        verbs.setdefault((listed(names), each + what), []).append(verb)
+    yield from (f"{joined(done)} {names}, {what}" for (names, what), done in verbs.items())
 
 
 def _dangerous(label: str, why: str) -> str:
@@ -347,19 +346,8 @@ def _counted(names: list[str], folders: bool, outside: bool) -> str:
     if len(names) == 1:
         return names[0]
     if folders:
-        return _named(names)
+        return listed(names)
     tops = {name.rpartition("/")[0] for name in names}
-    if len(names) > _MOST_NAMED and len(tops) == 1 and "" not in tops:
+    if len(names) > MOST_NAMED and len(tops) == 1 and "" not in tops:
         return f"{len(names)} files in {tops.pop()}/"
-    return f"{len(names)} files{'' if outside else ' in the workspace'}: {_named(names)}"
-
-
-def _named(items: list[str]) -> str:
-    unique = list(dict.fromkeys(items))
-    if len(unique) > _MOST_NAMED:
-        return ", ".join(unique[:_MOST_NAMED]) + f" and {len(unique) - _MOST_NAMED} more"
-    return _and(unique)
-
-
-def _and(items: list[str]) -> str:
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
+    return f"{len(names)} files{'' if outside else ' in the workspace'}: {listed(names)}"

@@ -11,7 +11,7 @@ from policy.denied import denied_reason
 from policy.effects import Findings
 from policy.expand import Expander
 from policy.facts import Facts
-from policy.flow import SHELL, Ends
+from policy.flow import SHELL, Ends, either_ends
 from policy.functions import Given
 from policy.little.registry import grammar
 from policy.paths import Atlas
@@ -30,7 +30,7 @@ from policy.script.tree import (
 )
 from policy.secret_words import secret_kind
 from policy.sense import ANYTHING, Sense, either, exactly
-from policy.state import Defined, State, either_state
+from policy.state import State
 from policy.step import Footing
 from policy.tier import Tier
 from policy.variables import Standing, standing
@@ -150,24 +150,6 @@ class Walk(Assigning):
         finally:
             self.findings.step = outer
 
-    def _enter(
-        self,
-        name: str,
-        meaning: Defined,
-        words: list[Sense],
-        state: State,
-        span: Span | None,
-        given: Given,
-        *,
-        fed: bool,
-    ) -> Ends:
-        # The words of the call are those of no program, so no rule about words may cover what the function does.
-        outer, self.findings.step = self.findings.step, self.findings.ground
-        try:
-            return super()._enter(name, meaning, words, state, span, given, fed=fed)
-        finally:
-            self.findings.step = outer
-
     def _simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None) -> Ends:
         self.printed = None
         self.listed = ()
@@ -195,10 +177,7 @@ class Walk(Assigning):
         ends += [self.simple(variant, state, span, fed=fed, given=given) for variant in likely]
         self.printed = None if likely or len(first.texts) > 1 else printed
         self.listed = () if likely or len(first.texts) > 1 else listed
-        ok, fail = ends[0]
-        for other in ends[1:]:
-            ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
-        return ok, fail
+        return either_ends(ends)
 
     def program(
         self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
+from policy.secrecy import inside
 
 HOME = "/home/you"
 WORKSPACE = "/home/you/project"
@@ -73,7 +74,7 @@ class _Disk:
         real = self._real(path)
         kind = self._kinds.get(real)
         if kind is None:
-            near = any(real == root or real.startswith(f"{root}/") for root in _MISSING)
+            near = any(inside(real, root) for root in _MISSING)
             kind = Kind.MISSING if near and not self._far(real) else Kind.FILE
         return PathFact(real, kind)
 
@@ -88,8 +89,7 @@ class _Disk:
     def _far(self, real: str) -> bool:
         """Below the home, but in a folder of it that the model does not describe."""
         top = real.removeprefix(f"{HOME}/").partition("/")[0]
-        inside = real == WORKSPACE or real.startswith(f"{WORKSPACE}/")
-        return real.startswith(f"{HOME}/") and not inside and not top.startswith(".")
+        return real.startswith(f"{HOME}/") and not inside(real, WORKSPACE) and not top.startswith(".")
 
     def _real(self, path: str) -> str:
         at = "/"

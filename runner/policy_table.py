@@ -8,14 +8,14 @@ from typing import TypeVar
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.facts import Facts
 from policy.matrix import Ruling
-from policy.permission.rule import Source
+from policy.permission.rule import Source, Tool
 from policy.record import dataclass
 from policy.tier import Mode, Tier
 from runner.model_workspace import FILES
 from runner.problems import usage
 from runner.toml_tables import Item, read_items, unknown_key, wrong
 
-TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "ls")
+TOOLS = tuple(tool.value for tool in Tool)
 _TOP = ("mode", "unattended", "files", "today")
 _ROW = (
     "id",
@@ -30,7 +30,6 @@ _ROW = (
     "effects",
     "mode",
     "unattended",
-    "source",
     "source",
     "why",
 )

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from policy.action import RunArgv, RunScript
+from policy.secrecy import inside
 from policy.verdict import Permit, Problem, Rights, Terms
 from sandbox import canary, kernel, landlock, plan
 from sandbox.autorun import Watch
@@ -296,7 +297,7 @@ def _places() -> tuple[str, ...]:
 def _shown(place: str, terms: Terms) -> bool:
     """Whether a command under `terms` may see `place`: a decoy there would prove nothing."""
     granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
-    return any(place == root or place.startswith(root.rstrip("/") + "/") for root in granted)
+    return any(inside(place, root) for root in granted)
 
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.

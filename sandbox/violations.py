@@ -7,6 +7,7 @@ that was not opened. A plain application error (a file that is missing everywher
 import os
 import re
 
+from policy.secrecy import inside
 from policy.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
 
@@ -61,8 +62,8 @@ def explain(permit: Permit, outcome: Outcome) -> tuple[Violation, ...]:
 def _about(path: str, line: str, terms: Terms) -> Violation | None:
     missing = "no such file" in line.lower()
     writable = terms.write + ((terms.workspace, "/tmp") if terms.rights is Rights.WORK else ())  # inside
-    if any(_below(path, root) for root in writable):
-        if missing or not _below(path, terms.workspace):
+    if any(inside(path, root) for root in writable):
+        if missing or not inside(path, terms.workspace):
             return None
         return Violation(
             f"`{path}` is kept read-only: other programs run or read it by themselves, or a rule denies changing it",
@@ -71,10 +72,10 @@ def _about(path: str, line: str, terms: Terms) -> Violation | None:
             inferred=True,
         )
     visible = (*terms.system, *terms.read, terms.workspace)
-    if any(_below(path, root) for root in visible):
+    if any(inside(path, root) for root in visible):
         if missing:
             return None  # granted for reading and really not there
-        right = "writing" if terms.rights is Rights.WORK or not _below(path, terms.workspace) else "changing anything"
+        right = "writing" if terms.rights is Rights.WORK or not inside(path, terms.workspace) else "changing anything"
         return Violation(f"{right} `{path}` is not in its terms", path, _fix(path, terms), inferred=True)
     if not (os.path.lexists(path) or os.path.isdir(os.path.dirname(path))):
         return None  # it does not exist outside either
@@ -85,11 +86,11 @@ def _masked(path: str, terms: Terms) -> bool:
     """Whether the sandbox hides it: by its name (`.env`), or as a place of the workspace (`/private`)."""
     from fnmatch import fnmatchcase
 
-    inner = path.removeprefix(terms.workspace) if _below(path, terms.workspace) else ""
+    inner = path.removeprefix(terms.workspace) if inside(path, terms.workspace) else ""
     parts = inner.strip("/").split("/") if inner else []
     names = [part for part in parts if not any(fnmatchcase(part, shown) for shown in terms.shown)]
     return any(
-        _below(inner, entry) if entry.startswith("/") else any(fnmatchcase(name, entry) for name in names)
+        inside(inner, entry) if entry.startswith("/") else any(fnmatchcase(name, entry) for name in names)
         for entry in terms.hidden
         if inner
     )
@@ -105,7 +106,7 @@ def _folder(permit: Permit, terms: Terms) -> str:
 
 
 def _fix(path: str, terms: Terms) -> str:
-    if terms.rights is Rights.LOOK and _below(path, terms.workspace):
+    if terms.rights is Rights.LOOK and inside(path, terms.workspace):
         return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
     return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
 
@@ -118,7 +119,3 @@ def _network(terms: Terms) -> Violation:
         "let the command name its host so that the gate can ask, or do without the network",
         inferred=True,
     )
-
-
-def _below(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip("/") + "/")

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from policy.action import Action, ReadFile, RunArgv, RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
-from policy.decide import asked, decide, deciding_cell
+from policy.decide import decide, deciding_cell
 from policy.denied import denied_reason
 from policy.facts import Facts, Kind, PathFact
 from policy.matrix import MATRIX, Ruling
 from policy.matrix_text import rows, table
 from policy.profile import Profile
 from policy.profile_file import parse_profile
+from policy.risk import question
 from policy.secrecy import Secrets
 from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Deny, Limits, Rights, Terms, Verdict
@@ -411,7 +412,7 @@ def test_the_question_says_what_it_does_and_what_a_yes_gives() -> None:
         "`curl -o out.txt https://a.b/` changes out.txt and talks to a.b. A yes lets it run code and change files in "
         "the workspace and talk to a.b, and nothing more. Allow it?"
     )
-    assert found.question == asked(found.assessment, found.terms, FACTS)
+    assert found.question == question(found.assessment, found.terms, FACTS)
 
 
 def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:

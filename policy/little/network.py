@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from policy.argument import apply, connect
 from policy.call import Call, judge, looks_only
-from policy.getopt import parse
+from policy.getopt import Shape, parse
 from policy.hosts import elsewhere
 from policy.rule import Operands, Role
 from policy.sense import Sense, below, exactly
@@ -63,13 +63,20 @@ def _setting(call: Call, value: Sense | None) -> None:
         call.findings.runs(f"{call.label} -o", f"{named} of `{call.label}` may run a program", call.rule.ref, call.span)
 
 
-def transfer(call: Call) -> None:
-    """`scp`, `rsync`: the last operand is written, the others are read; `HOST:PATH` is on another machine."""
+def _judged(call: Call) -> Shape | None:
+    """Judge the command but for its operands. They are left to the caller, who gets None when there is nothing left."""
     rule = call.rule
     call.rule = replace(rule, operands=Operands(rest=Role.DATA))
     judge(call)
     shape = parse(rule, call.label, call.words)
-    if call.quiet or shape.trouble:
+    return None if call.quiet or shape.trouble else shape
+
+
+def transfer(call: Call) -> None:
+    """`scp`, `rsync`: the last operand is written, the others are read; `HOST:PATH` is on another machine."""
+    rule = call.rule
+    shape = _judged(call)
+    if shape is None:
         return
     given = {flag.name for flag, _ in shape.flags}
     looks = looks_only(rule, given) or len(shape.operands) < _FEWEST
@@ -105,11 +112,8 @@ _AFAR = re.compile(r"(?:TCP|UDP|SCTP|IP|OPENSSL|SSL|DCCP|VSOCK)[0-9]?(?:-(?:CONN
 
 def socat(call: Call) -> None:
     """`socat END END`: each end is `TYPE:WHAT,settings`. A program at one end belongs to whoever is at the other."""
-    rule = call.rule
-    call.rule = replace(rule, operands=Operands(rest=Role.DATA))
-    judge(call)
-    shape = parse(rule, call.label, call.words)
-    if call.quiet or shape.trouble:
+    shape = _judged(call)
+    if shape is None:
         return
     for word in shape.operands:
         kind, _, rest = (word.text or "").partition(":")
@@ -129,5 +133,5 @@ def socat(call: Call) -> None:
             call.touch(Role.READ, exactly(what, word.span))
             call.because(Tier.NETWORK, f"`{call.label}` waits for or makes connections by {kind}", word)
         else:
-            call.findings.runs(call.label, f"`{call.label}` may run a program by {kind}", rule.ref, word.span)
+            call.findings.runs(call.label, f"`{call.label}` may run a program by {kind}", call.rule.ref, word.span)
             call.because(Tier.DANGEROUS, f"`{call.label}` gives what it runs to the other end", word)
