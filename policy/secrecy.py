@@ -4,8 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import field
-from functools import lru_cache
 
+from policy.glob import glob
 from policy.profile import Profile
 from policy.record import dataclass
 
@@ -185,19 +185,7 @@ def _match(words: list[str], pattern: list[str]) -> bool:
 
 
 def _fits(name: str, pattern: str) -> bool:
-    """Nearly every pattern has no `*` or a single one, and is answered without a regular expression: compiling the
-    packaged lists would take longer than all decisions of a short run together."""
-    if not _wild(pattern):
-        return name == pattern
-    before, _, after = pattern.partition("*")
-    if _wild(before) or _wild(after):
-        return _compiled(pattern).fullmatch(name) is not None
-    return name.startswith(before) and name.endswith(after) and len(name) >= len(before) + len(after)
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile("".join({"*": ".*", "?": "."}.get(char) or re.escape(char) for char in pattern), re.DOTALL)
+    return glob(name, pattern) if _wild(pattern) else name == pattern
 
 
 def _wild(text: str) -> bool:

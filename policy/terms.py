@@ -8,6 +8,7 @@ from math import isfinite
 from policy.action import RunArgv, RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Scope
 from policy.facts import Facts, Kind
+from policy.glob import glob
 from policy.phrases import near, plain
 from policy.profile import Profile
 from policy.record import dataclass
@@ -134,7 +135,6 @@ def _walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str,
     if not profile.permissions:
         return profile.locked, profile.secret_names, profile.public_names
     from policy.permission.walls import walls  # only where somebody has rules
-    from policy.permission.words import glob
 
     locked, hidden = walls(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))

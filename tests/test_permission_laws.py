@@ -12,11 +12,13 @@ from policy.action import RunScript
 from policy.assessment import Assessment, RuleRef
 from policy.classify import classify
 from policy.decide import decide
+from policy.glob import glob
 from policy.matrix import Ruling
 from policy.narrow import narrow
+from policy.permission import match
 from policy.permission.check import Severity, check
 from policy.permission.rule import Layer, PermissionRule, Source, Tool
-from policy.permission.words import broad, exact, glob
+from policy.permission.words import broad, exact
 from policy.profile import Profile
 from policy.sense import Sense, exactly
 from policy.tier import Mode, Tier
@@ -125,6 +127,16 @@ def test_law_an_allow_lifts_no_danger_no_floor_and_no_plan(
         assert ruling(now) is ruling(was)
     if isinstance(was, Allow) and isinstance(now, Allow):
         assert was.permit.terms == now.permit.terms, "rights come from the effects"
+
+
+@pytest.mark.threat("T50")
+@SAMPLES
+@given(scripts, rules(Ruling.ASK, Ruling.DENY))
+def test_law_a_rule_that_is_passed_over_would_not_be_met(script: str, rule: PermissionRule) -> None:
+    found = assess(script, PROFILE)
+    texts = match._texts(found)
+    if texts is not None and not match._may_meet(rule, texts):
+        assert match._meeting(rule, found, machine()).how is match._Met.NO
 
 
 @pytest.mark.threat("T23")

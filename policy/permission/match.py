@@ -76,7 +76,7 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
     asked: dict[Reason, None] = {}
     texts = _texts(assessment) if live else None
     for rule in live:
-        if rule.verdict is Ruling.ALLOW or (texts is not None and not _among(rule, texts)):
+        if rule.verdict is Ruling.ALLOW or (texts is not None and not _may_meet(rule, texts)):
             continue
         met = _meeting(rule, assessment, facts)
         if met.how is _Met.NO:
@@ -107,7 +107,7 @@ def _texts(assessment: Assessment) -> str | None:
     return "\0".join(found)
 
 
-def _among(rule: PermissionRule, texts: str) -> bool:
+def _may_meet(rule: PermissionRule, texts: str) -> bool:
     """Cheap, and false for nearly every rule about a command: whether its program is named at all."""
     return not rule.run or any("*" in name or "?" in name or name in texts for name in rule.run[0])
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
+from policy.glob import glob
 from policy.matrix import Ruling
 from policy.permission.finding import RuleFinding, Severity
 from policy.permission.rule import Layer, PermissionRule
-from policy.permission.words import glob
 from policy.tier import Tier
 
 

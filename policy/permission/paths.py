@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from policy.facts import Facts, Kind
-from policy.permission.words import glob
+from policy.glob import glob
 
 _DEEP = "\x01"  # a name that no pattern was written for
 

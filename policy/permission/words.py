@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import islice
 
+from policy.glob import glob
 from policy.sense import Sense, exactly
 
 Pattern = tuple[tuple[str, ...], ...]  # one entry a word, each with its alternatives
@@ -13,42 +13,6 @@ _LONGEST_CLUSTER = 4
 _MOST_STARTS = 20  # certain words that follow a later one follow the first, too; this is for those not known
 _COMMANDS = re.compile(r"[\n;|&]+")
 _BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
-
-
-def glob(text: str, pattern: str) -> bool:
-    """Whether `text` is what `pattern` says: `*` is any text, `?` one character, all else itself. Never takes long."""
-    first, *others = pattern.split("*")
-    if not others:
-        return len(text) == len(first) and _at(text, first, 0)
-    *middle, last = others
-    end = len(text) - len(last)
-    if end < len(first) or not _at(text, first, 0) or not _at(text, last, end):
-        return False
-    here = len(first)
-    for piece in middle:
-        found = _find(text, piece, here, end)
-        if found < 0:
-            return False
-        here = found + len(piece)
-    return True
-
-
-def _at(text: str, piece: str, place: int) -> bool:
-    if "?" not in piece:
-        return text.startswith(piece, place)
-    return _compiled(piece).match(text, place) is not None
-
-
-def _find(text: str, piece: str, start: int, end: int) -> int:
-    if "?" not in piece:
-        return text.find(piece, start, end)
-    found = _compiled(piece).search(text, start, end)
-    return found.start() if found else -1
-
-
-@lru_cache(maxsize=512)
-def _compiled(piece: str) -> re.Pattern[str]:
-    return re.compile("".join("." if char == "?" else re.escape(char) for char in piece), re.DOTALL)
 
 
 def exact(words: Sequence[str], pattern: Pattern, *, more: bool) -> bool:
