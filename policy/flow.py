@@ -179,7 +179,7 @@ class Flow(ABC):
         given: tuple[Sense, ...] = ()
         try:
             for command in node.commands:
-                lone = _lone(command, state)
+                lone = not node.merged and _lone(command, state)
                 self.given, self.listed = given if lone else (), ()
                 self.node(command, state)
                 given, self.given = self.listed if lone else (), ()

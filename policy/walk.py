@@ -229,7 +229,7 @@ class Walk(Assigning):
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
-        self.listed = call.lists
+        self.listed = () if self._traps else call.lists  # a trap may print between the words
         return call.after or (begin, begin)
 
     def _program(self, name: str, state: State, span: Span | None) -> str | None:

@@ -171,14 +171,17 @@ class _Reader(Compound):
             self.blanks()
         nodes = [self.command()]
         self.blanks()
+        merged = False
         while self.char() == "|" and not self.ahead("||"):
-            self.pos += 2 if self.ahead("|&") else 1
+            both = self.ahead("|&")
+            merged = merged or both
+            self.pos += 2 if both else 1
             self.linebreak()
             nodes.append(self.command())
             self.blanks()
         if len(nodes) == 1 and not negated and not timed:
             return nodes[0]
-        return Pipeline(tuple(nodes), negated, Span(start, nodes[-1].span.end), timed)
+        return Pipeline(tuple(nodes), negated, Span(start, nodes[-1].span.end), timed, merged)
 
     def _time(self) -> bool:
         """Step over `time` and its `-p`."""

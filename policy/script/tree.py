@@ -226,12 +226,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Also a single command that is negated (`!`) or `timed`."""
+    """Also a single command that is negated (`!`) or `timed`. `merged`: some `|&` takes errors along."""
 
     commands: tuple["Node", ...]
     negated: bool
     span: Span
     timed: bool = False
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
