@@ -18,13 +18,16 @@ _DRAIN = 1.0  # seconds the streams may stay open after the helper has killed ev
 class Exchange:
     """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
 
-    def __init__(self, control: socket.socket, most: int, listen: Listener | None) -> None:
+    def __init__(self, control: socket.socket, most: int, listen: Listener | None, handed: int = 0) -> None:
+        """`most`: bytes of output. `handed`: how many descriptors may come with the answer (the asker's to close)."""
         self.control = control
         self.most = most
         self.listen = listen
         self.streams = (bytearray(), bytearray())
         self.line: str | None = None  # None: not yet; empty: the helper is gone
         self.over = False  # the output limit was passed
+        self.handed: tuple[int, ...] = ()
+        self._room = handed
         self._text = b""
         self._open: dict[int, int] = {}  # read end -> stream index
 
@@ -144,7 +147,11 @@ class Exchange:
 
     def _read_line(self) -> bool:
         try:
-            chunk = self.control.recv(4096)
+            if self._room:
+                chunk, handles, _, _ = socket.recv_fds(self.control, 4096, self._room, socket.MSG_CMSG_CLOEXEC)
+                self.handed += tuple(handles)
+            else:
+                chunk = self.control.recv(4096)  # SAFETY: recv(2) has no room for descriptors, so it drops them
         except BlockingIOError:
             return True
         self._text += chunk

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from policy.verdict import Rights, Terms
 from sandbox import kernel, plan, seccomp
@@ -28,6 +29,21 @@ class Launch:
     process: subprocess.Popen[bytes]
     control: socket.socket
     scan: Scan
+
+
+class Launcher(Protocol):
+    """How a tier starts its helpers: as `launch` does."""
+
+    def __call__(
+        self,
+        tier: str,
+        terms: Terms,
+        scratch: Scratch,
+        *,
+        cache: Path | None,
+        files: bool,
+        spare: Spare | None = None,
+    ) -> Launch: ...
 
 
 def launch(

@@ -60,7 +60,7 @@ async def main() -> None:
                     "level": enforcement and enforcement.level.value,
                     "checks": enforcement and dict(enforcement.checks),
                     "missing": list(enforcement.missing) if enforcement else [],
-                    "helpers": [slot.process.pid for slot in backend.slots],
+                    "helpers": [slot.process.pid for slot in backend.pool.all],
                 }
         except SandboxUnavailable as error:
             answer = {"unavailable": [error.problem.what, error.problem.why, error.problem.fix]}

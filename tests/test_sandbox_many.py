@@ -74,11 +74,11 @@ def test_a_thousand_in_a_row_grow_nothing(terms: Terms, tmp_path: Path) -> None:
         permit = Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT)
         for _ in range(20):
             await backend.run(permit)
-        before, helpers = len(os.listdir("/proc/self/fd")), {slot.process.pid for slot in backend.slots}
+        before, helpers = len(os.listdir("/proc/self/fd")), {slot.process.pid for slot in backend.pool.all}
         for _ in range(1000):
             assert (await backend.run(permit)).status == 0
         assert len(os.listdir("/proc/self/fd")) == before
-        assert {slot.process.pid for slot in backend.slots} == helpers
+        assert {slot.process.pid for slot in backend.pool.all} == helpers
         scratch = backend.scratch
         assert scratch is not None
         await backend.close()

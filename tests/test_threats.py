@@ -18,7 +18,7 @@ from policy.tier import Mode
 from policy.verdict import Limits, limit_names
 from runner.config import _SHAPES, _VARIABLES
 from runner.problems import Exit
-from sandbox.linux import _T3_LACKS
+from sandbox.linux import T3_LACKS
 from tools import TOOLS
 from tools.tool import specs
 
@@ -96,7 +96,7 @@ def test_threats_that_the_code_names_are_in_the_table() -> None:
 
 @pytest.mark.threat("T19")
 def test_what_t3_misses_is_listed() -> None:
-    assert [lack for lack in _T3_LACKS if f"- {lack}\n" not in SECURITY] == []
+    assert [lack for lack in T3_LACKS if f"- {lack}\n" not in SECURITY] == []
 
 
 # fmt: off

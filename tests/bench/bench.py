@@ -236,7 +236,7 @@ def memory(folder: str) -> None:
         f"    t = Terms(Rights.WORK, {folder!r}, '/nonexistent', system={SYSTEM!r})\n"
         "    b = Linux('T1')\n"
         f"    await b.run(Permit(RunArgv(('/bin/true',), {folder!r}), t, _MINT))\n"
-        "    pids = [os.getpid(), *(s.process.pid for s in b.slots)]\n"
+        "    pids = [os.getpid(), *(s.process.pid for s in b.pool.all)]\n"
         "    print(sum(int(l.split()[1]) for p in pids for l in open(f'/proc/{p}/smaps_rollup') if l.startswith('Pss:')))\n"
         "    await b.close()\n"
         "asyncio.run(main())\n"

@@ -1,0 +1,97 @@
+"""The runner's hold on one confined helper: asking it for one thing at a time, and ending it."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+from sandbox.backend import Enforcement, Level, Listener
+from sandbox.exchange import Exchange
+from sandbox.launch import Launch
+from sandbox.scan import Scan
+from sandbox.spawn import end
+
+HANDED = 4  # descriptors that may come with `ready`
+READY = 10.0  # seconds until a helper that says nothing is given up
+GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One helper. `scan`: what its mounts know of the workspace, `looked`: when that was last found to be true.
+
+    `handed`: descriptors that came with its `ready`; they are closed with it.
+    """
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    scan: Scan
+    enforcement: Enforcement
+    looked: float = field(default_factory=time.monotonic)
+    handed: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, launched: Launch, tier: str) -> "Slot":
+        return cls(launched.process, launched.control, launched.scan, Enforcement(Level.NONE, tier))
+
+    async def ready(self) -> str:
+        """Wait until it has locked itself in. Empty when it has, else what it said instead."""
+        first = Exchange(self.control, 0, None, HANDED)
+        try:
+            await first.settle(READY)
+        finally:
+            self.handed = first.handed
+        return "" if first.line == "ready" else first.line or "failed 110 start the helper"
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and waits for a request: an end of its socket, or a word unasked, and it is not."""
+        if self.control.fileno() == -1 or self.process.poll() is not None:
+            return False
+        try:
+            self.control.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    async def ask(
+        self, request: dict[str, object], stdin: bytes | None, listen: Listener | None, wall: float, most: int
+    ) -> tuple[Exchange, str | None]:
+        """Send one request, enforce wall time and output, and return what came back with the limit that ended it.
+
+        A helper that does not answer in time is killed, and what it ran with it. Raises OSError from the listener.
+        """
+        exchange = Exchange(self.control, most, listen)
+        try:
+            ended = await exchange.run(request, stdin, wall)
+            if ended is not None:
+                # The helper ends everything; when it does not answer in time, the helper itself is ended.
+                with contextlib.suppress(OSError):
+                    exchange.send({"op": "stop", "why": ended}, [])
+                await exchange.settle(GRACE)
+                if exchange.line is None:
+                    self.kill()
+            return exchange, ended
+        except OSError:
+            if self.process.poll() is None:  # not the helper's end but the listener's: the caller's own to explain
+                self.kill()
+                raise
+            return exchange, None  # the helper is gone: no line, and the caller says so
+        except asyncio.CancelledError:
+            # SAFETY: a cancelled command must not outlive the cancel; the helper goes with it, in one signal.
+            self.kill()
+            raise
+        finally:
+            exchange.close()
+
+    def kill(self) -> None:
+        """End it and everything in its namespaces. Again is harmless."""
+        end(self.process, self.control)
+        handed, self.handed = self.handed, ()
+        for handle in handed:
+            os.close(handle)

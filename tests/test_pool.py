@@ -1,0 +1,159 @@
+"""The pool of confined helpers: which one a command gets, which are kept, and when they end. With real helpers."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from policy.action import RunArgv
+from policy.verdict import _MINT, Permit, Rights, Terms
+from sandbox import pool
+from sandbox.linux import Linux
+from sandbox.slot import Slot
+
+SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+
+
+@pytest.fixture
+def terms(tmp_path: Path) -> Terms:
+    (tmp_path / "w").mkdir()
+    return Terms(Rights.WORK, str(tmp_path / "w"), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+
+
+def with_backend(tmp_path: Path, work: Callable[[Linux], Awaitable[None]], rest: float = pool.REST) -> None:
+    async def main() -> None:
+        backend = Linux("T1", cache=tmp_path, files=False)
+        backend.pool._rest = rest
+        try:
+            await work(backend)
+        finally:
+            await backend.close()
+        assert backend.pool.all == set()
+
+    asyncio.run(main())
+
+
+async def true(backend: Linux, terms: Terms) -> None:
+    assert (await backend.run(Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT))).status == 0
+
+
+async def until(held: Callable[[], bool]) -> None:
+    for _ in range(1000):
+        if held():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("it never came")
+
+
+def test_the_same_terms_get_the_same_helper_and_others_another(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        await true(backend, terms)
+        first = set(backend.pool.all)
+        await true(backend, replace(terms, limits=replace(terms.limits, wall=9.0, output=99)))
+        assert backend.pool.all == first, "wall time and output are kept by the runner"
+        await true(backend, replace(terms, limits=replace(terms.limits, pids=99)))
+        assert len(backend.pool.all) == 2
+
+    with_backend(tmp_path, work)
+
+
+def test_two_sessions_share_no_helper(terms: Terms, tmp_path: Path) -> None:
+    async def work(one: Linux) -> None:
+        async def beside(other: Linux) -> None:
+            await true(one, terms)
+            await true(other, terms)
+            pids = {slot.process.pid for slot in (*one.pool.all, *other.pool.all)}
+            assert len(pids) == 2
+
+        other = Linux("T1", cache=tmp_path, files=False)
+        try:
+            await beside(other)
+        finally:
+            await other.close()
+
+    with_backend(tmp_path, work)
+
+
+def test_the_least_recently_used_is_ended_first(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        many = [replace(terms, limits=replace(terms.limits, pids=100 + number)) for number in range(pool.IDLE + 1)]
+        of: list[Slot] = []
+        for each in many[:-1]:
+            slot = await backend.pool.take(each)
+            of.append(slot)
+            backend.pool.give_back(each, slot)
+        await true(backend, many[0])  # now the second is the one that rested longest
+        await true(backend, many[-1])
+        assert of[1] not in backend.pool.all
+        assert of[1].process.returncode is not None
+        assert {of[0], *of[2:]} <= backend.pool.all
+        assert len(backend.pool.all) == pool.IDLE
+        assert not backend.pool._gates
+        assert not backend.pool._users, "nothing is kept for terms that nobody uses"
+
+    with_backend(tmp_path, work)
+
+
+def test_a_helper_that_rests_too_long_is_ended(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        await true(backend, terms)
+        (slot,) = backend.pool.all
+        await until(lambda: not backend.pool.all)
+        assert slot.process.returncode is not None
+        await true(backend, terms)  # and the next command gets a new one
+
+    with_backend(tmp_path, work, rest=0.05)
+
+
+@pytest.mark.threat("T19")
+@pytest.mark.parametrize("how", ["killed", "its end of the socket closed", "a word that nobody asked for"])
+def test_an_idle_helper_that_cannot_be_asked_is_replaced(terms: Terms, tmp_path: Path, how: str) -> None:
+    async def work(backend: Linux) -> None:
+        await true(backend, terms)
+        (slot,) = backend.pool.all
+        if how == "killed":
+            os.kill(slot.process.pid, signal.SIGKILL)
+        else:
+            import socket
+
+            ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            slot.control.close()
+            slot.control = ours
+            if how.startswith("its end"):
+                theirs.close()
+            else:
+                theirs.send(b"exit 0 -\n")
+        await until(lambda: not slot.usable)
+        await true(backend, terms)
+        assert slot not in backend.pool.all
+
+    with_backend(tmp_path, work)
+
+
+def test_a_further_command_waits_for_a_helper(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        taken = [await backend.pool.take(terms) for _ in range(pool.SLOTS)]
+        waiting = asyncio.create_task(true(backend, terms))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        assert len(backend.pool.all) == pool.SLOTS
+        backend.pool.give_back(terms, taken.pop())
+        await waiting
+        cancelled = [asyncio.create_task(backend.pool.take(terms)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        for task in cancelled:
+            task.cancel()
+        for slot in taken:
+            backend.pool.discard(terms, slot)
+        results = await asyncio.gather(*cancelled, return_exceptions=True)
+        for found in results:
+            if isinstance(found, Slot):
+                backend.pool.discard(terms, found)
+        assert not backend.pool._users
+
+    with_backend(tmp_path, work)
