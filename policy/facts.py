@@ -32,6 +32,8 @@ class Facts:
     `which` finds a program by name on `path`, as an absolute path, or None. `today` is the day, where rules end.
     `reading`: variables that a command which only reads gets over its environment, so that Git starts no program that
     the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
+    `cache` is the folder on this machine that keeps what tools in this workspace fetched and built (there or not), and
+    `caching` the variables by which they use it.
     `names` lists a folder, or answers None when it cannot say all that is in it.
     """
 
@@ -45,4 +47,6 @@ class Facts:
     reading: tuple[tuple[str, str], ...] = ()
     beyond: str = ""
     today: date | None = None
+    cache: str = ""
+    caching: tuple[tuple[str, str], ...] = ()
     names: Callable[[str], tuple[str, ...] | None] = lambda path: None

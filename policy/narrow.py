@@ -29,6 +29,7 @@ def narrow(base: Profile, by: Profile) -> Profile:
             dict.fromkeys((*base.permissions, *(rule for rule in by.permissions if rule.verdict is not Ruling.ALLOW)))
         ),
         limits=lower(base.limits, by.limits),
+        unix_sockets=base.unix_sockets and by.unix_sockets,
     )
 
 

@@ -15,6 +15,7 @@ class Profile:
     `secret_names`: patterns of file names that are secret anywhere (`.env`, `*.pem`); `public_names`: exceptions.
     `locked`: what other programs run by themselves, relative to the workspace or any nested repository.
     `system`: folders every permit may read; `etc`: the entries of /etc that are system files.
+    `unix_sockets`: whether commands that change the workspace may make sockets of the family AF_UNIX.
     `denied`: argv word patterns that are never run. `permissions`: the users' own rules, lowest layer first.
     """
 
@@ -29,3 +30,4 @@ class Profile:
     denied: tuple[tuple[str, ...], ...] = ()
     limits: Limits = field(default_factory=Limits)
     permissions: tuple[PermissionRule, ...] = ()
+    unix_sockets: bool = False

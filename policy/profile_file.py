@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 from policy.keyed import Keyed, KeyedError, Path, Shape, Value, read
 from policy.profile import Profile
@@ -49,7 +50,7 @@ def parse_profile(text: str, source: str) -> Profile:
     shapes |= {("limits", name): shape for name, shape in LIMITS.items()}
     try:
         keyed = read(text, source, shapes)
-        lists = {field: check_list(keyed, path) for path, field in _LISTS.items()}
+        lists: dict[str, Any] = {field: check_list(keyed, path) for path, field in _LISTS.items()}
         return Profile(**lists, denied=denied(keyed), limits=limits(keyed, Limits()), permissions=())
     except KeyedError as error:
         raise ProfileError(error.problem) from None

@@ -14,7 +14,7 @@ from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, inside
 from policy.tier import Tier
-from policy.verdict import Limits, Rights, Terms
+from policy.verdict import LOOK_TMP, Limits, Rights, Terms
 
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
 _USUAL_WALL = Limits().wall
@@ -62,8 +62,7 @@ def terms_for(
             (write if effect.kind in _CHANGES else read).update(found)
     rights = _rights(assessment, worst)
     hosts = _hosts(assessment.effects) if worst >= Tier.READ_OUTSIDE else ()
-    # What fetches needs the settings that it fetches by; it was asked about.
-    reads = rights is Rights.LOOK and not hosts
+    works = rights is Rights.WORK
     locked, hidden, shown = _walled(facts, profile)
     return Terms(
         rights=rights,
@@ -76,7 +75,9 @@ def terms_for(
         shown=shown,
         locked=locked,
         hosts=hosts,
-        env=_merged(environment, facts.reading) if reads else environment,
+        env=_merged(environment, facts.caching if works else _looking_environment(assessment, facts, hosts)),
+        cache=facts.cache if works else "",
+        unix=profile.unix_sockets and works,
         limits=_limits(assessment, limits),
     )
 
@@ -85,6 +86,15 @@ def terms_for(
 def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
     """The second wall: whoever gathered the roots has left these out already."""
     return tuple(root for root in system if not secrets.exposed_by(root) and not secrets.holds_folder(root))
+
+
+def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    # What fetches needs the settings that it fetches by; it was asked about.
+    over = () if hosts else facts.reading
+    action = assessment.action
+    words = (action.script,) if isinstance(action, RunScript) else getattr(action, "argv", ())
+    # Whoever names the variable means the session's /tmp, which its programs may have written before; so do we.
+    return over if any("TMPDIR" in word for word in words) else (*over, ("TMPDIR", LOOK_TMP))
 
 
 @lru_cache(maxsize=8)

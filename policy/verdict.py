@@ -37,6 +37,10 @@ class Limits:
     output: int = 10 << 20
 
 
+# Where a command under `look` may write: empty at its start and gone at its end, seen by nobody else.
+LOOK_TMP = "/run/tmp"
+
+
 class Rights(StrEnum):
     """The standard right sets that effects are rounded up to."""
 
@@ -50,7 +54,9 @@ class Terms:
 
     `system`: readable roots. `read`, `write`: paths outside the workspace that were named. `hidden`: name patterns of
     secret files that are masked wherever they lie. `locked`: workspace-relative patterns that stay read-only even
-    under `work`. `env`: the whole environment of the command.
+    under `work`. `env`: the whole environment of the command. `cache`: the folder on the host that is the sandbox's own
+    cache for this workspace, writable inside as `HOME/.cache` under `work`; empty for none. `unix`: whether sockets of
+    the family AF_UNIX may be made under `work`; a listener in a path that is granted can then be reached.
     """
 
     rights: Rights
@@ -64,6 +70,8 @@ class Terms:
     locked: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    cache: str = ""
+    unix: bool = False
     limits: Limits = field(default_factory=Limits)
 
     @property

@@ -67,6 +67,33 @@ _GIT_READING = (
 )
 # fmt: on
 
+# Where tools keep what they fetched and built: in the sandbox's own cache for the workspace. Most obey the
+# first (ccache, yarn 1, deno, corepack, pre-commit, node-gyp, mypy's own); these have names of their own.
+# fmt: off
+_CACHES = {
+    "XDG_CACHE_HOME":         "",
+    "PIP_CACHE_DIR":          "/pip",
+    "UV_CACHE_DIR":           "/uv",
+    "npm_config_cache":       "/npm",
+    "npm_config_store_dir":   "/pnpm",  # pnpm's
+    "YARN_CACHE_FOLDER":      "/yarn",
+    "YARN_GLOBAL_FOLDER":     "/yarn-berry",
+    "BUN_INSTALL_CACHE_DIR":  "/bun",
+    "CARGO_HOME":             "/cargo",
+    "GOCACHE":                "/go-build",
+    "GOMODCACHE":             "/go-mod",
+    "GRADLE_USER_HOME":       "/gradle",
+    "MAVEN_ARGS":             "/maven",  # see `caching`
+    "COURSIER_CACHE":         "/coursier",
+    "NUGET_PACKAGES":         "/nuget",
+    "COMPOSER_CACHE_DIR":     "/composer",
+    "BUNDLE_USER_CACHE":      "/bundle",
+    "PUB_CACHE":              "/pub",
+    "CONDA_PKGS_DIRS":        "/conda",
+    "CCACHE_DIR":             "/ccache",
+}
+# fmt: on
+
 # Where toolchains are told their own folder. Kept only when that folder may be read anyway.
 _FOLDERS = (
     "ANDROID_HOME", "ASDF_DATA_DIR", "ASDF_DIR", "BUN_INSTALL", "CARGO_HOME", "CONDA_PREFIX", "DENO_INSTALL",
@@ -102,6 +129,13 @@ def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
     """What a command that only reads gets over `child_environment`: no driver of the repository, no fetching."""
     settings = (*_GIT_READING, *drivers.settings)
     return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
+
+
+def caching(home: str) -> tuple[tuple[str, str], ...]:
+    """What a command that may change the workspace gets over `child_environment`: the sandbox's own cache."""
+    found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
+    found["MAVEN_ARGS"] = f"-Dmaven.repo.local={found['MAVEN_ARGS']}"
+    return tuple(sorted(found.items()))
 
 
 def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, str]:

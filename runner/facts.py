@@ -12,10 +12,11 @@ from policy.profile import Profile
 from policy.secrecy import Secrets, inside
 from runner import places, toolchains
 from runner.drivers import drivers
+from runner.environment import caching, reading
 from runner.environment import child_environment as child_environment
-from runner.environment import reading
 from runner.toolchains import within
 from runner.workspace import linked_repository, workspace_of
+from sandbox import caches
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_NAMES = 5000  # of a folder; nobody waits for more
@@ -56,6 +57,8 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         beyond=git.beyond,
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
         names=_names,
+        cache="" if home == "/" else caches.place(places.caches(environ), workspace),
+        caching=() if home == "/" else caching(home),
     )
 
 

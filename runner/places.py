@@ -55,6 +55,11 @@ def private(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(os.path.realpath(_named(place, environ)) for place in (_STATE, _CONFIG, _CACHE))
 
 
+def caches(environ: Mapping[str, str]) -> str:
+    """The real path of the cache folder, there or not. Raises PlaceError when no place can be named."""
+    return os.path.realpath(_named(_CACHE, environ))
+
+
 def home(environ: Mapping[str, str]) -> str:
     """The caller's home folder: `HOME` when it is absolute, else what the system says. Not resolved."""
     given = environ.get("HOME", "")

@@ -5,6 +5,7 @@ namespaces, fork to become PID 1, private mounts, private root, /proc, limits, n
 not dumpable, seccomp. Each step needs something that a later one takes away.
 """
 
+import errno
 import fcntl
 import os
 import resource
@@ -65,24 +66,29 @@ def build_root(plan: Plan) -> None:
     os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
     os.mkdir(empty_folder, 0)
     root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
+    put: dict[str, str] = {}  # what stands where so far
     for index, (kind, source, target) in enumerate(steps):
         place, links = stage + target, not _within(target, plan.real)
+        # THREAT T18: what is of the host is never changed, and a command may be changing it: its mount points are there
+        # already, or this ends here. Only in what was made a moment ago, which nobody else sees, are they made.
+        ours = put.get(_nearest(target, put)) not in ("ro", "rw")
+        put[target] = kind
         if kind == "link":
+            if not ours:
+                raise kernel.KernelError(f"make the link {target}", errno.EEXIST)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.symlink(source, place)
-        elif kind == "folder":
-            os.makedirs(place, exist_ok=True)
-        elif kind == "tmpfs":
-            os.makedirs(place, exist_ok=True)
-            mode = "1777" if target == "/dev/shm" else "0700"
-            kernel.mount("tmpfs", place, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode={mode},size={plan.tmpfs}")
         elif kind == "mask":
             empty = empty_folder if source == "dir" else empty_file
             kernel.attach_tree(kernel.clone_tree(empty, guarded | kernel.ATTR_RDONLY), root, target, links=links)
         else:
-            if links or target in plan.real:  # what lies inside one of those is there already, or there is nothing
-                _make_place(place, folder=_is_folder(trees[index]))
-            kernel.attach_tree(trees[index], root, target, links=links)
+            if ours:
+                _make_place(place, folder=kind not in ("ro", "rw") or _is_folder(trees[index]))
+            if kind == "tmpfs":
+                size = int(source) if source else plan.tmpfs
+                trees[index] = kernel.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
+            if kind != "folder":
+                kernel.attach_tree(trees[index], root, target, links=links)
     os.close(root)
     os.chdir(stage)
     kernel.detach_root()
@@ -95,12 +101,21 @@ def _within(path: str, roots: tuple[str, ...]) -> bool:
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
+def _nearest(path: str, put: dict[str, str]) -> str:
+    """The innermost place of `put` that `path` lies below; "/" for none."""
+    while path != "/":
+        path = os.path.dirname(path)
+        if path in put:
+            return path
+    return "/"
+
+
 def _is_folder(tree: int) -> bool:
     return os.fstat(tree).st_mode & 0o170000 == 0o040000
 
 
 def _make_place(place: str, *, folder: bool) -> None:
-    """A mount point, when there is none yet. Inside another mount it must exist already."""
+    """A mount point, when there is none yet."""
     if os.path.lexists(place):
         return
     if folder:

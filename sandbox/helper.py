@@ -13,7 +13,7 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from sandbox import canary, confine, kernel  # the path must be set first: -I gives none
+from sandbox import canary, confine, kernel, removal  # the path must be set first: -I gives none
 from sandbox.wire import Plan
 
 RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
@@ -29,6 +29,7 @@ class Helper:
         os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
         self.pids, self.memory = plan.pids, plan.memory
         self.alone = plan.tier == "T1"  # PID 1 of its own namespace
+        self.vanishing = plan.vanishing
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
 
@@ -53,6 +54,8 @@ class Helper:
             return
         status, ended = self.watch(started)
         self.end_leftovers(started)
+        if self.vanishing:
+            removal.empty(self.vanishing)
         self.say(f"exit {status} {ended or '-'}")
 
     def start(self, request: dict[str, object], handles: list[int]) -> int | str:

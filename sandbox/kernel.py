@@ -21,6 +21,7 @@ NUMBERS: dict[str, dict[str, int]] = {
 }
 # These have one number on every architecture (asm-generic since Linux 5.x).
 OPEN_TREE, MOVE_MOUNT, OPENAT2, MOUNT_SETATTR = 428, 429, 437, 442
+FSOPEN, FSCONFIG, FSMOUNT = 430, 431, 432
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
@@ -32,6 +33,7 @@ AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE, AT_SYMLINK_NOFOLLOW = -100, 0x1000, 0x800
 OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
 MOVE_MOUNT_F_EMPTY_PATH, MOVE_MOUNT_T_EMPTY_PATH = 4, 0x40
 RESOLVE_NO_SYMLINKS, RESOLVE_IN_ROOT = 4, 0x10
+FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 1, 1, 1, 6
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 36, 47, 4
 SECCOMP_SET_MODE_FILTER = 1
@@ -105,6 +107,18 @@ def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
     if attributes:
         set_attributes(tree, attributes, recursive=True)
     return tree
+
+
+def fresh_tmpfs(mode: str, size: int) -> int:
+    """An empty tmpfs that is attached nowhere yet, without devices and setuid programs (fsopen(2), fsmount(2))."""
+    context = _syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)
+    try:
+        for key, value in (("mode", mode), ("size", str(size))):
+            _syscall(f"set {key} of a tmpfs", FSCONFIG, context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
+        _syscall("make a tmpfs", FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
+        return _syscall("mount a tmpfs", FSMOUNT, context, FSMOUNT_CLOEXEC, ATTR_NOSUID | ATTR_NODEV)
+    finally:
+        os.close(context)
 
 
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from policy.secrecy import inside
 from policy.verdict import Rights, Terms
-from sandbox import kernel, plan, seccomp
+from sandbox import caches, kernel, plan, seccomp
 from sandbox.scan import Scan, scan
-from sandbox.scratch import Scratch
+from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
 from sandbox.wire import Plan
 
@@ -58,10 +59,13 @@ def launch(
         terms = _in_scratch(terms, scratch.path)
     found = survey(terms, scratch.path)
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
-    programs = seccomp.programs(rights, unix=False, cache=cache)
+    programs = seccomp.programs(rights, unix=terms.unix and rights is Rights.WORK, cache=cache)
+    if terms.cache and terms.rights is Rights.WORK:
+        caches.ready(terms.cache, terms.workspace)
     abi = kernel.landlock_abi()
     compiled = plan.compile_plan(terms, found, programs, tier=tier, abi=abi, warm=files, scratch=scratch.path)
     _make_places(scratch, compiled)
+    _make_cache_places(terms, compiled)
     process, control = (spare.take() if spare else None) or spawn()
     try:
         send(control, compiled.dump(), [])
@@ -127,8 +131,12 @@ def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare)
 
 
 def _in_scratch(terms: Terms, scratch: str) -> Terms:
-    """Without a private root, HOME and TMPDIR are a folder of this session's own."""
-    environment = {**dict(terms.env), "HOME": scratch, "TMPDIR": scratch}
+    """Without a private root, HOME and TMPDIR are a folder of this session's own, and the cache is where it lies."""
+    shown = f"{terms.home}/.cache"
+    placed = {
+        name: value.replace(shown, terms.cache, 1) for name, value in terms.env if terms.cache and inside(value, shown)
+    }
+    environment = {**dict(terms.env), **placed, "HOME": scratch, "TMPDIR": scratch}
     return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
 
 
@@ -137,3 +145,17 @@ def _make_places(scratch: Scratch, compiled: Plan) -> None:
     for kind, source, target in compiled.mounts:
         if target.startswith("/tmp/") and kind not in ("link", "mask"):
             scratch.make(target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
+
+
+def _make_cache_places(terms: Terms, compiled: Plan) -> None:
+    """Mount points for what is named below the sandbox's own cache."""
+    root = plan.cache_place(terms)
+    points = [step for step in compiled.mounts if step[2].startswith(root + "/") and step[0] not in ("link", "mask")]
+    if not root or not points:
+        return
+    top = os.open(terms.cache, FOLDER)
+    try:
+        for kind, source, target in points:
+            make_point(top, root, target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
+    finally:
+        os.close(top)

@@ -7,11 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
-from policy.verdict import Problem, Rights, Terms
+from policy.secrecy import inside
+from policy.verdict import LOOK_TMP, Problem, Rights, Terms
 from sandbox import landlock
 from sandbox.backend import SandboxUnavailable
 from sandbox.scan import Scan
 from sandbox.wire import Plan
+
+LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the disk
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
@@ -49,7 +52,7 @@ def compile_plan(
     return Plan(
         tier=tier,
         mounts=mounts,
-        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", *terms.read, *terms.write))),
+        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.write))),
         landlock=fitted,
         handled=(known.fs, net, known.scoped, known.size),
         programs=programs,
@@ -67,6 +70,7 @@ def compile_plan(
         pids=limits.pids,
         memory=limits.memory,
         tmpfs=min(limits.memory // 2, limits.file),
+        vanishing=LOOK_TMP if tier == "T1" and not work else "",
         environment=tuple(f"{name}={value}" for name, value in terms.env),
         warm=warm,
     )
@@ -116,10 +120,18 @@ def _mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, 
         shape = look(path)
         if shape is None:
             continue
-        steps.append(("link", shape[3:], path) if shape.startswith("-> ") else ("ro", path, path))
+        if shape.startswith("-> "):
+            if not any(inside(path, place) for place in ("/tmp", cache_place(terms)) if place):  # commands write there
+                steps.append(("link", shape[3:], path))
+        else:
+            steps.append(("ro", path, path))
     steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
     steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
     steps.append(("rw" if work else "ro", scratch, "/tmp"))
+    if not work:
+        steps.append(("tmpfs", str(min(LOOK_TMP_SIZE, terms.limits.memory // 2)), LOOK_TMP))
+    if place := cache_place(terms):
+        steps.append(("rw", terms.cache, place))
     steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
     steps += [("ro", path, path) for path in terms.read]
     steps += [("rw", path, path) for path in terms.write]
@@ -129,6 +141,13 @@ def _mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, 
         over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
         steps += sorted(over, key=lambda step: step[2].count("/"))
     return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
+
+
+def cache_place(terms: Terms) -> str:
+    """Where the sandbox's own cache is inside; empty when there is none."""
+    place = f"{terms.home}/.cache"
+    taken = terms.home == "/" or place in (terms.workspace, *terms.system, *terms.read, *terms.write)
+    return place if terms.cache and terms.rights is Rights.WORK and not taken else ""
 
 
 def _private(terms: Terms) -> tuple[str, ...]:
@@ -144,6 +163,8 @@ def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     if work:
         rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
         rules.append(("/dev/pts", landlock.DEVICE))
+    else:
+        rules.append((LOOK_TMP, landlock.WRITE))
     return rules
 
 
@@ -152,7 +173,7 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
     rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
     rules += [(path, landlock.WRITE if work else landlock.READ) for path in (terms.workspace, terms.home)]
-    rules += [(path, landlock.WRITE) for path in terms.write]
+    rules += [(path, landlock.WRITE) for path in (*terms.write, *filter(None, (terms.cache if work else "",)))]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     return rules
 

@@ -3,14 +3,14 @@
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 
 from policy.verdict import Problem
+from sandbox import removal
 from sandbox.backend import SandboxUnavailable
 
 _PREFIX = "ringfence-tmp-"
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Scratch:
@@ -21,53 +21,48 @@ class Scratch:
     def __init__(self) -> None:
         self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed.
-        self._lock = os.open(self.path, _FOLDER)
+        self._lock = os.open(self.path, FOLDER)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def make(self, target: str, *, folder: bool) -> None:
-        """A mount point at `target` (below /tmp). Raises SandboxUnavailable where a command has put a link in the way.
-
-        THREAT T18: we are not confined, so nothing here may follow what a command left.
-        """
-        *parents, last = target.removeprefix("/tmp/").split("/")
-        handle = os.dup(self._lock)
-        try:
-            for part in (*parents, last) if folder else parents:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=handle)
-                inner = os.open(part, _FOLDER, dir_fd=handle)
-                os.close(handle)
-                handle = inner
-            if not folder:
-                with contextlib.suppress(FileExistsError):
-                    os.close(os.open(last, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=handle))
-        except OSError as error:
-            raise SandboxUnavailable(
-                Problem(
-                    f"`{target}` cannot be shown to the command",
-                    f"something that an earlier command left in /tmp is in its way ({(error.strerror or '').lower()})",
-                    "start a new session, or name a path outside of /tmp",
-                )
-            ) from None
-        finally:
-            os.close(handle)
+        """A mount point at `target` (below /tmp). Raises SandboxUnavailable; see `make_point`."""
+        make_point(self._lock, "/tmp", target, folder=folder)
 
     def remove(self) -> None:
         """Take the folder away, and those of sessions that were killed. Every helper of this session is gone by now."""
-        _take_away(self.path)
+        removal.remove(self.path)
         os.close(self._lock)
         _sweep(os.path.dirname(self.path))
 
 
-def _take_away(folder: str) -> None:
-    """Whatever modes a command gave to what it left. Links are not followed."""
-    for current, folders, _ in os.walk(folder):
-        for name in folders:
-            path = os.path.join(current, name)
-            if not os.path.islink(path):
-                with contextlib.suppress(OSError):
-                    os.chmod(path, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)
+def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
+    """A mount point at `target`, which lies below `root`; `top` is the open folder that commands see as `root`.
+
+    Raises SandboxUnavailable where a command has put something in the way.
+    THREAT T18: we are not confined, so nothing here may follow what a command left.
+    """
+    *parents, last = target.removeprefix(root + "/").split("/")
+    handle = os.dup(top)
+    try:
+        for part in (*parents, last) if folder else parents:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=handle)
+            inner = os.open(part, FOLDER, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        if not folder:
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(last, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=handle))
+    except OSError as error:
+        raise SandboxUnavailable(
+            Problem(
+                f"`{target}` cannot be shown to the command",
+                f"something that an earlier command left in {root} is in its way ({(error.strerror or '').lower()})",
+                f"start a new session, or name a path outside of {root}",
+            )
+        ) from None
+    finally:
+        os.close(handle)
 
 
 def _sweep(where: str) -> None:
@@ -75,10 +70,10 @@ def _sweep(where: str) -> None:
         left = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
         for path in left:
             with contextlib.suppress(OSError):  # another user's, or another session's: not ours to touch
-                handle = os.open(path, _FOLDER)
+                handle = os.open(path, FOLDER)
                 try:
                     if os.fstat(handle).st_uid == os.geteuid():
                         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        _take_away(path)
+                        removal.remove(path)
                 finally:
                     os.close(handle)

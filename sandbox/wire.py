@@ -5,10 +5,11 @@ class Plan:
     """What a helper is told before anything else.
 
     `tier`: "T1" (namespaces and a private root) or "T3" (Landlock and seccomp alone).
-    `mounts`: (kind, source, target), in the order to build.
+    `mounts`: (kind, source, target), in the order to build; a tmpfs has its size in bytes as its source, or nothing.
     `real`: folders and files to which no link may lead, nor anything in them: commands may write there.
     `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size.
     `rlimits`: (resource, value). `pids`, `memory`, `tmpfs`: counts and bytes.
+    `vanishing`: a folder that is emptied after every command; empty for none.
     `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
     `outside`: a process that must be out of reach, filled in by the helper.
     """
@@ -27,6 +28,7 @@ class Plan:
         "rlimits",
         "tier",
         "tmpfs",
+        "vanishing",
         "warm",
     )
 
@@ -41,6 +43,7 @@ class Plan:
     pids: int
     memory: int
     tmpfs: int
+    vanishing: str
     environment: tuple[str, ...]
     warm: bool
     outside: int

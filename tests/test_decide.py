@@ -62,8 +62,10 @@ def assess(
     return Assessment(action or RunScript("x y", "/home/u/p"), tuple(effects), reasons, plain_edit)
 
 
-def verdict(assessment: Assessment, mode: Mode, *, unattended: bool = False, facts: Facts = FACTS) -> Verdict:
-    return decide(assessment, facts, PROFILE, mode, unattended=unattended, environment=ENVIRONMENT)
+def verdict(
+    assessment: Assessment, mode: Mode, *, unattended: bool = False, facts: Facts = FACTS, profile: Profile = PROFILE
+) -> Verdict:
+    return decide(assessment, facts, profile, mode, unattended=unattended, environment=ENVIRONMENT)
 
 
 def terms(assessment: Assessment, mode: Mode = Mode.DANGEROUSLY) -> Terms:
@@ -253,9 +255,29 @@ def test_terms_carry_the_profile_and_the_environment() -> None:
     assert found.shown == PROFILE.public_names
     assert found.locked == PROFILE.locked
     assert found.system == FACTS.system
-    assert found.env == ENVIRONMENT
+    assert dict(found.env) == dict(ENVIRONMENT) | {"TMPDIR": "/run/tmp"}
     assert (found.workspace, found.home) == (FACTS.workspace, FACTS.home)
     assert found.limits == PROFILE.limits
+
+
+@pytest.mark.threat("T62")
+def test_only_what_may_change_the_workspace_gets_the_cache_and_its_variables() -> None:
+    facts = replace(FACTS, cache="/srv/state/kept", caching=(("XDG_CACHE_HOME", "/home/u/.cache"),))
+    work = verdict(assess([Tier.EXECUTE], []), Mode.TRUST_PROJECT, facts=facts)
+    look = verdict(assess([Tier.READ], []), Mode.DEFAULT, facts=facts)
+    assert isinstance(work, Allow)
+    assert isinstance(look, Allow)
+    assert (work.permit.terms.cache, dict(work.permit.terms.env)["XDG_CACHE_HOME"]) == (facts.cache, "/home/u/.cache")
+    assert (look.permit.terms.cache, "XDG_CACHE_HOME" in dict(look.permit.terms.env)) == ("", False)
+
+
+def test_unix_sockets_are_for_those_who_asked_for_them_and_never_for_a_look() -> None:
+    asked = replace(PROFILE, unix_sockets=True)
+    rows = [(PROFILE, Tier.EXECUTE, False), (asked, Tier.EXECUTE, True), (asked, Tier.READ, False)]
+    for profile, tier, expected in rows:
+        found = verdict(assess([tier], []), Mode.TRUST_PROJECT, profile=profile)
+        assert isinstance(found, Allow)
+        assert found.permit.terms.unix is expected
 
 
 @pytest.mark.threat("T45")

@@ -297,7 +297,9 @@ commands = st.lists(names.filter(bool), max_size=3).map(tuple)
 verdicts, layers = st.sampled_from(Ruling), st.sampled_from(Layer)
 written = st.builds(PermissionRule, verdicts, st.builds(RuleRef, st.just("c.toml"), st.integers(1, 9)), layers)
 rules = st.lists(written, max_size=4).map(tuple)
-profiles = st.builds(Profile, names, names, names, names, names, names, names, names, commands, limits, rules)
+profiles = st.builds(
+    Profile, names, names, names, names, names, names, names, names, commands, limits, rules, st.booleans()
+)
 
 MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "denied")
 LESS_IS_STRICTER = ("public_names", "system", "etc", "environment")
@@ -319,7 +321,8 @@ def test_law_narrowing_never_widens(base: Profile, by: Profile) -> None:
     assert set(found.permissions) - allows >= {
         rule for rule in (*base.permissions, *by.permissions) if rule.verdict is not Ruling.ALLOW
     }
-    named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits", "permissions"}
+    assert found.unix_sockets is (base.unix_sockets and by.unix_sockets)
+    named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits", "permissions", "unix_sockets"}
     assert {field.name for field in fields(Profile)} == named, "a new field must say which way is stricter"
 
 

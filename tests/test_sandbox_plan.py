@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.verdict import Rights, Terms
+from policy.verdict import LOOK_TMP, Rights, Terms
 from sandbox import landlock
 from sandbox.plan import compile_plan, helper_key
 from sandbox.scan import Scan, scan
@@ -23,6 +23,7 @@ DISK = {
     "/home/u/p/.git": "dir",
     "/home/u/p/.git/config": "file",
     "/home/u/.tool": "dir",
+    "/home/u/.cache/shown": "dir",
     "/srv/data": "dir",
     "/srv/out.txt": "file",
     "/dev/null": "file",
@@ -49,6 +50,7 @@ CASES = {
     "look": plan(terms(Rights.LOOK)),
     "work": plan(terms()),
     "work with named paths": plan(terms(read=("/srv/data",), write=("/srv/out.txt",))),
+    "work with a cache": plan(terms(cache="/var/cache/own", read=("/home/u/.cache/shown",))),
     "T3 look": plan(terms(Rights.LOOK), tier="T3"),
     "T3 work, old kernel": plan(terms(), tier="T3", abi=1),
 }
@@ -64,9 +66,12 @@ def test_plans_are_as_reviewed(name: str) -> None:
 @pytest.mark.threat("T02")
 def test_look_has_nothing_writable() -> None:
     told = CASES["look"]
-    assert not [step for step in told.mounts if step[0] in ("rw", "tmpfs") and not step[2].startswith("/dev/")]
+    writable = [step for step in told.mounts if step[0] in ("rw", "tmpfs") and not step[2].startswith("/dev/")]
+    assert writable == [("tmpfs", str(512 << 20), LOOK_TMP)], "memory of its own, which nobody else sees"
+    assert told.vanishing == LOOK_TMP
     writing = landlock.WRITE & ~landlock.READ
-    assert not [path for path, access in told.landlock if access & writing and not path.startswith("/dev/")]
+    granted = [path for path, access in told.landlock if access & writing and not path.startswith("/dev/")]
+    assert granted == [LOOK_TMP]
     assert not told.loopback
 
 

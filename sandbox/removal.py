@@ -1,0 +1,91 @@
+"""Taking away what commands left: whatever modes, depth and names they gave it, and no link is ever followed.
+
+Standard library only: helpers use it too. We are stronger than a command may be, so every step goes through a
+descriptor of the folder it is about (THREAT T18).
+"""
+
+import contextlib
+import os
+import stat
+
+
+def remove(path: str) -> None:
+    """Remove the folder at `path` with all that is in it. What is not ours to remove stays; nothing is raised."""
+    with contextlib.suppress(OSError):
+        handle = _open(path, None)
+        try:
+            _empty(handle)
+        finally:
+            os.close(handle)
+        os.rmdir(path)
+
+
+def empty(path: str) -> None:
+    """Remove all that is in the folder at `path`. What is not ours to remove stays; nothing is raised."""
+    with contextlib.suppress(OSError):
+        if not _listed(path):
+            return
+        handle = _open(path, None)
+        try:
+            _empty(handle)
+        finally:
+            os.close(handle)
+
+
+def _listed(path: str) -> bool:
+    with os.scandir(path) as entries:
+        return next(entries, None) is not None
+
+
+def _empty(top: int) -> None:
+    """Folders below are moved up beside their parent first, so that no depth of them needs depth of ours."""
+    token, number = os.urandom(8).hex(), 0
+    while True:
+        before = number
+        for name in os.listdir(top):
+            try:
+                os.unlink(name, dir_fd=top)
+                continue
+            except (IsADirectoryError, PermissionError):
+                pass  # a folder (unlink(2) of one is EISDIR or EPERM), or not ours: the next step tells
+            except OSError:
+                continue
+            with contextlib.suppress(OSError):
+                inner = _open(name, top)
+                try:
+                    number = _hoist(inner, top, token, number)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+        if number == before:
+            return
+
+
+def _hoist(inner: int, top: int, token: str, number: int) -> int:
+    """Unlink the files of one folder and move its folders to `top`; answers the next free number."""
+    for name in os.listdir(inner):
+        try:
+            os.unlink(name, dir_fd=inner)
+        except (IsADirectoryError, PermissionError):
+            with contextlib.suppress(OSError):
+                os.close(_open(name, inner))  # its own mode must let it be moved
+                os.rename(name, f".{token}-{number}", src_dir_fd=inner, dst_dir_fd=top)
+                number += 1
+        except OSError:
+            continue
+    return number
+
+
+def _open(name: str, parent: int | None) -> int:
+    """The folder, after giving ourselves back the right to it. Raises OSError for a link or anything else."""
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        state = os.fstat(handle)
+        if not stat.S_ISDIR(state.st_mode):
+            raise NotADirectoryError(20, "not a folder", name)
+        if state.st_mode & 0o700 != 0o700:
+            with contextlib.suppress(OSError):  # another user's: then opening it says so
+                os.chmod(f"/proc/self/fd/{handle}", 0o700)  # the way to a descriptor's own inode (proc(5))
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(handle)
