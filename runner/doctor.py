@@ -143,10 +143,10 @@ def _libseccomp() -> Finding:
 
 async def _backends(spaces: Finding) -> list[Finding]:
     from sandbox.backend import Level, SandboxUnavailable
-    from sandbox.choose import BACKENDS, open_backend
+    from sandbox.choose import here, open_backend
 
     found = []
-    for name in BACKENDS:
+    for name in here():
         try:
             backend, enforcement = await open_backend(name, Level.PARTIAL)
         except SandboxUnavailable as error:

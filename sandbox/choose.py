@@ -1,5 +1,6 @@
 """The registry of backends, best first, and the choice: what a canary proves, never what a version string says."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,12 +9,27 @@ from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
 from sandbox.launch import Ahead
 from sandbox.linux import Linux
 
+
+def _seatbelt(cache: Path | None, aside: Path | None, files: bool, ahead: Ahead | None) -> Backend:
+    from sandbox.seatbelt import Seatbelt  # of no use elsewhere
+
+    return Seatbelt(aside=aside)
+
+
 Maker = Callable[[Path | None, Path | None, bool, Ahead | None], Backend]
 
 BACKENDS: dict[str, Maker] = {
     "T1": lambda cache, aside, files, ahead: Linux("T1", cache=cache, aside=aside, files=files, ahead=ahead),
     "T3": lambda cache, aside, files, ahead: Linux("T3", cache=cache, aside=aside, files=files, ahead=ahead),
+    "seatbelt": _seatbelt,
 }
+
+_ONLY = {"T1": "linux", "T2": "linux", "T3": "linux", "seatbelt": "darwin"}  # as sys.platform says it
+
+
+def here() -> list[str]:
+    """The backends that are for this platform, best first. The others say so when they are asked for by name."""
+    return [name for name in BACKENDS if _ONLY.get(name, sys.platform) == sys.platform]
 
 
 async def open_backend(
@@ -32,7 +48,7 @@ async def open_backend(
     `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
     be asked for. `ahead`: a helper that was launched for `terms`, without file actions, before this was called.
     """
-    names = [name] if name is not None else list(BACKENDS)
+    names = [name] if name is not None else here()
     first: SandboxUnavailable | None = None
     for candidate in names:
         if candidate not in BACKENDS:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,7 +57,7 @@ def launch(
     the Terms cannot be granted exactly.
     """
     if tier == "T3":
-        terms = _in_scratch(terms, scratch.path)
+        terms = in_scratch(terms, scratch.path)
     found = survey(terms, scratch.path)
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     programs = seccomp.programs(rights, unix=terms.unix and rights is Rights.WORK, cache=cache)
@@ -114,7 +115,7 @@ class Ahead:
 def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare) -> Iterator[Ahead | None]:
     """A helper for `terms` that locks itself in meanwhile, for the backend `name` (None: the best). No file actions."""
     tier = TIERS[0] if name is None else name
-    if tier not in TIERS:
+    if tier not in TIERS or sys.platform != "linux":
         yield None  # the choice of a backend will say what is wrong with that name
         return
     scratch = Scratch()
@@ -130,7 +131,7 @@ def launched_ahead(name: str | None, terms: Terms, *, cache: Path, spare: Spare)
         ahead.drop()
 
 
-def _in_scratch(terms: Terms, scratch: str) -> Terms:
+def in_scratch(terms: Terms, scratch: str) -> Terms:
     """Without a private root, HOME and TMPDIR are a folder of this session's own, and the cache is where it lies."""
     shown = f"{terms.home}/.cache"
     placed = {
