@@ -25,6 +25,7 @@ class Shape(Enum):
     SECONDS = "a number of seconds above 0"
     SIZE = 'a size above 0: bytes, or a text like "512 MiB"'
     WORDS = "a list of words, each one a text or a list of texts"
+    SWITCH = "true or false"
     DATE = "a date without quotes and without a time"
 
 
@@ -236,6 +237,8 @@ def value_of(raw: object, shape: Shape) -> Value | None:
         case Shape.WORDS:
             words = [_texts(word) if isinstance(word, list) else _texts([word]) for word in raw] if _filled(raw) else []
             return tuple(word for word in words if word) if words and all(words) else None
+        case Shape.SWITCH:
+            return raw if isinstance(raw, bool) else None
         case Shape.DATE:
             return raw if isinstance(raw, date) and not isinstance(raw, datetime) else None
 

@@ -42,6 +42,14 @@ ACCEPT = Annotated[
         "--accept-partial", metavar=FLAG, help="Run even when the sandbox can enforce only a part (`agent doctor`)."
     ),
 ]
+UNIX = Annotated[
+    bool,
+    typer.Option(
+        "--unix",
+        metavar=FLAG,
+        help="Let it make AF_UNIX sockets; a listener whose socket lies in the workspace can then be reached.",
+    ),
+]
 
 
 def exec_help(
@@ -55,6 +63,7 @@ def exec_help(
     timeout: TIMEOUT = None,
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
+    unix: UNIX = False,
 ) -> NoReturn:
     """Run one command behind the gate, without a model.
 
@@ -82,6 +91,7 @@ def why_help(
     timeout: TIMEOUT = None,
     tool: TOOL = None,
     path: PATH = None,
+    unix: UNIX = False,
 ) -> NoReturn:
     """Explain what the gate would say, and run nothing.
 

@@ -40,6 +40,7 @@ _SHAPES: dict[KeyPath, Shape] = {
     ("max_turns",):                 Shape.WHOLE,
     **{("provider", name, key): Shape.TEXT for name in REMOTE for key in ("base_url", "model")},
     ("sandbox", "minimum"):         Shape.TEXT,
+    ("sandbox", "unix_sockets"):    Shape.SWITCH,
     ("secret", "names"):            Shape.TEXTS,
     ("deny", "commands"):           Shape.PATTERNS,
     **{("limits", name): shape for name, shape in LIMITS.items()},
@@ -168,8 +169,10 @@ def _widened(settings: Settings, keyed: Keyed, layer: Layer) -> Settings:
         profile = replace(profile, permissions=(*profile.permissions, *found))
         settings = replace(settings, notices=(*settings.notices, *over))
     names = check_list(keyed, ("secret", "names")) if ("secret", "names") in keyed.values else ()
+    unix = keyed.values.get(("sandbox", "unix_sockets"), profile.unix_sockets)
     profile = replace(
         profile,
+        unix_sockets=bool(unix),
         secret_names=tuple(dict.fromkeys((*profile.secret_names, *names))),
         denied=tuple(dict.fromkeys((*profile.denied, *denied(keyed)))),
         limits=limits(keyed, profile.limits),
@@ -235,6 +238,8 @@ def _tightened(settings: Settings, keyed: Keyed) -> Settings:
         elif path == ("sandbox", "minimum"):
             granted = wish.sandbox_minimum is Level.FULL or settings.sandbox_minimum is wish.sandbox_minimum
             minimum = wish.sandbox_minimum if granted else minimum
+        elif path == ("sandbox", "unix_sockets"):
+            granted = settings.profile.unix_sockets or not wish.profile.unix_sockets
         elif path[0] == "limits":
             name = path[1].replace("-", "_")
             granted = getattr(wish.profile.limits, name) <= getattr(settings.profile.limits, name)

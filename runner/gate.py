@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from policy.action import (
@@ -75,6 +76,8 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
     settings = load(cwd, environ, config=config, unattended=nobody_there(args.unattended))
+    if args.unix:
+        settings = replace(settings, profile=replace(settings.profile, unix_sockets=True))
     facts = gather(str(cwd), environ, settings.profile)
     limits = apply_limits(settings.profile.limits, args.limits)
     if args.timeout is not None:

@@ -22,6 +22,7 @@ OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "--path": (True, ("why",)),
     "--backend": (True, ("exec",)),
     "--accept-partial": (False, ("exec",)),
+    "--unix": (False, ("exec", "why")),
 }
 
 
@@ -40,6 +41,7 @@ class GateArgs:
     timeout: str | None = None
     backend: str | None = None
     accept_partial: bool = False
+    unix: bool = False
     tool: str | None = None
     path: str | None = None
 
@@ -92,6 +94,7 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
         timeout=_last(values, "--timeout"),
         backend=_last(values, "--backend"),
         accept_partial="--accept-partial" in values,
+        unix="--unix" in values,
         tool=_tool(tool, argv, _last(values, "--path")),
         path=_last(values, "--path"),
     )
