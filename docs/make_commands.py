@@ -37,6 +37,7 @@ _NAMES: Mapping[Role, str] = {
     Role.DELETE: "path deleted",
     Role.MOVE: "path moved away",
     Role.HOST: "host",
+    Role.PORT: "port",
     Role.REMOTE: "remote",
     Role.UPLOAD: "data sent (`@FILE` sends a file)",
     Role.RUN: "command that it runs",

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from policy.assessment import EffectKind, Scope
-from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, host_of, mounted
+from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
 from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
@@ -92,7 +92,7 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
         connect(call, word)  # some programs fetch what they are told to read
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FILE.match(word.text):
         call.touch(role, exactly(_FILE.sub("", word.text), word.span))  # and some know files by their addresses
-    elif role is not Role.DATA:
+    elif role not in (Role.DATA, Role.PORT):
         call.touch(role, word)
 
 
@@ -162,13 +162,13 @@ def connect(call: "Call", word: Sense) -> None:
     if text is None and WHOLE_HOST.match(word.head):
         text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
     call.hosts += 1
-    host = host_of(text) if text is not None else ""
+    host = endpoint(text, call.port) if text is not None else ""
     if host is None and text is not None:
         # A local path where a host could stand; `file://` may name this machine before it.
         local = _FILE.sub("", text)
         call.touch(Role.READ, word if local == text else exactly(local, word.span))
     else:
-        call.findings.connects(host or "", call.rule.ref, word.span or call.span)
+        call.connects(host or "", word)
 
 
 def _revision(call: "Call", word: Sense) -> None:

@@ -44,7 +44,9 @@ class Scope(StrEnum):
 class Effect:
     """One thing the action would do. `target` is a resolved path, a host, a program, or a reason.
 
-    `exact` is False when `target` only bounds the effect: a folder below which a glob may match.
+    `exact` is False when `target` only bounds the effect: a folder below which a glob may match; for a host, when it is
+    asked by packets that no proxy passes on. The `scope` of a host says where it is named: `workspace` in settings of
+    the repository, `outside` in the person's own, `none` by the command itself.
     """
 
     kind: EffectKind
@@ -84,6 +86,7 @@ class Assessment:
 
     `steps`: the same reasons and effects, by the command that brings them. `asked`: the users' rules that want a
     question first, whatever the tiers say. `covered`: the reasons that their rules allow, each with the rule's reason.
+    `opened`: the hosts that those rules open for an effect, more exactly than the effect says it.
     """
 
     action: Action
@@ -94,6 +97,7 @@ class Assessment:
     steps: "tuple[Step, ...]" = field(default=(), compare=False, repr=False)
     asked: tuple[Reason, ...] = ()
     covered: Mapping[Reason, Reason] = field(default_factory=dict)
+    opened: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def tiers(self) -> tuple[Tier, ...]:

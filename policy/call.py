@@ -1,5 +1,6 @@
 """One simple command against its rule: flags letter by letter, operands by position."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -44,7 +45,8 @@ class Walker(Protocol):
 class Call:
     """A command about to be judged: its words after the name, and the folder and variables at that point.
 
-    `label` is how the user would name it (`git log`). `fed`: what it reads came from a network. `quiet`: judged as
+    `label` is how the user would name it (`git log`). `port`: where a bare name of a host is connected to. `fed`: what
+    it reads came from a network. `quiet`: judged as
     printing a text about itself, whatever its rule says. `prints`: a bound of what it prints, when that is known.
     `lists`: what each of the words that it prints, NUL after each, may be.
     """
@@ -57,6 +59,7 @@ class Call:
     span: Span | None
     fed: bool = False
     hosts: int = 0
+    port: str = ""
     quiet: bool = False
     after: tuple[State, State] | None = None
     prints: Sense | None = None
@@ -72,6 +75,11 @@ class Call:
 
     def unknown(self, text: str, word: Sense | None = None) -> None:
         self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span)
+
+    def connects(self, host: str, word: Sense | None = None, scope: Scope = Scope.NONE) -> None:
+        """It talks to `host`, as `policy.hosts.endpoint` names it; `scope` says whose settings name that."""
+        span = (word.span if word else None) or self.span
+        self.findings.connects(host, self.rule.ref, span, scope, exact=not self.rule.unreached)
 
     def touch(self, role: Role, word: Sense) -> None:
         if word.frail and role in (Role.DELETE, Role.MOVE) and (word.tail or word.many):
@@ -118,6 +126,7 @@ def judge(call: Call) -> None:
     operands = shape.operands
     given = {flag.name for flag, _ in shape.flags}
     call.flags = {flag.name: value for flag, value in shape.flags}
+    call.port = port_of(rule, shape.flags) or call.port
     if looks_only(rule, given) or (given & rule.lists and not given & rule.unless):
         call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
     if rule.listing and operands and not given & rule.listing:
@@ -138,6 +147,9 @@ def judge(call: Call) -> None:
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
+    for role, word in zip(roles, operands, strict=True):
+        if role is Role.PORT:
+            call.port = _port(word)
     _say(call, given)
     edits = any(flag.edits for flag, _ in shape.flags)
     for flag, value in shape.flags:
@@ -223,6 +235,16 @@ def _shifts(rule: CommandRule, given: set[str], operands: list[Sense], roles: tu
         if longer != (*roles[: index + 1], *roles[index:]):
             return True
     return False
+
+
+def port_of(rule: CommandRule, flags: Iterable[tuple[Flag, Sense | None]]) -> str:
+    """Where a bare name of a host is connected to: the last flag that says so, else what the rule says."""
+    told = [value for flag, value in flags if flag.role is Role.PORT and value is not None]
+    return _port(told[-1]) if told else rule.port
+
+
+def _port(word: Sense) -> str:
+    return word.text if word.text is not None and word.text.isascii() and word.text.isdigit() else "*"
 
 
 def _say(call: Call, given: set[str]) -> None:

@@ -88,10 +88,14 @@ class Findings:
         self.effect(EffectKind.RUNS, what)
         self.because(Tier.EXECUTE, text, rule, span)
 
-    def connects(self, host: str, rule: RuleRef, span: Span | None) -> None:
-        """It talks to `host`; an empty one is not known before it runs."""
-        effect = self.effect(EffectKind.CONNECTS, host)
-        self.because(Tier.NETWORK, f"talks to {host or 'a host known only when it runs'}", rule, span, effect)
+    def connects(
+        self, host: str, rule: RuleRef, span: Span | None, scope: Scope = Scope.NONE, *, exact: bool = True
+    ) -> None:
+        """It talks to `host`; an empty one is not known before it runs. `scope`, `exact` as the effect has them."""
+        effect = self.effect(EffectKind.CONNECTS, host, scope, exact)
+        named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
+        text = f"talks to {host or 'a host known only when it runs'}{named}"
+        self.because(Tier.NETWORK, text, rule, span, effect)
 
     # Paths
 

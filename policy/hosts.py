@@ -10,19 +10,59 @@ WHOLE_HOST = pattern(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
 SENT_FILE = pattern(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
 
 
-def host_of(text: str) -> str | None:
-    """The host that `text` names, or None for a local path."""
+# Where programs connect when an address names no port (IANA's list of service names). Web addresses are not among them:
+# a host alone stands for 80 and 443, since one answer may send from the first to the second.
+_PORTS = {
+    "ssh": "22", "sftp": "22", "scp": "22", "git+ssh": "22", "ssh+git": "22", "git": "9418", "rsync": "873",
+    "ftp": "21", "ftps": "990", "telnet": "23", "ldap": "389", "ldaps": "636", "smtp": "25", "smtps": "465",
+    "imap": "143", "imaps": "993", "pop3": "110", "pop3s": "995", "mqtt": "1883", "dict": "2628", "gopher": "70",
+    "socks4": "1080", "socks4a": "1080", "socks5": "1080", "socks5h": "1080",
+}  # fmt: skip
+_DIGITS = pattern(r"[0-9]+")
+_COPIED = pattern(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
+
+
+def endpoint(text: str, port: str = "") -> str | None:
+    """The host that `text` names, as Terms name it: with its port, unless that is 80 or 443 by the kind of address.
+
+    None for a local path; empty when it is no name that everybody reads alike. `port` is where a bare name would be
+    connected to: digits, `*` for any, or nothing for the web's.
+    """
     scheme, found, rest = text.partition("://")
     if found:
         if scheme.lower() == "file":
             return None
-        authority = rest.split("/")[0].split("?")[0].rsplit("@")[-1]
-        host = authority.split("]")[0][1:] if authority.startswith("[") else authority.split(":")[0]
-        return host.lower() or ""
+        named = _authority(rest.replace("\\", "/"))
+        return _joined(*named, _PORTS.get(scheme.lower(), "")) if named else ""
     if text.startswith((".", "/", "~")):
         return None
-    first = text.split("/")[0].rsplit("@")[-1]
-    return first.split(":")[0].lower() or ""
+    away = _COPIED.match(text)
+    if away and (away[1] or port == "22"):
+        double = text.startswith("::", away.end() - 1)  # a module of an rsync server
+        return _joined(away[2], "", "873" if double else port or "22")
+    named = _authority(text)
+    return _joined(*named, port) if named else ""
+
+
+def _authority(text: str) -> tuple[str, str] | None:
+    """The name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
+    whole = re.split(r"[/?#]", text, maxsplit=1)[0].rpartition("@")[2]
+    name, colon, port = whole.rpartition(":")
+    if not colon or port.endswith("]"):
+        return whole, ""
+    return (name, port) if not port or _DIGITS.fullmatch(port) else None
+
+
+def _joined(name: str, port: str, usual: str) -> str:
+    from policy.host_rule import host_name, host_rule  # most commands name no host
+    from policy.verdict import Problem
+
+    known = host_name(name)
+    port = port or usual
+    if known is None:
+        return ""
+    rule = host_rule(f"{known}:{port}" if port else known)
+    return "" if isinstance(rule, Problem) else str(rule)
 
 
 def elsewhere(text: str) -> bool:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from policy.assessment import Scope
 from policy.budget import Budget
 from policy.facts import Facts, Kind
+from policy.hosts import endpoint
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, inside
@@ -29,7 +30,7 @@ HARMLESS = frozenset(
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
 _LOOK = 15  # what a look at the disk costs
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
-_SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)")  # of bash, and of gawk
+_SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
 
 
 class Device(StrEnum):
@@ -246,9 +247,12 @@ def _sorted(roots: tuple[str, ...]) -> _Roots:
 
 
 def socket_host(text: str) -> str | None:
-    """The host of bash's `/dev/tcp/HOST/PORT` and gawk's `/inet/tcp/0/HOST/PORT`, or None."""
+    """The host of bash's `/dev/tcp/HOST/PORT` and gawk's `/inet/tcp/0/HOST/PORT`, with its port, or None.
+
+    Empty when its name or port is not certain.
+    """
     found = _SOCKET.match(text)
-    return found[1] if found else None
+    return (endpoint(f"tcp://{found[1]}:{found[2] or ''}") or "") if found else None
 
 
 def _device(path: str) -> Device:

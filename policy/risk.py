@@ -46,7 +46,7 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     mark = ": " if told.startswith("`") else " "
     given = powers(terms, around)
     if Tier.NETWORK in assessment.tiers and not terms.hosts:
-        given += "; what needs the network will fail"
+        given += "; what needs the network will fail, since no host is known (name it with `--host`, or in a rule)"
     return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
 
 

@@ -22,6 +22,7 @@ class Role(StrEnum):
     DELETE = "delete"
     MOVE = "move"  # a path that is read and then gone
     HOST = "host"  # a host or URL it talks to
+    PORT = "port"  # the port of the host that it talks to
     REMOTE = "remote"  # the name of a remote, or its address
     UPLOAD = "upload"  # data to send; `@path` sends a file
     RUN = "run"  # the first word of a command it runs (the rest belongs to it)
@@ -114,6 +115,8 @@ class CommandRule:
     `heeds`: files of the project that it obeys even then (`rust-toolchain`). `interpreter`: runs what its input says.
     `single`: no flag given alone does more than the program, so a single word known only at run time may be an operand.
     `words`: its flags are whole words, so letters behind one dash are never several flags.
+    `port`: where it connects when it is told a name alone (a number, or `*` for any); without one, 80 and 443.
+    `unreached`: what it sends (name queries, pings, packets of its own) passes through no proxy.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
     """
 
@@ -144,7 +147,9 @@ class CommandRule:
     tame: bool = False
     single: bool = False
     words: bool = False
+    unreached: bool = False
     grammar: str = ""
+    port: str = ""
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 
     def sub(self, name: str | None) -> "CommandRule | None":

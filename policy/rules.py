@@ -33,8 +33,9 @@ class Example:
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
 _MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "lists", "unless", "changes")
-_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words")
-KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_SWITCHES)
+_NETWORK_KEYS = ("port",)
+_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")
+KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_NETWORK_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
 _FLAG = re.compile(
@@ -181,7 +182,9 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         tame=bool(table.get("tame")),
         single=bool(table.get("single")),
         words=bool(table.get("words")),
+        unreached=bool(table.get("unreached")),
         grammar=grammar,
+        port=_text(table, "port", chunk),
     )
 
 

@@ -1,6 +1,5 @@
 """The exact rights that an assessed action needs: effects in, Terms out, or the floor that forbids them."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
@@ -61,7 +60,7 @@ def terms_for(
                 return found
             (write if effect.kind in _CHANGES else read).update(found)
     rights = _rights(assessment, worst)
-    hosts = _hosts(assessment.effects) if worst >= Tier.READ_OUTSIDE else ()
+    hosts = _hosts(assessment) if worst >= Tier.READ_OUTSIDE else ()
     works = rights is Rights.WORK
     locked, hidden, shown = _walled(facts, profile)
     return Terms(
@@ -171,8 +170,11 @@ def _parent(path: str) -> str:
     return path.rstrip("/").rpartition("/")[0] or "/"
 
 
-def _hosts(effects: Iterable[Effect]) -> tuple[str, ...]:
-    return tuple(sorted({effect.target for effect in effects if effect.kind is EffectKind.CONNECTS and effect.target}))
+def _hosts(assessment: Assessment) -> tuple[str, ...]:
+    """Those that are known, or that a rule names; not what no proxy passes on."""
+    found = [effect for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
+    named = (assessment.opened.get(effect) or (effect.target,) for effect in found)
+    return tuple(sorted({host for hosts in named for host in hosts if host}))
 
 
 def _limits(assessment: Assessment, limits: Limits) -> Limits:

@@ -225,7 +225,8 @@ class Walk(Assigning):
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.hosts and not call.quiet:
-            self.findings.effect(EffectKind.CONNECTS, "")  # some host; which one, only the run shows
+            # Some host; which one, only the run shows.
+            self.findings.effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)

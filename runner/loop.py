@@ -47,7 +47,7 @@ def judge(call: Call, world: World) -> Judgement | Report:
     verdict = decide(
         assessment, facts, world.profile, world.mode, unattended=world.unattended, environment=world.environment
     )
-    return Judgement(planned, assessment, within_reach(verdict, assessment))
+    return Judgement(planned, assessment, within_reach(verdict, assessment, world.sandbox.name))
 
 
 async def settle(judged: Judgement, world: World) -> Report:

@@ -1,4 +1,4 @@
-"""What no sandbox of this version can do, said before a question is asked or a helper is started."""
+"""What no sandbox, or not this one, can do: said before a question is asked or a helper is started."""
 
 from dataclasses import replace
 
@@ -7,25 +7,27 @@ from policy.matrix import Ruling
 from policy.verdict import Ask, Deny, Problem, Verdict
 
 _YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
+_CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
 
 
-def within_reach(verdict: Verdict, assessment: Assessment) -> Verdict:
-    """A verdict whose terms name hosts becomes a Deny: without an egress proxy they could only be granted too widely.
+def within_reach(verdict: Verdict, assessment: Assessment, backend: str | None = None) -> Verdict:
+    """A verdict that `backend` (None: not chosen yet) could not keep becomes a Deny.
 
-    A yes to such a question would end in a refusal anyway: nobody must be asked it, or be told to come and say yes.
+    That is one whose terms name hosts where nothing can open them, and one about packets that no proxy passes on. A yes
+    to such a question would end in a refusal anyway: nobody must be asked it, or be told to come and say yes.
     """
+    raw = any(effect.kind is EffectKind.CONNECTS and not effect.exact for effect in assessment.effects)
     if isinstance(verdict, Deny):
-        connects = any(effect.kind is EffectKind.CONNECTS for effect in assessment.effects)
-        if not connects or verdict.cell.ruling is not Ruling.ASK:
+        closed = backend in _CLOSED and any(effect.kind is EffectKind.CONNECTS for effect in assessment.effects)
+        if not (raw or closed) or verdict.cell.ruling is not Ruling.ASK:
             return verdict
         return replace(verdict, problem=replace(verdict.problem, fix=_YOURSELF))
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
-    if not terms.hosts:
+    if raw:
+        what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
+    elif terms.hosts and backend in _CLOSED:
+        hosts = ", ".join(f"`{host}`" for host in terms.hosts)
+        what, why = "the network is closed to commands", f"this would talk to {hosts}; sandbox {backend} opens no host"
+    else:
         return verdict
-    hosts = ", ".join(f"`{host}`" for host in terms.hosts)
-    problem = Problem(
-        "the network is closed to commands",
-        f"this would talk to {hosts}; the sandbox of this version opens no host, and never the whole network for one",
-        _YOURSELF,
-    )
-    return Deny(problem, verdict.cell, verdict.reason)
+    return Deny(Problem(what, why, _YOURSELF), verdict.cell, verdict.reason)

@@ -442,7 +442,9 @@ def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
     action = RunScript("git push", "/home/u/p")
     found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
     assert isinstance(found, Ask)
-    assert found.question.endswith(", and nothing more; what needs the network will fail. Allow it?")
+    assert found.question.endswith(
+        "; what needs the network will fail, since no host is known (name it with `--host`, or in a rule). Allow it?"
+    )
 
 
 @pytest.mark.threat("T28")

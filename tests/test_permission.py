@@ -12,6 +12,7 @@ from policy.tier import Mode, Tier
 from policy.verdict import Allow, Ask, Deny
 
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
+T, P, N = Mode.TRUST_PROJECT, Mode.PLAN, Mode.DONT_ASK
 BUILD = 'allow run=["npm", "run", ["build", "lint"], "**"]'
 TEST = 'allow run=["npm", "test"]'
 ODD = 'allow run=["frobnicate", "**"]'
@@ -263,6 +264,51 @@ DENIED = [
     ('ask run=["ls"]', "ls",                         Q, "even what only reads"),
 ]
 # fmt: on
+
+
+# rules, script, mode, verdict, the hosts of its terms, why
+HOSTS = [
+    ('allow host=["x.org"]', "curl -s https://x.org/a", T, A, ("x.org",), "a host on the allowlist is no question"),
+    ('allow host=["x.org"]', "curl -s https://x.org:443/a", T, A, ("x.org:443",), "the port that it names, no other"),
+    ('allow host=["x.org:443"]', "curl -s https://x.org/a", T, A, ("x.org:443",), "the port that the rule names"),
+    ('allow host=["x.org"]', "curl https://x.org:8443", T, Q, ("x.org:8443",), "another port"),
+    ('allow host=["x.org:*"]', "curl https://x.org:8443", T, A, ("x.org:8443",), "any port is said to be fine"),
+    ('allow host=["*.x.org"]', "curl https://a.x.org", T, A, ("a.x.org",), "the one below, not all of them"),
+    ('allow host=["*.x.org"]', "curl https://x.org", T, Q, ("x.org",), "not the name itself"),
+    ('allow host=["*.x.org"]', "curl https://ax.org", T, Q, ("ax.org",), "nor one that ends alike"),
+    ('allow host=["x.org"]', "curl https://x.org https://y.org", T, Q, ("x.org", "y.org"), "the other is asked about"),
+    ('allow host=["x.org"]', "curl https://x.org.evil.org", T, Q, ("x.org.evil.org",), "a longer name"),
+    ('allow host=["x.org"]', "curl https://x.org@evil.org", T, Q, ("evil.org",), "a login that looks like it"),
+    ('allow host=["x.org"]', 'curl "$U"', T, Q, (), "a host that nobody knows"),
+    ('allow host=["x.org"]', "curl https://x.org -o a; ./a", T, Q, ("x.org",), "code beside it would get the host too"),
+    ('allow host=["x.org"]', "curl https://x.org; npm test", T, Q, ("x.org",), "the same by its name"),
+    ('allow host=["x.org"]', "npm test", T, A, (), "code that nobody reads gets no host"),
+    ('allow host=["x.org"]', "curl https://x.org; ls", T, A, ("x.org",), "reading beside it is fine"),
+    ('allow host=["x.org"]', "curl https://x.org", P, D, (), "what plan does not allow, no rule does"),
+    ('allow host=["x.org"]', "curl https://x.org", N, A, ("x.org",), "mode dont-ask obeys rules"),
+    ('allow host=["x.org private"]', "curl http://x.org", T, A, ("x.org private",), "a person may say private"),
+    ('allow host=["GET x.org/api"]', "curl http://x.org/api", T, A, ("GET x.org/api",), "no more than the rule says"),
+    ('allow run=["npm","ci"] host=["r.org"]', "npm ci", T, A, ("r.org",), "a host named for this command"),
+    ('allow run=["npm","ci"] host=["r.org"]', "npm install", T, Q, (), "and for no other"),
+    ('allow host=["r.org"]', "npm ci", T, Q, (), "nobody knows where it goes"),
+    ('allow host=["x.org"]; deny host=["x.org:22"]', "curl https://x.org", T, A, ("x.org",), "port 22 stays closed"),
+    ('allow host=["*.x.org"]; deny host=["a.x.org"]', "curl https://a.x.org", T, D, (), "a denial wins"),
+    ('allow host=["x.org"]', "ssh x.org", T, Q, ("x.org:22",), "80 and 443 are not 22"),
+]
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(
+    ("rules", "script", "mode", "expected", "hosts", "why"), HOSTS, ids=[f"{row[0]}-{row[1]}" for row in HOSTS]
+)
+def test_an_allow_of_a_host_is_exact(
+    rules: str, script: str, mode: Mode, expected: Ruling, hosts: tuple[str, ...], why: str
+) -> None:
+    verdict = judge(script, rules, mode)
+    assert ruling(verdict) is expected, (why, verdict)
+    if not isinstance(verdict, Deny):
+        terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+        assert terms.hosts == hosts, why
 
 
 @pytest.mark.threat("T50")

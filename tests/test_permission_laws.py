@@ -13,6 +13,7 @@ from policy.assessment import Assessment, RuleRef
 from policy.classify import classify
 from policy.decide import decide
 from policy.glob import glob
+from policy.host_rule import HostRule, authority, host_rule
 from policy.matrix import Ruling
 from policy.narrow import narrow
 from policy.permission import match
@@ -111,6 +112,43 @@ def test_law_adding_a_denial_or_a_question_never_loosens(
     before = strictness(script, profile(base), mode, unattended)
     for both in ([*base, more], [more, *base]):
         assert strictness(script, profile(both), mode, unattended) >= before
+
+
+NAMES = ("x.org", "a.x.org", "y.org", "ax.org", "x.org.y.org", "192.0.2.1")
+PORTS = ("", ":80", ":443", ":8443", ":*")
+allowed = st.tuples(st.sampled_from(["", "GET "]), st.sampled_from(["", "*."]), st.sampled_from(NAMES[:-1]),
+                    st.sampled_from(PORTS), st.sampled_from(["", "/a"]), st.sampled_from(["", " private"])).map("".join)  # fmt: skip
+addresses = st.tuples(st.sampled_from(["http://", "https://", "ftp://"]), st.sampled_from(NAMES),
+                      st.sampled_from(PORTS[:-1])).map("".join)  # fmt: skip
+
+
+@pytest.mark.threat("T68")
+@SAMPLES
+@given(st.lists(addresses, min_size=1, max_size=3), st.lists(allowed, max_size=3), st.booleans())
+def test_law_an_allowed_host_opens_no_other(urls: list[str], patterns: list[str], named: bool) -> None:
+    """Whatever runs without a question reaches only what a rule names, and only what the command names."""
+    run = (("curl",),) if named else ()
+    rule = PermissionRule(Ruling.ALLOW, RuleRef("c.toml", 1), Layer.USER, run=run, more=named, host=tuple(patterns))
+    by = profile([rule] if patterns else [])
+    found = assess("curl -s " + " ".join(urls), by)
+    verdict = decide(found, machine(), by, Mode.TRUST_PROJECT, unattended=True, environment=())
+    if not isinstance(verdict, Allow):
+        return
+    assert len(verdict.permit.terms.hosts) > 0
+    wanted = [authority(url.partition("://")[2]) for url in urls]
+    for text in verdict.permit.terms.hosts:
+        granted = host_rule(text)
+        assert isinstance(granted, HostRule)
+        said = [one for one in map(host_rule, patterns) if isinstance(one, HostRule)]
+        for name, port in ((name, port) for name in NAMES for port in (21, 22, 80, 443, 8443)):
+            if granted.meets(name, port, "GET", "/a/b"):
+                assert any(one.meets(name, port, "GET", "/a/b") for one in said), "more than the rules say"
+                assert any(host == name for host, _ in filter(None, wanted)), "more than the command says"
+            if granted.meets(name, port, "POST", "/c"):
+                assert any(one.meets(name, port, "POST", "/c") for one in said), "another method or path"
+            if granted.meets(name, port):
+                assert any(one.meets(name, port) for one in said), "a tunnel that no rule opens"
+        assert not granted.private or any(one.private for one in said)
 
 
 @pytest.mark.threat("T49")

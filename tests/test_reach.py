@@ -23,23 +23,38 @@ def verdicts(*hosts: str) -> list[Verdict]:
     return [Allow(Permit(ACTION, terms, _MINT), CELL, REASON), ask]
 
 
+RAW = Assessment(ACTION, (Effect(EffectKind.CONNECTS, "example.com", exact=False),), (REASON,))
+
+
 @pytest.mark.threat("T06")
 @pytest.mark.parametrize("verdict", verdicts("example.com"))
-def test_named_hosts_are_refused_before_anybody_is_asked(verdict: Verdict) -> None:
-    told = within_reach(verdict, ASSESSED)
+def test_named_hosts_are_refused_before_anybody_is_asked_where_none_can_be_opened(verdict: Verdict) -> None:
+    told = within_reach(verdict, ASSESSED, "T3")
     assert isinstance(told, Deny)
     assert "`example.com`" in told.problem.why
 
 
+@pytest.mark.parametrize("verdict", [*verdicts(), *verdicts("example.com")])
+@pytest.mark.parametrize("backend", ["T1", "T2", "container", None])
+def test_everything_else_passes_unchanged(verdict: Verdict, backend: str | None) -> None:
+    assert within_reach(verdict, ASSESSED, backend) is verdict
+
+
 @pytest.mark.parametrize("verdict", verdicts())
-def test_everything_else_passes_unchanged(verdict: Verdict) -> None:
-    assert within_reach(verdict, ASSESSED) is verdict
+def test_what_no_proxy_passes_on_is_refused_everywhere(verdict: Verdict) -> None:
+    told = within_reach(verdict, RAW, "T1")
+    assert isinstance(told, Deny)
+    assert "proxy" in told.problem.why
 
 
-def test_a_refusal_does_not_send_people_to_a_terminal_where_it_is_refused_too() -> None:
+@pytest.mark.parametrize(("assessed", "backend"), [(ASSESSED, "T3"), (RAW, None), (RAW, "T1")])
+def test_a_refusal_does_not_send_people_to_a_terminal_where_it_is_refused_too(
+    assessed: Assessment, backend: str | None
+) -> None:
     refused = Deny(Problem("what", "why", "run it at a terminal, where you are asked first"), CELL, REASON)
-    told = within_reach(refused, ASSESSED)
+    told = within_reach(refused, assessed, backend)
     assert isinstance(told, Deny)
     assert "terminal" not in told.problem.fix
     plain = Assessment(ACTION, (), (REASON,))
-    assert within_reach(refused, plain) is refused
+    assert within_reach(refused, plain, backend) is refused
+    assert within_reach(refused, ASSESSED, "T1") is refused

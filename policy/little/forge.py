@@ -2,6 +2,7 @@
 
 from policy.argument import connect
 from policy.call import Call, judge
+from policy.hosts import endpoint
 from policy.sense import exactly
 from policy.tier import Tier
 
@@ -25,13 +26,13 @@ def _connect(call: Call) -> None:
     call.hosts += 1
     value = call.flags.get("--hostname") or call.flags.get("-R") or call.flags.get("--repo")
     if value is None:
-        call.findings.connects(_HOSTS.get(call.label.partition(" ")[0], ""), call.rule.ref, call.span)
+        call.connects(_HOSTS.get(call.label.partition(" ")[0], ""))
         return
     parts = (value.text or "").split("://")[-1].split("/")
     named = value.text is not None and ("--hostname" in call.flags or len(parts) >= _SHORTEST)
     own = value.text is not None and not named
-    host = parts[0].lower() if named else _HOSTS.get(call.label.partition(" ")[0], "") if own else ""
-    call.findings.connects(host, call.rule.ref, value.span or call.span)
+    host = endpoint(parts[0]) if named else _HOSTS.get(call.label.partition(" ")[0], "") if own else ""
+    call.connects(host or "", value)
 
 
 def _api(call: Call) -> None:

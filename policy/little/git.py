@@ -52,6 +52,7 @@ def git(call: Call) -> None:
     """
     shape = parse(call.rule, call.label, call.words)
     sub = descend(call)
+    sub.port = "22"  # of `host:path`; addresses of other kinds say theirs
     if sub is not call:
         _given(sub, shape)
         _whose(sub)

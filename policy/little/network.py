@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from policy.argument import apply, connect
-from policy.call import Call, judge, looks_only
+from policy.call import Call, judge, looks_only, port_of
 from policy.getopt import Shape, parse
 from policy.hosts import elsewhere
 from policy.rule import Operands, Role
@@ -52,6 +52,12 @@ def ssh(call: Call) -> None:
             call.because(flag.tier, f"`{call.label} {flag.name}` lets other machines in, or this one out", value)
         if flag.role is not None and flag.name != "-o" and value is not None:
             apply(call, flag.role, value)
+    flags = [*before.flags, *after.flags]
+    call.port = port_of(call.rule, flags)
+    for flag, value in flags:
+        found = _SETTING.fullmatch(value.text) if flag.name == "-o" and value is not None and value.text else None
+        if found and found[1].lower() == "port":
+            call.port = found[2] if found[2].isascii() and found[2].isdigit() else "*"
     for host in before.operands[:1]:
         connect(call, host)
 

@@ -68,7 +68,6 @@ def _alone(
             )
     if rule.verdict is Ruling.ALLOW:
         yield from _broad(rule, rulebook)
-        yield from _closed(rule)
     elif rule.verdict is Ruling.DENY:
         yield from _unheld(rule)
 
@@ -110,15 +109,6 @@ def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
             return
 
 
-def _closed(rule: PermissionRule) -> Iterator[RuleFinding]:
-    if rule.host:
-        said = "no host can be opened in this version: what talks to one is refused still"
-        yield _say(Severity.NOTICE, "closed", rule, said, "keep it for later, or remove it")
-    elif Tier.NETWORK in rule.tier:
-        said = "the command is allowed without a network: no host can be opened in this version"
-        yield _say(Severity.NOTICE, "closed", rule, said, "keep it for later, or remove it")
-
-
 def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     code = "any code: it may read and change everything in the project, without network"
 
@@ -144,7 +134,7 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
         if pattern in ("**", "*", "~/**", "/**"):
             yield warn(f"`{pattern}` is every file there", "name the folders that you mean")
     for host in rule.host:
-        if any("*" in label for label in host.split(".")[-2:]):
+        if host.startswith("*.") and host.count(".") == 1:
             yield warn(f"`{host}` is most of the internet", "name the hosts that you mean")
 
 

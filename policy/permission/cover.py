@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Facts
-from policy.permission.paths import covers, host_fits
-from policy.permission.rule import PermissionRule
+from policy.permission.hosts import opens
+from policy.permission.paths import covers
+from policy.permission.rule import Layer, PermissionRule
 from policy.permission.said import about, whose
 from policy.permission.words import exact
 from policy.secrecy import inside
@@ -19,11 +20,21 @@ NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SEC
 _NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "truncate", "sed", "sort"])
 
 
-def covered(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]) -> dict[Reason, Reason]:
-    """The reasons that the rules allow, for every command that gives them."""
+Opened = dict[Effect, tuple[str, ...]]
+
+
+def covered(
+    assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule]
+) -> tuple[dict[Reason, Reason], Opened]:
+    """The reasons that the rules allow, for every command that gives them; and what they open of the hosts behind.
+
+    INVARIANT: what nobody sees through gets no host by a rule about another command: one action has one set of rights.
+    """
     found_by: dict[Reason, Reason] = {}
+    opened: Opened = {}
     refused: set[Reason] = set()
     linked = _linked(assessment.steps)
+    crowded = any(map(_opaque, assessment.steps))
     for step in assessment.steps:
         running = [rule for rule in rules if rule.run and _runs(rule, step, facts)]
         alone = [rule for rule in rules if not rule.run]
@@ -31,12 +42,48 @@ def covered(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule
             if reason.tier is Tier.READ or reason.tier in NEVER:
                 continue
             found = _allowing(reason, step, running, alone, facts, linked)
-            if found is None:
+            if found is None or (crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED):
                 refused.add(reason)
-            else:
-                text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
-                found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
-    return {reason: by for reason, by in found_by.items() if reason not in refused}
+                continue
+            text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
+            found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
+            if reason.tier is Tier.NETWORK:
+                opened |= {
+                    effect: hosts for effect in _behind(reason, step) if (hosts := _hosts(effect, running, alone))
+                }
+    closed = {effect for step in assessment.steps for reason in step.reasons if reason in refused
+              for effect in (_behind(reason, step) if reason.tier is Tier.NETWORK else ())}  # fmt: skip
+    return (
+        {reason: by for reason, by in found_by.items() if reason not in refused},
+        {effect: hosts for effect, hosts in opened.items() if effect not in closed},
+    )
+
+
+def _opaque(step: Step) -> bool:
+    """Whether it runs code that nobody reads, and is not itself about a network."""
+    if any(effect.kind is EffectKind.CONNECTS for effect in step.effects):
+        return False
+    return bool(step.text) or any(reason.tier in (Tier.EXECUTE, Tier.UNKNOWN) for reason in step.reasons)
+
+
+def _behind(reason: Reason, step: Step) -> list[Effect]:
+    """The effects that a reason is about."""
+    return [reason.about] if reason.about else [effect for effect in step.effects if _of(reason.tier, effect)]
+
+
+def _hosts(effect: Effect, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> tuple[str, ...]:
+    """What the rules open of the host behind `effect`; of one that nobody knows, what they name for this command."""
+    usable = [rule for rule in (*running, *alone) if rule.host and (not rule.tier or Tier.NETWORK in rule.tier)]
+    if effect.target:
+        found = [host for rule in usable for host in opens(rule.host, effect.target)]
+    else:
+        found = [host for rule in usable if _speaks_of_unknown(rule) for host in rule.host]
+    return tuple(dict.fromkeys(found))
+
+
+def _speaks_of_unknown(rule: PermissionRule) -> bool:
+    """Whether its hosts are said for one command, so that they bound what it reaches, whichever it tries."""
+    return bool(rule.run) or rule.layer is Layer.TYPED
 
 
 def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
@@ -66,11 +113,11 @@ def _allowing(
         if tier is Tier.UNKNOWN:
             if Tier.UNKNOWN in rule.tier or (_only_a_stranger(step) and (not rule.tier or Tier.EXECUTE in rule.tier)):
                 return rule
-        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier):
+        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier) and not _led_out(reason, step):
             return rule
     if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
         return None
-    effects = [reason.about] if reason.about else [effect for effect in step.effects if _of(tier, effect)]
+    effects = _behind(reason, step)
     # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
     named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
     usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
@@ -108,6 +155,11 @@ def _only_a_stranger(step: Step) -> bool:
     return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
 
 
+def _led_out(reason: Reason, step: Step) -> bool:
+    """Whether a host is named by the repository: a rule must name it too. THREAT T68: a remote that leads elsewhere."""
+    return reason.tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in _behind(reason, step))
+
+
 def _globs(rule: PermissionRule, tier: Tier) -> tuple[str, ...]:
     if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
         return rule.write
@@ -123,8 +175,8 @@ def _of(tier: Tier, effect: Effect) -> bool:
 
 
 def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> bool:
+    if tier is Tier.NETWORK and effect.exact:
+        return bool(opens(rule.host, effect.target)) if effect.target else bool(rule.host) and _speaks_of_unknown(rule)
     if not effect.exact or not effect.target:
         return False
-    if tier is Tier.NETWORK:
-        return any(host_fits(host, effect.target) for host in rule.host)
     return effect.target.startswith("/") and any(covers(path, effect.target, facts) for path in _globs(rule, tier))

@@ -15,11 +15,11 @@ from policy.rules import RuleBook
 from policy.secrecy import Secrets
 from policy.secret_words import secret_kind
 from policy.tier import Tier
+from policy.verdict import Problem
 
 WRAPPERS = frozenset(["env", "xargs", "command", "exec", "eval"])
 _NAME = r"(?:\*\.)?[a-z0-9*?_-]+(?:\.[a-z0-9*?_-]+)*\.?"
 _HOST = re.compile(rf"{_NAME}(?::[0-9]+)?|\[[0-9a-f:]+\](?::[0-9]+)?|[0-9a-f:]*:[0-9a-f:]+")
-_PORT = re.compile(r"(?:\]|^[^:]+):[0-9]+\Z")
 _READING = frozenset([Tool.READ, Tool.EDIT, Tool.GLOB, Tool.GREP, Tool.LS, Tool.BASH])
 _WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
 
@@ -34,11 +34,14 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
         if why := _path_fault(pattern):
             yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
     for host in rule.host:
-        if not _HOST.fullmatch(host):
+        if rule.verdict is Ruling.ALLOW:
+            from policy.host_rule import host_rule  # only where somebody names hosts
+
+            if isinstance(found := host_rule(host), Problem):
+                yield fault("host", f"{found.what}: {found.why}", found.fix)
+        elif not _HOST.fullmatch(host):
             fix = 'write the host alone, such as "example.com" or "*.example.com"'
             yield fault("host", f"`{host}` is not the name of a host", fix)
-        elif rule.verdict is Ruling.ALLOW and _PORT.search(host):
-            yield fault("port", f"ports are not told apart, so `{host}` would allow nothing", "leave the port out")
     if (REST,) in rule.run or any(REST in word for word in rule.run):
         yield fault(
             "rest", "`**` stands for any further words, so nothing may follow it", "make it the last word, alone"

@@ -60,7 +60,7 @@ def _rule(entry: Entry, layer: Layer) -> PermissionRule:
         tool=_named(entry, "tool", Tool),
         read=_list(entry, "read"),
         write=_list(entry, "write"),
-        host=tuple(host.lower() for host in _list(entry, "host")),
+        host=tuple(map(_host, _list(entry, "host"))),
         tier=_tiers(entry),
         source=_named(entry, "source", Source),
         why=why.strip() if isinstance(why, str) else "",
@@ -77,6 +77,15 @@ def _rule(entry: Entry, layer: Layer) -> PermissionRule:
     if any(not char.isprintable() for char in rule.why):
         raise entry.complain("why", "it is not one line of printable text", "write it as one line")
     return rule
+
+
+def _host(text: str) -> str:
+    """As it is compared: in the one spelling of Terms, or, where it is a pattern or no host at all, in lower case."""
+    from policy.host_rule import host_rule  # only where somebody names hosts
+    from policy.verdict import Problem
+
+    found = host_rule(text)
+    return text.lower() if isinstance(found, Problem) else str(found)
 
 
 def _verdict(entry: Entry) -> Ruling:

@@ -19,7 +19,8 @@ from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Spa
 from policy.facts import Facts, Kind
 from policy.matrix import Ruling
 from policy.permission.cover import covered
-from policy.permission.paths import host_fits, touches
+from policy.permission.hosts import meets
+from policy.permission.paths import touches
 from policy.permission.rule import PermissionRule, Source, Tool
 from policy.permission.said import about, whose
 from policy.permission.walls import holds_reading, holds_writing
@@ -89,8 +90,9 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         else:
             asked[Reason(Tier.READ, f"{said}: {rule.why}", rule.ref, met.span)] = None
     allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
-    by = covered(assessment, facts, allowing) if allowing else {}
-    return replace(assessment, reasons=(*denied, *assessment.reasons), asked=tuple(asked), covered=by)
+    by, opened = covered(assessment, facts, allowing) if allowing else ({}, {})
+    reasons = (*denied, *assessment.reasons)
+    return replace(assessment, reasons=reasons, asked=tuple(asked), covered=by, opened=opened)
 
 
 def _texts(assessment: Assessment) -> str | None:
@@ -216,7 +218,7 @@ def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts) -> 
 def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment) -> _Meeting:
     if rule.host and not effect.target:
         return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
-    fits = any(host_fits(host, effect.target) for host in rule.host)
+    fits = any(meets(host, effect.target) for host in rule.host)
     return _Meeting(_Met.YES, _span_of(effect, assessment)) if fits else _NOT
 
 

@@ -1,4 +1,4 @@
-"""Path and host patterns of the users' rules: what is inside one for certain, and what may be."""
+"""Path patterns of the users' rules: what is inside one for certain, and what may be."""
 
 from functools import lru_cache
 
@@ -80,20 +80,3 @@ def _leads(names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     if parts[0] == "**":
         return _leads(names[1:], parts) or _leads(names, parts[1:])
     return glob(names[0], parts[0]) and _leads(names[1:], parts[1:])
-
-
-def host_fits(pattern: str, host: str) -> bool:
-    """`*.x.org` is every host below x.org, `*` elsewhere a part of one name. A port in the pattern is not looked at."""
-    host, pattern = host.lower().rstrip("."), host_alone(pattern)
-    if pattern.startswith("*."):
-        return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
-    labels, wanted = host.split("."), pattern.split(".")
-    return len(labels) == len(wanted) and all(map(glob, labels, wanted))
-
-
-def host_alone(pattern: str) -> str:
-    """The pattern without a port and brackets."""
-    if pattern.startswith("["):
-        return pattern[1:].partition("]")[0]
-    head, mark, port = pattern.rpartition(":")
-    return (head if mark and port.isdigit() and ":" not in head else pattern).rstrip(".")

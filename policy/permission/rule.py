@@ -17,6 +17,7 @@ class Layer(StrEnum):
     USER = "user"
     REPOSITORY = "repository"
     NAMED = "named"  # by `--config`
+    TYPED = "typed"  # by flags of this one action, such as `--host`
 
 
 class Source(StrEnum):

@@ -1,0 +1,83 @@
+"""Host patterns of the users' rules: what one opens of what an action wants, and what one forbids of it."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+
+from policy.glob import glob
+from policy.host_rule import HostRule, host_rule
+
+
+def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
+    """What `patterns`, which allow, open of the host `wanted`, as Terms name it: never more than both say.
+
+    Nothing when no pattern is about that host, or about none of its ports.
+    """
+    target = _rule(wanted)
+    found = (_common(rule, target) for text in patterns if (rule := _rule(text)) is not None) if target else ()
+    return tuple(dict.fromkeys(str(rule) for rule in found if rule is not None))
+
+
+def meets(pattern: str, wanted: str) -> bool:
+    """Whether `pattern`, which forbids or asks, may be about the host `wanted`.
+
+    `*.x.org` is every host below x.org, `*` elsewhere a part of one name. A port, when it names one, must be among
+    those that would be opened. `wanted` may itself stand for every host below a name.
+    """
+    target = _rule(wanted)
+    if target is None:
+        return True  # nothing that the Terms could name, so nobody can say what it is
+    name, port = _apart(pattern)
+    if port and target.ports and int(port) not in target.ports:
+        return False
+    host = target.host.strip("[]")
+    if host.startswith("*."):
+        below = host[2:]
+        return _fits(name, f"x.{below}") or name.endswith(f".{below}") or _overlap(name, below)
+    return _fits(name, host)
+
+
+def _overlap(name: str, below: str) -> bool:
+    """Whether a pattern with stars may be about something below `below`."""
+    labels, wanted = name.split("."), below.split(".")
+    if "*" not in name and "?" not in name:
+        return False
+    shorter = min(len(labels), len(wanted))
+    return all(map(glob, wanted[-shorter:], labels[-shorter:]))
+
+
+def _fits(pattern: str, host: str) -> bool:
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and len(host) > len(pattern) - 1
+    labels, wanted = host.split("."), pattern.split(".")
+    return len(labels) == len(wanted) and all(map(glob, labels, wanted))
+
+
+def _apart(pattern: str) -> tuple[str, str]:
+    """The name, without brackets and the dot at its end, and the port."""
+    if pattern.startswith("["):
+        name, _, rest = pattern[1:].partition("]")
+        return name, rest[1:] if rest[1:].isdigit() else ""
+    name, mark, port = pattern.rpartition(":")
+    if mark and port.isdigit() and ":" not in name:
+        return name.rstrip("."), port
+    return pattern.rstrip("."), ""
+
+
+def _common(rule: HostRule, wanted: HostRule) -> HostRule | None:
+    below = rule.host.startswith("*.") and wanted.host.endswith(rule.host[1:]) and len(wanted.host) >= len(rule.host)
+    if rule.host != wanted.host and not below:
+        return None
+    if rule.ports and wanted.ports:
+        ports = tuple(port for port in wanted.ports if port in rule.ports)
+        if not ports:
+            return None
+    else:
+        ports = rule.ports or wanted.ports
+    return replace(wanted, ports=ports, methods=rule.methods, prefix=rule.prefix, private=rule.private)
+
+
+@lru_cache(maxsize=2048)
+def _rule(text: str) -> HostRule | None:
+    found = host_rule(text)
+    return found if isinstance(found, HostRule) else None
