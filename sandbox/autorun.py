@@ -1,7 +1,8 @@
 """Files that other programs run by themselves and that a command made: reported, and moved where nothing runs them.
 
 Those that exist are read-only inside. Those that do not exist yet cannot be masked without leaving artefacts on the
-host, so the workspace is looked at before and after (a fixed list of names: a fraction of a millisecond).
+host, so the workspace is looked at before and after (a fixed list of names: a fraction of a millisecond). A repository
+that a command made is looked at as well; what Git itself puts into one and starts nothing may stay.
 """
 
 import os
@@ -12,26 +13,45 @@ from pathlib import Path
 
 from policy.verdict import Rights, Terms
 from sandbox.backend import Violation
-from sandbox.scan import Scan, appearing
+from sandbox.gitfiles import harmless
+from sandbox.scan import Scan, appearing, inside_git, marks, scan
+from sandbox.tree import Trees
 
 
 class Watch:
     """What there is before a command; `settle` afterwards deals with what has appeared."""
 
-    def __init__(self, terms: Terms, found: Scan, aside: Path | None) -> None:
+    def __init__(self, terms: Terms, found: Scan, aside: Path | None, trees: Trees | None = None) -> None:
         self.aside = aside
         self.terms = terms
-        self.roots = found.roots if terms.rights is Rights.WORK else ()
-        self.before = self._present()
+        self.trees = trees
+        self.working = terms.rights is Rights.WORK
+        self.before = self._present(found) if self.working else {}
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
-        return tuple(self._set_aside(path) for path, _ in sorted(self._present() - self.before))
+        if not self.working:
+            return ()
+        terms = self.terms
+        now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, self.trees, count=False)
+        kept = {who for who in self.before.values() if isinstance(who, tuple)}
+        new = {
+            path
+            for path, who in self._present(now).items()
+            # What was moved with the folder it lies in is the same file as before, and nobody could write to it.
+            if self.before.get(path) != who and who not in kept and not harmless(path, terms.workspace)
+        }
+        outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
+        return tuple(self._set_aside(path) for path in sorted(outer))
 
-    def _present(self) -> set[tuple[str, str]]:
-        """Paths, and where those that are links lead: a link that was turned elsewhere is new."""
-        found = {path for root in self.roots for path in appearing(root, self.terms.locked)}
-        return {(path, _target(path)) for path in found - set(self.terms.write)}
+    def _present(self, found: Scan) -> dict[str, str | tuple[int, int, int]]:
+        """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
+        paths = {path for root in found.roots for path in appearing(root, self.terms.locked)}
+        paths |= {path for root in found.inner for path in appearing(root, inside_git(self.terms.locked))}
+        # A `.git` that is a file names the folder with the settings.
+        paths |= {path for path in found.locked if path.endswith("/.git")}
+        paths -= set(self.terms.write)
+        return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
 
     def _set_aside(self, path: str) -> Violation:
         what = f"`{path}` appeared: other programs run files of this name by themselves"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from sandbox import caches, kernel, plan, seccomp
 from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
+from sandbox.tree import Trees
 from sandbox.wire import Plan
 
 TIERS = ("T1", "T3")  # what this module can launch, best first
@@ -58,7 +60,7 @@ def launch(
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
-    found = survey(terms, scratch.path)
+    found = survey(terms, scratch.path, cache)
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     programs = seccomp.programs(rights, unix=terms.unix and rights is Rights.WORK, cache=cache)
     if terms.cache and terms.rights is Rights.WORK:
@@ -76,14 +78,21 @@ def launch(
     return Launch(process, control, found)
 
 
-def survey(terms: Terms, scratch: str) -> Scan:
+def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
-    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked)
+    trees = known_trees(cache)
+    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees)
     for folder in (*terms.read, *terms.write):
         if os.path.isdir(folder) and folder != scratch:
             names = tuple(name for name in terms.hidden if "/" not in name)
-            found = found.with_masked(scan(folder, names, terms.shown, ()))
+            found = found.with_masked(scan(folder, names, terms.shown, (), trees))
     return found
+
+
+@lru_cache(maxsize=4)
+def known_trees(cache: Path | None) -> Trees:
+    """What this process knows of folders: facts about the disk, the same for every session."""
+    return Trees(cache)
 
 
 class Ahead:

@@ -12,13 +12,12 @@ from sandbox import canary, decoys, kernel, landlock
 from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
-from sandbox.launch import Ahead, Launcher, launch, survey
+from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
 from sandbox.pool import Pool
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
 from sandbox.slot import Slot
 
-FRESH = 1.0  # seconds for which what was found in the workspace is taken to be true: people edit files meanwhile
 ANSWER = 64 << 20  # bytes of a file action's answer
 _SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 
@@ -74,7 +73,7 @@ class Linux:
         slot = await self.pool.take(terms)
         healthy = False
         try:
-            watch = Watch(terms, slot.scan, self.aside)
+            watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
             try:
                 outcome = await _converse(slot, permit, stdin, listen)
                 healthy = outcome.problem is None or outcome.status != 125
@@ -103,14 +102,8 @@ class Linux:
     # ---- helpers
 
     def _still_true(self, slot: Slot, terms: Terms) -> bool:
-        """Whether the mounts of `slot` still cover all that must be covered."""
-        now = time.monotonic()
-        if now - slot.looked < FRESH:
-            return True
-        if survey(terms, self.scratch.path if self.scratch else "") != slot.scan:
-            return False
-        slot.looked = now
-        return True
+        """Whether the mounts of `slot` still cover all that must be covered: people edit files meanwhile."""
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
 
     def _launch(self, terms: Terms) -> Slot:
         """The launch that was made ahead, when it was made for this; else a new one."""

@@ -103,7 +103,7 @@ def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
         refuse(
             "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
             "protecting only some of them would be a silent gap",
-            "use --cwd with a smaller folder",
+            "use --cwd with a smaller folder; a clone that shares its objects stops doing so by `git repack -a -d`",
         )
     for path in terms.read + terms.write:
         if look(path) is None:

@@ -5,8 +5,7 @@ import contextlib
 import os
 import socket
 import subprocess
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sandbox.backend import Enforcement, Level, Listener
 from sandbox.exchange import Exchange
@@ -21,7 +20,7 @@ GRACE = 0.15  # seconds a helper has to end a command before it is killed itself
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One helper. `scan`: what its mounts know of the workspace, `looked`: when that was last found to be true.
+    """One helper. `scan`: what its mounts know of the workspace.
 
     `handed`: descriptors that came with its `ready`; they are closed with it.
     """
@@ -30,7 +29,6 @@ class Slot:
     control: socket.socket
     scan: Scan
     enforcement: Enforcement
-    looked: float = field(default_factory=time.monotonic)
     handed: tuple[int, ...] = ()
 
     @classmethod

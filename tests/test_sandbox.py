@@ -438,6 +438,66 @@ def test_new_links_by_such_names_are_set_aside_too(bench: Bench) -> None:
     assert not {".envrc", ".turned"} & left
 
 
+# fmt: off
+MADE = [
+    ("git init -q new",                                            set(), "an ordinary repository stays whole"),
+    ("git init -q --bare new.git",                                 set(), "a bare one too"),
+    ("git init -q s && git -C s -c user.name=n -c user.email=e commit -q --allow-empty -m m && git clone -q s c",
+     set(), "a clone of what is here too"),
+    ("git init -q new && git -C new config core.fsmonitor ./evil", {"new/.git/config"}, "a program at every status"),
+    ("git init -q new && echo evil > new/.git/hooks/post-commit",  {"new/.git/hooks"}, "a hook"),
+    ("mkdir -p a/b && git init -q a/b/c && mkdir a/b/c/.vscode && echo evil > a/b/c/.vscode/tasks.json",
+     {"a/b/c/.vscode"}, "an editor's tasks in it"),
+    ("git init -q new && git clone -q --bare new b && echo evil > b/hooks/update", {"b/hooks"}, "a hook of a bare one"),
+    ("mkdir -p b/objects b/refs && echo ref: refs/heads/m > b/HEAD && printf '[core]\nfsmonitor=evil' > b/config",
+     {"b/config"}, "a bare one by hand"),
+    ("git init -q evil && mv evil/.git hidden && git -C hidden config core.fsmonitor ./x && echo gitdir: ../hidden > evil/.git",
+     {"evil/.git", "hidden/config"}, "a pointer to settings elsewhere"),
+    ("git init -q evil && mv evil/.git other && ln -s ../other evil/.git", {"evil/.git"}, "a link to them"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.parametrize(("script", "moved", "why"), MADE, ids=[row[2] for row in MADE])
+def test_a_repository_that_a_command_makes_keeps_what_starts_nothing(
+    bench: Bench, script: str, moved: set[str], why: str
+) -> None:
+    folder = bench.workspace / "made"
+    folder.mkdir()
+    bench.own(folder)
+    try:
+        locked = [".git/hooks", ".git/config", ".git/commondir", ".vscode"]
+        answer = bench.run(f"cd made && {script}", locked=locked)
+        assert answer["status"] == 0, answer
+        assert {violation[1].removeprefix(f"{folder}/") for violation in answer["violations"]} == moved
+        assert not [name for name in moved if os.path.lexists(folder / name)]
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.threat("T16")
+def test_a_folder_moved_away_takes_its_protection_along_and_leaves_no_place_for_another(bench: Bench) -> None:
+    """Mounts go with the folder; what then lies at the old path is new, though its name is not."""
+    folder = bench.workspace / "moving" / "lib"
+    (folder / ".git" / "hooks").mkdir(parents=True)
+    (folder / ".git" / "config").write_text("[core]\n\tfsmonitor = mine\n")
+    bench.own(folder.parent)
+    script = (
+        "mv moving moved && echo evil > moved/lib/.git/config;"
+        "mkdir -p moving/lib/.git/hooks && echo evil > moving/lib/.git/config && echo evil > moving/lib/.git/hooks/pre-push"
+    )
+    try:
+        answer = bench.run(script, locked=[".git/hooks", ".git/config"])
+        told = {violation[1].removeprefix(f"{bench.workspace}/") for violation in answer["violations"]}
+        assert told == {"moving/lib/.git/config", "moving/lib/.git/hooks"}, answer
+        assert (bench.workspace / "moved/lib/.git/config").read_text() == "[core]\n\tfsmonitor = mine\n"
+        assert not (folder / ".git" / "config").exists()
+    finally:
+        shutil.rmtree(bench.workspace / "moved", ignore_errors=True)
+        shutil.rmtree(bench.workspace / "moving", ignore_errors=True)
+
+
 # ---- named paths, and what cannot be granted
 
 
@@ -644,7 +704,6 @@ def test_what_people_change_meanwhile_is_protected_too(bench: Bench) -> None:
     tasks.write_text("mine")
     for path in (bench.workspace / ".secret2", tasks):
         bench.own(path)
-    time.sleep(1.1)  # as long as what was found is taken to be true
     second = bench.run("cat .secret .secret2; echo theirs > .tasks", **told)
     kept = tasks.read_text()
     for path in (secret, bench.workspace / ".secret2", tasks):

@@ -1,0 +1,217 @@
+"""What is known of the folders below one place, and when it may still be believed without reading them again.
+
+A folder that gains or loses a name gets a new ctime, which nobody can set back (inode(7)). So a folder whose device,
+number, mtime and ctime are as they were holds the names that it held. Three kinds are read again every time:
+- it changed so shortly before it was read that a later change may carry the same time (MARGIN; as Git's index does)
+- its file system is not on the list of those that keep such times themselves (network and FUSE file systems)
+- it could not be read
+
+Link counts are no part of a folder: a program elsewhere that links one of our files changes that file alone. `due` says
+when every file must be asked again.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import marshal
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
+MANY = 30_000  # files: counting the links of fewer takes less than a tenth of a second
+FEW = 500  # files: counting the links of fewer costs nothing that anybody would notice
+PATIENCE, LONG_PATIENCE = (
+    1.0,
+    60.0,
+)  # seconds for which link counts are believed, in a folder of at most and of more than MANY
+WORTH = 256  # folders: reading fewer of them costs less than reading what was kept of them
+KEPT = 32  # files with what is known of a folder; older ones go
+# statfs(2), linux/magic.h: ext2-4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, overlayfs, bcachefs
+_LOCAL = frozenset(
+    (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
+)
+_FORMAT = 1
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+HAS_GIT, IS_GIT, GIT_IS_FILE = 1, 2, 4
+Link = tuple[str, int, int, int]  # name, device, number, link count
+# device, number, mtime, ctime, whether it may be believed; folders, secret names, HAS_GIT|..., linked files, files
+Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
+Match = Callable[[str], bool]
+
+
+class Tree:
+    """The folders below `top`, by path. A folder whose own name matches is not entered."""
+
+    __slots__ = ("_local", "counted", "counted_now", "folders", "odd", "read", "top")
+
+    def __init__(self, top: str) -> None:
+        self.top = top
+        self.folders: dict[str, Folder] = {}
+        self.counted = float("-inf")  # on the clock of `now`
+        self.odd: frozenset[tuple[int, int, int]] = frozenset()  # files with names elsewhere, when last counted
+        self.counted_now = False  # by the last `renew`
+        self.read = 0  # folders that the last `renew` had to read
+        self._local: dict[int, bool] = {}
+
+    def due(self) -> bool:
+        """Whether the links of all files must be counted again."""
+        files = sum(folder[9] for folder in self.folders.values())
+        age = now() - self.counted
+        return files <= FEW or not 0 <= age <= (PATIENCE if files <= MANY else LONG_PATIENCE)
+
+    def renew(self, secret: Match, *, everything: bool) -> None:
+        """Make `folders` true again. Folders that cannot be read cannot be entered by a command either."""
+        started, known, found, self.read = now(), self.folders, {}, 0
+        pending, status_of = [self.top], os.lstat
+        while pending:
+            path = pending.pop()
+            folder = None if everything else known.get(path)
+            if folder is not None:
+                try:
+                    status = status_of(path)
+                except OSError:
+                    continue
+                device, number, mtime, ctime, settled = folder[:5]
+                same = status.st_ctime_ns == ctime and status.st_mtime_ns == mtime and status.st_ino == number
+                if not (settled and same and status.st_dev == device):
+                    folder = None
+            if folder is None:
+                folder = self._read(path, secret)
+                if folder is None:
+                    continue
+                self.read += 1
+            found[path] = folder
+            if folder[5]:
+                pending += [f"{path}/{name}" for name in folder[5]]
+        self.folders = found
+        self.counted_now = everything
+        if everything:
+            self.counted = started
+
+    def _read(self, path: str, secret: Match) -> Folder | None:
+        try:
+            handle = os.open(path, _FOLDER)
+        except PermissionError:
+            return (0, 0, 0, 0, False, (), (), 0, (), 0)
+        except OSError:
+            return None  # gone, or a link by now
+        try:
+            status, before = os.fstat(handle), time.time_ns()
+            folders, secrets, linked, files, names = [], [], [], 0, set()
+            with os.scandir(handle) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if secret(name):
+                        secrets.append(name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+                        if name in _GIT:
+                            names.add(name)
+                    else:
+                        files += 1
+                        if name in _GIT:
+                            names.add("file" if name == ".git" and not entry.is_symlink() else name)
+                        try:
+                            about = entry.stat(follow_symlinks=False)
+                        except OSError:
+                            continue  # gone meanwhile
+                        if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
+                            linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+        except OSError:
+            return (0, 0, 0, 0, False, (), (), 0, (), 0)
+        finally:
+            os.close(handle)
+        flags = HAS_GIT if ".git" in names or "file" in names else 0
+        flags |= GIT_IS_FILE if "file" in names else 0
+        flags |= IS_GIT if "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names) else 0
+        settled = status.st_ctime_ns < before - MARGIN and self._is_local(status.st_dev, path)
+        return (
+            *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
+            *(tuple(folders), tuple(secrets), flags, tuple(linked), files),
+        )
+
+    def _is_local(self, device: int, path: str) -> bool:
+        if device not in self._local:
+            answer = ctypes.create_string_buffer(256)
+            asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
+            self._local[device] = asked == 0 and int.from_bytes(answer.raw[:8], sys.byteorder) in _LOCAL
+        return self._local[device]
+
+
+# What tells a repository, or the inside of one (gitrepository-layout(5)).
+_GIT = frozenset((".git", "HEAD", "objects", "refs", "commondir"))
+
+
+class Trees:
+    """Trees by folder and patterns, kept in memory and, when they are large, in files of `cache` for the next process.
+
+    A file that is not whole, not of this version, or not of this boot is as good as none.
+    """
+
+    __slots__ = ("_cache", "_held")
+
+    def __init__(self, cache: Path | None) -> None:
+        self._cache = cache
+        self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], Tree] = {}
+
+    def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree:
+        """The tree below `top`. `patterns`: what else decides about its folders."""
+        tree = self._held.pop((top, patterns), None) or self._load(top, patterns) or Tree(top)
+        self._held[top, patterns] = tree  # the last one used is the last one
+        if len(self._held) > KEPT:
+            del self._held[next(iter(self._held))]
+        return tree
+
+    def keep(self, tree: Tree) -> None:
+        """Write down what had to be read, when the next process would save time by it."""
+        if self._cache is None or len(tree.folders) < WORTH or tree.read < WORTH // 4:
+            return
+        top, patterns = next(key for key, held in self._held.items() if held is tree)
+        body = marshal.dumps((tree.counted if _boot() else float("-inf"), tuple(tree.odd), tree.folders))
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time and nothing else
+            handle, draft = tempfile.mkstemp(dir=self._cache, prefix=".tree-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(draft, self._cache / _name(top, patterns))
+            files = sorted(self._cache.glob("tree-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+            for path in files[KEPT:]:
+                path.unlink()
+
+    def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree | None:
+        if self._cache is None:
+            return None
+        try:
+            blob = (self._cache / _name(top, patterns)).read_bytes()
+        except OSError:
+            return None
+        if hashlib.sha256(blob[32:]).digest() != blob[:32]:
+            return None
+        tree = Tree(top)
+        # SAFETY: our own private folder, and the digest says that it is what we wrote: marshal is not fed by others.
+        tree.counted, odd, tree.folders = marshal.loads(blob[32:])  # noqa: S302  # see above
+        tree.odd = frozenset(odd)
+        return tree
+
+
+def now() -> float:
+    """Seconds since the machine started, sleep included: no one can set this clock."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def _name(top: str, patterns: tuple[tuple[str, ...], ...]) -> str:
+    seed = repr((_FORMAT, sys.version_info, _boot(), top, patterns)).encode("utf-8", "surrogatepass")
+    return f"tree-{hashlib.sha256(seed).hexdigest()[:32]}"
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

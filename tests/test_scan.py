@@ -1,0 +1,331 @@
+"""The scan that remembers finds what a scan that knows nothing finds: in one session, and from one process to the next."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox import scan as scanning
+from sandbox import tree as trees_module
+from sandbox.gitfiles import harmless
+from sandbox.scan import Scan, scan
+from sandbox.tree import Trees
+
+SECRETS, SHOWN = (".env", ".env.*", "*.pem"), (".env.example",)
+LOCKED = (".git/hooks", ".git/config", ".git/commondir", ".git/modules/*/config", ".envrc", ".vscode")
+
+
+def look(folder: Path, trees: Trees | None = None) -> Scan:
+    return scan(str(folder), SECRETS, SHOWN, LOCKED, trees)
+
+
+def read_last(trees: Trees, folder: Path) -> int:
+    return trees.take(str(folder), (SECRETS, SHOWN)).read
+
+
+def short(paths: tuple[str, ...], folder: Path) -> set[str]:
+    return {path.removeprefix(f"{folder}/") for path in paths}
+
+
+def wait_until_settled() -> None:
+    time.sleep(trees_module.MARGIN / 1e9 + 0.02)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A margin that a test can wait for. Still longer than any tick of the kernel's clock."""
+    monkeypatch.setattr(trees_module, "MARGIN", 50_000_000)
+
+
+def make(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+# ---- what changes is noticed
+
+# fmt: off
+CHANGES = [
+    ("echo s > a/b/.env",                         "a new secret deep down"),
+    ("echo s > .env.local",                       "a new secret at the top"),
+    ("rm a/x.pem",                                "a secret that went away"),
+    ("mv a/plain a/key.pem",                      "a name that becomes a secret one"),
+    ("mv a/x.pem a/x.txt",                        "and one that does not stay one"),
+    ("rm a/x.pem; echo new > a/x.pem",            "a secret that was replaced, as editors do"),
+    ("mv a moved",                                "a folder with secrets under another name"),
+    ("mkdir -p n/.git/hooks; echo > n/.git/config", "a new repository inside"),
+    ("rm -rf r/.git",                             "a repository that is none any more"),
+    ("rm -rf r/.git; echo gitdir: ../x > r/.git", "a repository that becomes a pointer to one"),
+    ("echo > r/.envrc",                           "an auto-run file of an inner repository"),
+    ("ln -sfn b/deep a/link.pem",                 "a secret name that leads elsewhere"),
+    ("ln ../outside/far a/near",                  "a hard link from outside"),
+    ("ln a/plain ../outside/copy",                "a hard link to outside, that changes no folder of ours"),
+    ("ln a/plain a/b/twin; ln a/plain ../outside/copy", "a hard link to outside and one inside"),
+    ("rm ../outside/pair",                        "a hard link that has no other name any more"),
+    ("mv a/b/.. a/b 2>/dev/null; rm -rf a; mkdir a; echo s > a/.env", "a folder that was made anew"),
+    ("rm -rf a; ln -s ../outside a",              "a folder that became a link out of it"),
+    ("mv a old; mkdir -p o/b; echo s > o/b/.env; mv o a", "another folder under the old name"),
+    ("touch -d 2001-01-01 a; echo s > a/.env; touch -d 2001-01-01 a", "a time that was set back hides nothing"),
+    ("mkdir bare; cd bare; mkdir objects refs hooks; echo ref > HEAD; echo > config", "a bare repository"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T65")
+@pytest.mark.parametrize(("change", "why"), CHANGES, ids=[why for _, why in CHANGES])
+@pytest.mark.parametrize("process", ["the same process", "the next process"])
+def test_law_what_is_remembered_hides_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, change: str, why: str, process: str
+) -> None:
+    monkeypatch.setattr(trees_module, "WORTH", 1)
+    folder, outside, cache = tmp_path / "w", tmp_path / "outside", tmp_path / "cache"
+    cache.mkdir()
+    make(folder, "a/plain", "a/x.pem", "a/b/deep", "r/.git/config", "r/.git/hooks/x", "top")
+    make(outside, "far", "pair")
+    os.link(outside / "pair", folder / "pair")
+    wait_until_settled()
+    trees = Trees(cache)
+    before = look(folder, trees)
+    assert before == look(folder)
+    subprocess.run(["bash", "-c", change], cwd=folder, check=False, env={"PATH": os.environ["PATH"]})
+    if process == "the next process":
+        trees = Trees(cache)
+    after = look(folder, trees)
+    assert after == look(folder), why
+    assert after != before, why
+
+
+@pytest.mark.threat("T65")
+def test_law_random_changes(tmp_path: Path, quick: None) -> None:
+    dice = random.Random(11)
+    folder, outside = tmp_path / "w", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    trees = Trees(None)
+    names = ["a", "b", ".env", "k.pem", ".git", "HEAD", "objects", "refs", "config", ".envrc"]
+    for step in range(400):
+        places = [Path(found) for found, _, _ in os.walk(folder)]
+        place = dice.choice(places) / dice.choice(names)
+        try:
+            match dice.randrange(7):
+                case 0 | 1:
+                    place.mkdir()
+                case 2:
+                    place.write_text("x")
+                case 3:
+                    shutil.rmtree(place) if place.is_dir() else place.unlink()
+                case 4:
+                    place.rename(dice.choice(places) / dice.choice(names))
+                case 5:
+                    os.link(place, dice.choice([outside, *places]) / f"l{step}")
+                case 6:
+                    place.symlink_to(dice.choice(places))
+        except (OSError, shutil.Error):
+            continue
+        if step % 20 == 0:
+            wait_until_settled()
+        assert look(folder, trees) == look(folder), step
+
+
+@pytest.mark.threat("T65")
+def test_a_change_in_the_same_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
+    """A folder that was read in the tick in which it changed is read again (racy-git)."""
+    for number in range(300):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        trees = Trees(None)
+        look(folder, trees)
+        (folder / ".env").write_text("s")
+        assert short(look(folder, trees).masked, folder) == {".env"}
+
+
+@pytest.mark.threat("T65")
+def test_what_did_not_change_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> None:
+    folder, cache = tmp_path / "w", tmp_path / "cache"
+    cache.mkdir()
+    make(folder, *(f"{a}/{b}/file{c}" for a in range(20) for b in range(20) for c in range(2)))
+    wait_until_settled()
+    trees = Trees(cache)
+    look(folder, trees)
+    assert read_last(trees, folder) == 421
+    look(folder, trees)
+    assert read_last(trees, folder) == 0, "the same process"
+    script = (
+        "import sys; from pathlib import Path; from sandbox.scan import scan; from sandbox.tree import Trees\n"
+        f"t = Trees(Path({str(cache)!r})); scan({str(folder)!r}, {SECRETS!r}, {SHOWN!r}, {LOCKED!r}, t)\n"
+        f"print(t.take({str(folder)!r}, ({SECRETS!r}, {SHOWN!r})).read)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "0\n", "another process"
+    (folder / "3" / "4" / ".env").write_text("s")
+    assert short(look(folder, trees).masked, folder) == {"3/4/.env"}
+    assert read_last(trees, folder) == 1, "only what changed"
+    monkeypatch.setattr(trees_module, "_LOCAL", frozenset())
+    look(folder, fresh := Trees(None))
+    look(folder, fresh)
+    assert read_last(fresh, folder) == 421, "a file system whose times come from elsewhere is never believed"
+
+
+@pytest.mark.threat("T65")
+def test_a_cache_that_is_not_whole_is_as_good_as_none(tmp_path: Path, quick: None) -> None:
+    folder, cache = tmp_path / "w", tmp_path / "cache"
+    cache.mkdir()
+    make(folder, ".env", *(f"{number}/x" for number in range(300)))
+    wait_until_settled()
+    expected = look(folder, Trees(cache))
+    (kept,) = cache.iterdir()
+    whole = kept.read_bytes()
+    for damage in (
+        b"",
+        b"x",
+        whole[:31],
+        whole[:-1],
+        whole + b"\0",
+        whole[:40] + b"\0" + whole[41:],
+        bytes(len(whole)),
+    ):
+        kept.write_bytes(damage)
+        assert look(folder, Trees(cache)) == expected
+    kept.unlink()
+    kept.mkdir()
+    assert look(folder, Trees(cache)) == expected
+    assert look(folder, Trees(tmp_path / "none")) == expected
+
+
+@pytest.mark.threat("T17")
+@pytest.mark.parametrize(
+    ("few", "many", "noticed"), [(500, 30_000, "now"), (1, 30_000, "a second"), (1, 2, "a minute")]
+)
+def test_a_link_made_elsewhere_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None, few: int, many: int, noticed: str
+) -> None:
+    """`cp -al` changes no folder of the workspace: all files are asked, at once or after a while."""
+    monkeypatch.setattr(trees_module, "FEW", few)
+    monkeypatch.setattr(trees_module, "MANY", many)
+    folder = tmp_path / "w"
+    make(folder, "a/one", "a/two", "b/three")
+    wait_until_settled()
+    trees = Trees(None)
+    assert look(folder, trees).shared == ()
+    subprocess.run(["cp", "-al", str(folder), str(tmp_path / "backup")], check=True)
+    seen = look(folder, trees).shared
+    assert bool(seen) == (noticed == "now")
+    later = {"now": 0.0, "a second": 1.01, "a minute": 60.01}[noticed]
+    clock = trees_module.now
+    monkeypatch.setattr(trees_module, "now", lambda: clock() + later)
+    assert short(look(folder, trees).shared, folder) == {"a/one", "a/two", "b/three"}
+
+
+def test_too_many_special_files_are_never_a_part_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "MOST", 3)
+    make(tmp_path, ".env", "a/.env", "b/.env")
+    assert not look(tmp_path).truncated
+    make(tmp_path, "c/.env")
+    assert look(tmp_path).truncated
+
+
+# ---- repositories inside
+
+
+def git(*words: str, cwd: Path) -> None:
+    told = ("-c", "protocol.file.allow=always", "-c", "user.name=n", "-c", "user.email=e")
+    subprocess.run(["git", *told, *words], cwd=cwd, check=True, capture_output=True)
+
+
+@pytest.mark.threat("T16")
+def test_every_kind_of_repository_is_found(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "w"
+    source.mkdir()
+    folder.mkdir()
+    for each in (source, folder):
+        git("init", "-q", cwd=each)
+        git("commit", "-q", "--allow-empty", "-m", "m", cwd=each)
+    git("submodule", "add", "-q", str(source), "deep/er/module", cwd=folder)
+    git("worktree", "add", "-q", "tree", cwd=folder)
+    git("clone", "-q", "--bare", str(source), "b.git", cwd=folder)
+    git("init", "-q", "x/y/z/nested", cwd=folder)
+    found = look(folder)
+    assert short(found.roots, tmp_path) == {"w", "w/deep/er/module", "w/tree", "w/x/y/z/nested"}
+    locked = short(found.locked, folder)
+    for inner in (".git", ".git/modules/deep/er/module", "b.git", "x/y/z/nested/.git"):
+        assert {f"{inner}/config", f"{inner}/hooks"} <= locked, inner
+    assert {"tree/.git", "deep/er/module/.git", ".git/worktrees/tree/commondir"} <= locked
+    assert short(found.pinned, folder) == {".git", "x/y/z/nested/.git"}
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.threat("T04")
+def test_another_name_of_the_same_file_is_no_way_around(tmp_path: Path) -> None:
+    make(tmp_path, ".git/config", ".git/hooks/pre-commit", ".env", "tools/x", "free", "tasks/tasks.json")
+    for old, new in ((".git/config", "c"), (".git/hooks/pre-commit", "h"), (".env", "notes.txt"), ("free", "free2")):
+        os.link(tmp_path / old, tmp_path / new)
+    (tmp_path / ".vscode").symlink_to("tasks")
+    (tmp_path / ".envrc").symlink_to("tools/x")
+    found = look(tmp_path)
+    assert short(found.locked, tmp_path) == {
+        *(".git/config", "c", ".git/hooks", ".git/hooks/pre-commit", "h", "tasks", "tools/x")
+    }
+    assert short(found.masked, tmp_path) == {".env", "notes.txt"}
+
+
+# fmt: off
+GIT_FILES = [
+    ("config", "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", True, "git init"),
+    ("config", '[remote "origin"]\n\turl = https://host.example/a/b.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
+               '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n', True, "git clone"),
+    ("config", "[user]\n\tname = Ann O'Neil\n\temail = a@b.example\n", True, "a name"),
+    ("config", "[core]\n\tfsmonitor = ./evil\n", False, "hostile: a program at every status"),
+    ("config", "[core]\n\tFSMonitor = ./evil\n", False, "hostile: in other letters"),
+    ("config", "[core] fsmonitor = ./evil\n", False, "hostile: on the line of the section"),
+    ("config", "[CORE]\n\tfsmonitor = ./evil\n", False, "hostile: a section in other letters"),
+    ("config", "[core]\n\tfilemode = true\\\n\n", False, "hostile: a continued line"),
+    ("config", "[core]\n\tfilemode = true\r\tfsmonitor = evil\n", False, "hostile: a carriage return"),
+    ("config", "[core]\n\thooksPath = ../evil\n", False, "hostile: hooks from elsewhere"),
+    ("config", "[include]\n\tpath = ../evil\n", False, "hostile: settings from elsewhere"),
+    ("config", '[remote "o"]\n\turl = ext::sh -c evil\n', False, "hostile: an address that is a program"),
+    ("config", '[remote "o"]\n\turl = ssh://-oProxyCommand=evil/x\n', False, "hostile: an address that is an option"),
+    ("config", '[remote "o"]\n\tuploadpack = evil\n', False, "hostile: a program for fetching"),
+    ("config", '[branch "m"]\n\tremote = ext::evil\n', False, "hostile: an address in place of a remote"),
+    ("config", "[alias]\n\tst = !evil\n", False, "hostile: an alias"),
+    ("config", '[filter "x"]\n\tclean = evil\n', False, "hostile: a filter"),
+    ("config", "[user]\n\tname = x\n\tsigningkey = k\n", False, "a key that is not known"),
+    ("commondir", "../..\n", True, "git worktree add"),
+    ("commondir", "../../../evil\n", False, "hostile: settings from elsewhere"),
+    (".git", "gitdir: ../.git/worktrees/w\n", True, "a worktree of this repository"),
+    (".git", "gitdir: ../evil\n", False, "hostile: a folder with settings under another name"),
+    (".git", "gitdir: ../.git/worktrees/../../evil\n", False, "hostile: the same by a detour"),
+    (".git", "gitdir: /tmp/.git/modules/x\n", False, "hostile: outside"),
+    (".envrc", "", False, "no file of Git's"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.parametrize(("name", "text", "expected", "why"), GIT_FILES, ids=[row[3] for row in GIT_FILES])
+def test_what_git_makes_itself_may_stay(tmp_path: Path, name: str, text: str, expected: bool, why: str) -> None:
+    make(tmp_path, "new/x", ".git/worktrees/w/x", "evil/x")
+    (tmp_path / "new" / name).write_bytes(text.encode())
+    assert harmless(str(tmp_path / "new" / name), str(tmp_path)) is expected
+
+
+@pytest.mark.threat("T16")
+def test_hooks_that_are_samples_may_stay(tmp_path: Path) -> None:
+    hooks = tmp_path / "hooks"
+    make(hooks, "pre-commit.sample")
+    assert harmless(str(hooks), str(tmp_path))
+    (hooks / "x.sample").symlink_to("pre-commit.sample")
+    assert not harmless(str(hooks), str(tmp_path)), "a link is no sample"
+    (hooks / "x.sample").unlink()
+    make(hooks, "pre-commit")
+    assert not harmless(str(hooks), str(tmp_path))
+    (tmp_path / "link").symlink_to(hooks)
+    assert not harmless(str(tmp_path / "link"), str(tmp_path))
