@@ -15,6 +15,7 @@ LIMITS: Mapping[str, Shape] = {
     "memory": Shape.SIZE,
     "file": Shape.SIZE,
     "open-files": Shape.WHOLE,
+    "disk": Shape.SIZE,
     "output": Shape.SIZE,
 }
 

@@ -26,15 +26,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one command may use up. Seconds and bytes; `pids` counts processes and threads of the whole tree."""
+    """What one command and all that it starts may use up together. Seconds and bytes; `pids` counts processes and
+    threads; `file` is the largest single file, `open_files` holds for each process, `disk` for all that it adds."""
 
     wall: float = 120.0
-    cpu: int = 600
-    pids: int = 512
-    memory: int = 4 << 30
+    cpu: int = 7200
+    pids: int = 1024
+    memory: int = 8 << 30
     file: int = 10 << 30
     open_files: int = 4096
     output: int = 10 << 20
+    disk: int = 20 << 30
 
 
 # Where a command under `look` may write: empty at its start and gone at its end, seen by nobody else.

@@ -20,6 +20,7 @@ _KINDS: dict[str, tuple[dict[str, float], bool, str]] = {
     "file": (_BYTES, True, "100M, 1G"),
     "open-files": (_COUNT, True, "1024"),
     "output": (_BYTES, True, "64K, 10M"),
+    "disk": (_BYTES, True, "500M, 20G"),
 }
 
 

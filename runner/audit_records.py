@@ -196,6 +196,7 @@ def _enforcement(report: Enforcement) -> dict[str, object]:
         "backend": report.backend,
         "checks": dict(report.checks),
         "missing": list(report.missing),
+        "limits": report.limits,
     }
 
 

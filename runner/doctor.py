@@ -155,6 +155,7 @@ async def _backends(spaces: Finding) -> list[Finding]:
         await backend.close()
         held = sum(1 for _, good in enforcement.checks if good)
         detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
+        detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
         state = State.OK if enforcement.level is Level.FULL else State.WEAK
         fix = "" if state is State.OK else "used only when you accept it with --accept-partial"
         found.append(Finding(f"sandbox {name}", state, detail, fix, sandbox=True, missing=enforcement.missing))

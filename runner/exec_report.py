@@ -10,16 +10,6 @@ from runner.problems import Exit, Stopped, print_problem, say, unwritten
 from runner.relay import write_all
 from sandbox.backend import Enforcement, Outcome
 
-# ended_by: (what the limit counts, how to raise it)
-_LIMITS = {
-    "wall": ("wall time", "--timeout or --limit wall"),
-    "cpu": ("processor time", "--limit cpu"),
-    "pids": ("processes", "--limit pids"),
-    "memory": ("memory", "--limit memory"),
-    "file": ("file size", "--limit file"),
-    "output": ("output", "--limit output"),
-}
-
 
 class Report(Protocol):
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
@@ -79,7 +69,12 @@ class EventReport:
         return self._end(Exit.DENIED)
 
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
-        checks = {"level": enforcement.level.value, "backend": enforcement.backend, "missing": enforcement.missing}
+        checks = {
+            "level": enforcement.level.value,
+            "backend": enforcement.backend,
+            "missing": enforcement.missing,
+            "limits": enforcement.limits,
+        }
         self._print({"type": "session_started", "session": session, "enforcement": checks})
         self._judged(assessment, verdict)
 
@@ -144,17 +139,12 @@ def _write(descriptor: int, data: bytes) -> None:
 
 def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
     """What an ended command comes to: a Problem to print, if any, and the exit code."""
-    if outcome.ended_by in _LIMITS:
-        counted, how = _LIMITS[outcome.ended_by]
-        amount = getattr(limits, outcome.ended_by)
-        unit = {"wall": " s", "cpu": " s", "pids": ""}.get(outcome.ended_by, " bytes")
-        what = f"the command was ended: it used up its {counted} ({amount:g}{unit})"
-        return Problem(what, "every command runs under limits", f"raise it with {how}"), Exit.LIMIT
     if outcome.problem is not None:
         return outcome.problem, outcome.status or Exit.FAILED
     if outcome.ended_by is not None and outcome.ended_by != "cancelled":
-        what = f"the command was ended ({outcome.ended_by})"
-        return Problem(what, "it reached a limit of the sandbox", "see `agent exec --help` for the limits"), Exit.LIMIT
+        from sandbox.limits import passed  # its patterns are for commands that failed
+
+        return passed(outcome.ended_by, limits), Exit.LIMIT
     return None, outcome.status
 
 

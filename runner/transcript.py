@@ -152,6 +152,7 @@ class Transcript:
             ("mode", f"{event.mode.value}{alone}"),
             ("model", event.model),
             ("sandbox", f"{found.backend} {found.level.value}, {held} of {len(found.checks)} checks held"),
+            *((("limits", f"kept by {found.limits}"),) if found.limits else ()),
             *(("not held", words) for words in found.missing),
         ):
             self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))

@@ -23,6 +23,7 @@ class Enforcement:
     backend: str  # "T1", "T3", ...
     checks: tuple[tuple[str, bool], ...] = ()
     missing: tuple[str, ...] = ()  # in words: what this backend does not enforce here
+    limits: str = ""  # who counts what a command uses up: `cgroup v2 (memory, pids, cpu)`, `watchdog`
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ def _mount_proc(stage: str, plan: Plan) -> None:
     kernel.mount("proc", stage + "/proc", "proc", flags)
     # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
-        _set(stage + "/proc/sys/kernel/pid_max", max(plan.pids, 310))  # RLIMIT_NPROC and the watchdog count as well
+        _set(stage + "/proc/sys/kernel/pid_max", max(plan.pid_max, 310))  # RLIMIT_NPROC and the watchdog count as well
     # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
     proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
@@ -172,7 +172,9 @@ def lock_in(plan: Plan) -> None:
     for number, value in plan.rlimits:
         _, hard = resource.getrlimit(number)
         ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(number, (ceiling, ceiling))
+        # At the soft limit a process gets SIGXCPU, which tells what it was; at the hard one SIGKILL (getrlimit(2)).
+        above = ceiling + 1 if number == resource.RLIMIT_CPU else ceiling
+        resource.setrlimit(number, (ceiling, above if hard == resource.RLIM_INFINITY else min(above, hard)))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no new privileges")
     fs, net, scoped, size = plan.handled
     kernel.landlock(fs, net, scoped, list(plan.landlock), size)

@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 
 from sandbox import spawn
 from sandbox.backend import Listener
@@ -12,6 +13,7 @@ from sandbox.backend import Listener
 _CHUNK = 1 << 16
 # Most small commands are over within this many seconds, and two turns of the event loop cost more than they do.
 _AT_ONCE = 0.002
+_LOOK = 0.2  # seconds between two looks at what is used up
 _DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
 
 
@@ -38,8 +40,11 @@ class Exchange:
     def send(self, request: dict[str, object], handles: list[int]) -> None:
         spawn.send(self.control, request, handles)
 
-    async def run(self, request: dict[str, object], stdin: bytes | None, wall: float) -> str | None:
-        """Returns the limit that ended it (`wall`, `output`) or None. Raises CancelledError, OSError (helper gone)."""
+    async def run(
+        self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
+    ) -> str | None:
+        """Returns the limit that has to end it (`wall`, `output`, or what `excess` names when it is asked now and then)
+        or None. Raises CancelledError, OSError (helper gone)."""
         ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
         writes = [write for _, write in ends[-2:]]
         self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}
@@ -57,9 +62,16 @@ class Exchange:
                     os.close(handle)
             started = time.monotonic()
             self._wait_here(started + min(_AT_ONCE, wall))
-            if not self.finished and not self.over:
-                await self._wait(wall - (time.monotonic() - started))
-            return None if self.finished else ("output" if self.over else "wall")
+            while not self.finished and not self.over:
+                left = wall - (time.monotonic() - started)
+                await self._wait(min(left, _LOOK))
+                if self.finished or self.over:
+                    break
+                if left <= _LOOK:
+                    return "wall"
+                if (passed := excess()) is not None:
+                    return passed
+            return None if self.finished else "output"
         finally:
             if feeding is not None:
                 feeding.cancel()

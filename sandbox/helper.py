@@ -14,9 +14,14 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from sandbox import canary, confine, kernel, removal  # the path must be set first: -I gives none
+from sandbox.watchdog import Watchdog
 from sandbox.wire import Plan
 
 RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+SIGNALS = {
+    int(signal.SIGXCPU): "cpu",
+    int(signal.SIGXFSZ): "file",
+}  # the limits of one process, signal(7)
 TICK = 200  # milliseconds between two looks of the watchdog
 
 
@@ -27,7 +32,7 @@ class Helper:
         self.control = control
         self.environment = dict(item.split("=", 1) for item in plan.environment)
         os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
-        self.pids, self.memory = plan.pids, plan.memory
+        self.watchdog = Watchdog(plan)
         self.alone = plan.tier == "T1"  # PID 1 of its own namespace
         self.vanishing = plan.vanishing
         self.poll = select.poll()
@@ -87,45 +92,27 @@ class Helper:
         ended: str | None = None
         watched = os.pidfd_open(pid)
         self.poll.register(watched, select.POLLIN)
+        self.watchdog.begin()
         try:
             while True:
                 ready = [handle for handle, _ in self.poll.poll(TICK)]
                 if watched in ready:
                     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    return (code if code >= 0 else 128 - code), ended
+                    return (code if code >= 0 else 128 - code), ended or SIGNALS.get(-code)
                 if ready and ended is None:
                     request, _handles = receive(self.control)
                     if request is None:
                         os._exit(0)  # the runner is gone: the namespace goes with us
                     ended = str(request["why"])
                 elif ended is None:
-                    ended = self.excess()
+                    ended = self.watchdog.excess()
+                    reap_others(pid)
                 if ended is not None:
                     self.end_leftovers(pid, reap=False)
         finally:
             self.poll.unregister(watched)
             os.close(watched)
-
-    def excess(self) -> str | None:
-        """Which limit the whole tree has passed. The kernel enforces per process; this counts them together."""
-        if not self.alone:
-            return None  # /proc is withheld there; `missing` says so
-        count, resident, processes = 0, 0, []
-        for name in os.listdir("/proc"):
-            if not name.isdigit() or name == "1":
-                continue
-            count += 1
-            try:
-                with open(f"/proc/{name}/statm", "rb") as file:
-                    fields = file.read().split()
-            except OSError:
-                continue  # it ended meanwhile
-            resident += int(fields[1])
-            processes.append(name)
-        # Resident sizes count shared pages once for everyone: when that is too much, ask for the exact shares.
-        if resident * PAGE > self.memory and sum(map(share, processes)) > self.memory:
-            return "memory"
-        return "pids" if count > self.pids else None
+            self.watchdog.end()
 
     def end_leftovers(self, pid: int, *, reap: bool = True) -> None:
         """Kill all that a command left behind. As PID 1, -1 is the whole namespace but us (kill(2))."""
@@ -169,13 +156,16 @@ def perform(request: dict[str, object], answer: int) -> None:
         os._exit(status)
 
 
-def share(process: str) -> int:
-    """The proportional set size of one process, in bytes (proc_pid_smaps(5))."""
-    try:
-        with open(f"/proc/{process}/smaps_rollup", "rb") as file:
-            return next((int(line.split()[1]) << 10 for line in file if line.startswith(b"Pss:")), 0)
-    except OSError:
-        return 0  # it ended meanwhile
+def reap_others(pid: int) -> None:
+    """Bury the orphans that ended meanwhile: a zombie keeps its number, and numbers are limited (waitid(2))."""
+    while True:
+        try:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if found is None or found.si_pid in (0, pid):
+            return  # the command itself is over: the rest is buried with it
+        os.waitpid(found.si_pid, 0)
 
 
 def find(name: str, path: str) -> str:
@@ -235,7 +225,6 @@ def warm() -> None:
     json.dumps({})
 
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
 SCOPED = False
 
 

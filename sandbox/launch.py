@@ -17,6 +17,7 @@ from typing import Protocol
 from policy.secrecy import inside
 from policy.verdict import Rights, Terms
 from sandbox import caches, kernel, plan, seccomp
+from sandbox.cgroup import Group
 from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
@@ -32,6 +33,7 @@ class Launch:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
+    group: Group
     scan: Scan
 
 
@@ -69,13 +71,14 @@ def launch(
     compiled = plan.compile_plan(terms, found, programs, tier=tier, abi=abi, warm=files, scratch=scratch.path)
     _make_places(scratch, compiled)
     _make_cache_places(terms, compiled)
-    process, control = (spare.take() if spare else None) or spawn()
+    process, control, group = (spare.take() if spare else None) or spawn()
     try:
+        plan.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
         send(control, compiled.dump(), [])
     except BaseException:
-        end(process, control)
+        end(process, control, group)
         raise
-    return Launch(process, control, found)
+    return Launch(process, control, group, found)
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
@@ -115,7 +118,7 @@ class Ahead:
     def drop(self) -> None:
         """End what nobody took."""
         if self._launch is not None:
-            end(self._launch.process, self._launch.control)
+            end(self._launch.process, self._launch.control, self._launch.group)
             self._scratch.remove()
             self._launch = None
 

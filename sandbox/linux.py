@@ -8,9 +8,10 @@ from pathlib import Path
 
 from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Rights, Terms
-from sandbox import canary, decoys, kernel, landlock
+from sandbox import canary, cgroup, decoys, kernel, landlock
 from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome
+from sandbox.cgroup import Group
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
 from sandbox.pool import Pool
@@ -31,6 +32,7 @@ T3_LACKS = (
     "other processes of the same user share the PID and IPC namespaces",
 )
 _T3_OPEN = frozenset({"processes"})
+_T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything closes these
 
 
 class Linux:
@@ -76,7 +78,8 @@ class Linux:
             watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
             try:
                 outcome = await _converse(slot, permit, stdin, listen)
-                healthy = outcome.problem is None or outcome.status != 125
+                refused = slot.group.refused() if outcome.status else 0
+                healthy = True
             except asyncio.CancelledError:
                 watch.settle()
                 raise
@@ -88,9 +91,14 @@ class Linux:
                 self.pool.discard(terms, slot)
         violations = watch.settle()
         if outcome.status != 0:
-            from sandbox.violations import explain  # its patterns are for commands that failed
+            from sandbox.limits import reached  # their patterns are for commands that failed
+            from sandbox.violations import explain
 
-            violations = (*violations, *explain(permit, outcome))
+            violations = (
+                *violations,
+                *explain(permit, outcome),
+                *reached(outcome, terms.limits, refused, slot.group.held),
+            )
         return replace(outcome, violations=violations, enforcement=slot.enforcement)
 
     async def close(self) -> None:
@@ -119,19 +127,20 @@ class Linux:
         """It has locked itself in, and its canary got nowhere."""
         if answer := await slot.ready():
             raise unavailable(self.name, answer)
-        slot.enforcement = self._enforced(await decoys.try_out(slot, self.name, terms), slot.scan)
+        slot.enforcement = self._enforced(await decoys.try_out(slot, self.name, terms), slot.scan, slot.group)
         if broken := tuple(canary.WORDS[name] for name, held in slot.enforcement.checks if not held):
             raise leaks(self.name, broken)
 
-    def _enforced(self, checks: dict[str, bool], found: Scan) -> Enforcement:
-        missing: tuple[str, ...] = () if self.name == "T1" else T3_LACKS
+    def _enforced(self, checks: dict[str, bool], found: Scan, group: Group) -> Enforcement:
+        closed = _T3_WITHOUT_GROUP if group.held == set(cgroup.ALL) else ()
+        missing = () if self.name == "T1" else tuple(lack for lack in T3_LACKS if lack not in closed)
         missing += tuple(f"Landlock: {words}" for words in landlock.missing(self.abi))
         level = Level.FULL if self.name == "T1" else Level.PARTIAL
         if self.name == "T3":
             checks = {name: held for name, held in checks.items() if name not in _T3_OPEN}
             if found.masked:
                 missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
-        return Enforcement(level, self.name, tuple(sorted(checks.items())), missing)
+        return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, cgroup.words(group))
 
 
 async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None) -> Outcome:
@@ -151,10 +160,14 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
     verb, _, rest = line.partition(" ")
     if verb == "failed":
         return not_started(rest, request, seconds)
+    # A kill for want of memory may come between two looks, and may have met the helper itself.
+    passed = slot.group.excess() if ended is None and line != "exit 0 -" else None
     if verb != "exit":
-        return Outcome(125, bytes(out), bytes(err), seconds, ended or "helper", problem=GONE)
+        if ended or passed:
+            return Outcome(137, bytes(out), bytes(err), seconds, ended or passed, ended == "output")
+        return Outcome(125, bytes(out), bytes(err), seconds, "helper", problem=GONE)
     code, _, why = rest.partition(" ")
-    ended = ended or (None if why == "-" else why)
+    ended = ended or passed or (None if why == "-" else why)
     if request["op"] == "spawn":
         return Outcome(int(code), bytes(out), bytes(err), seconds, ended, ended == "output")
     return file_outcome(int(code), bytes(out), seconds, ended)

@@ -11,6 +11,7 @@ from policy.secrecy import inside
 from policy.verdict import LOOK_TMP, Problem, Rights, Terms
 from sandbox import landlock
 from sandbox.backend import SandboxUnavailable
+from sandbox.cgroup import CPU, MEMORY, PIDS
 from sandbox.scan import Scan
 from sandbox.wire import Plan
 
@@ -67,13 +68,30 @@ def compile_plan(
             (resource.RLIMIT_MSGQUEUE, 1 << 20),
         ),
         loopback=work,
+        pid_max=limits.pids,
         pids=limits.pids,
         memory=limits.memory,
+        cpu=limits.cpu,
+        disk=limits.disk,
+        writable=_filled(terms, tier),
+        private=tuple(path for path in _private(terms) if work and tier != "T3"),
         tmpfs=min(limits.memory // 2, limits.file),
         vanishing=LOOK_TMP if tier == "T1" and not work else "",
         environment=tuple(f"{name}={value}" for name, value in terms.env),
         warm=warm,
     )
+
+
+def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
+    """What a control group keeps exactly, the helper need not: neither count it nor bound it process by process."""
+    if MEMORY in held:
+        # Address space that is reserved and never used (a sanitizer's shadow, a heap's future) is no memory.
+        plan.memory = 0
+        plan.rlimits = tuple(rlimit for rlimit in plan.rlimits if rlimit[0] != resource.RLIMIT_DATA)
+    if PIDS in held:
+        plan.pids = 0
+    if CPU in held:
+        plan.cpu = 0
 
 
 def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
@@ -153,6 +171,14 @@ def cache_place(terms: Terms) -> str:
 def _private(terms: Terms) -> tuple[str, ...]:
     """Folders of the sandbox's own: empty at the start, gone at the end. A user whose home is `/` gets none."""
     return ("/dev/shm", *((terms.home,) if terms.home != "/" else ()))
+
+
+def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
+    """The folders on a disk that a command may fill, by the names that they have inside."""
+    cache = cache_place(terms) if tier == "T1" else ""
+    scratch = terms.home if tier == "T3" else "/tmp"
+    own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORK else ()
+    return tuple(filter(None, (*own, *terms.write)))
 
 
 def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:

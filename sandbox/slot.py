@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 
 from sandbox.backend import Enforcement, Level, Listener
+from sandbox.cgroup import Group
 from sandbox.exchange import Exchange
 from sandbox.launch import Launch
 from sandbox.scan import Scan
@@ -27,13 +28,14 @@ class Slot:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
+    group: Group
     scan: Scan
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, launched: Launch, tier: str) -> "Slot":
-        return cls(launched.process, launched.control, launched.scan, Enforcement(Level.NONE, tier))
+        return cls(launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
 
     async def ready(self) -> str:
         """Wait until it has locked itself in. Empty when it has, else what it said instead."""
@@ -66,7 +68,8 @@ class Slot:
         """
         exchange = Exchange(self.control, most, listen)
         try:
-            ended = await exchange.run(request, stdin, wall)
+            self.group.begin()
+            ended = await exchange.run(request, stdin, wall, self.group.excess)
             if ended is not None:
                 # The helper ends everything; when it does not answer in time, the helper itself is ended.
                 with contextlib.suppress(OSError):
@@ -89,7 +92,7 @@ class Slot:
 
     def kill(self) -> None:
         """End it and everything in its namespaces. Again is harmless."""
-        end(self.process, self.control)
+        end(self.process, self.control, self.group)
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)

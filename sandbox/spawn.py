@@ -14,7 +14,12 @@ import subprocess
 import sys
 from types import TracebackType
 
-Helper = tuple[subprocess.Popen[bytes], socket.socket]  # the process, and our end of its socket
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from sandbox.cgroup import Group
+
+# The process, our end of its socket, and the control group around it.
+Helper = tuple[subprocess.Popen[bytes], socket.socket, "Group"]
 
 
 class Spare:
@@ -61,15 +66,18 @@ def spawn() -> Helper:
     except BaseException:
         ours.close()
         raise
-    return process, ours
+    from sandbox.cgroup import Group  # while the interpreter on that side starts
+
+    return process, ours, Group(process.pid)
 
 
-def end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
-    """End a helper and, with it, everything in its namespaces."""
+def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group") -> None:
+    """End a helper and, with it, everything in its namespaces and its control group. Again is harmless."""
     control.close()
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGKILL)
     process.wait()
+    group.remove()
 
 
 def send(control: socket.socket, request: dict[str, object], handles: list[int]) -> None:

@@ -8,13 +8,17 @@ class Plan:
     `mounts`: (kind, source, target), in the order to build; a tmpfs has its size in bytes as its source, or nothing.
     `real`: folders and files to which no link may lead, nor anything in them: commands may write there.
     `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size.
-    `rlimits`: (resource, value). `pids`, `memory`, `tmpfs`: counts and bytes.
+    `rlimits`: (resource, value). `tmpfs`: bytes of each private file system. `pid_max`: process numbers there may be.
+    `pids`, `memory`, `cpu`: processes, bytes and seconds of the whole tree that the helper has to watch; 0 where a
+    control group does. `disk`: bytes that a command may add below `writable`. `private`: file systems in memory.
     `vanishing`: a folder that is emptied after every command; empty for none.
     `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
     `outside`: a process that must be out of reach, filled in by the helper.
     """
 
     __slots__ = (
+        "cpu",
+        "disk",
         "environment",
         "handled",
         "landlock",
@@ -22,7 +26,9 @@ class Plan:
         "memory",
         "mounts",
         "outside",
+        "pid_max",
         "pids",
+        "private",
         "programs",
         "real",
         "rlimits",
@@ -30,6 +36,7 @@ class Plan:
         "tmpfs",
         "vanishing",
         "warm",
+        "writable",
     )
 
     tier: str
@@ -40,8 +47,13 @@ class Plan:
     programs: tuple[bytes, ...]
     rlimits: tuple[tuple[int, int], ...]
     loopback: bool
+    pid_max: int
     pids: int
     memory: int
+    cpu: int
+    disk: int
+    writable: tuple[str, ...]
+    private: tuple[str, ...]
     tmpfs: int
     vanishing: str
     environment: tuple[str, ...]

@@ -28,7 +28,7 @@ VIOLATION = Violation("writes", "/var/tmp/x", "write into the workspace", inferr
 CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (events.SessionStarted("s", "/w", "/w/src", Mode.PLAN, "m", True, FULL),
      {"type": "session_started", "mode": "plan", "enforcement": {"level": "FULL", "backend": "T1",
-      "checks": [["network", True]], "missing": []}}, "what was enforced is in the stream"),
+      "checks": [["network", True]], "missing": [], "limits": ""}}, "what was enforced is in the stream"),
     (events.Prompted("hi"), {"type": "prompted", "text": "hi"}, "the prompt"),
     (events.Said("a"), {"type": "text", "text": "a"}, "model text"),
     (events.Thought("a"), {"type": "thinking", "text": "a"}, "reasoning is not text"),

@@ -13,7 +13,7 @@ import pytest
 from policy.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.launch import Ahead, launched_ahead
-from sandbox.spawn import Spare, send
+from sandbox.spawn import Spare, end, send
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the helper is Linux's")
 ROOT = Path(__file__).parent.parent
@@ -61,10 +61,11 @@ def test_a_spare_is_taken_once_and_then_belongs_to_the_taker() -> None:
         taken = spare.take()
         assert spare.take() is None
     assert taken is not None
-    process, control = taken
+    process, control, group = taken
     assert process.poll() is None  # leaving the context did not end it
     control.close()
     assert process.wait(5) == 0  # the end of its socket is the end of it
+    group.remove()
 
 
 def test_a_spare_has_no_environment_no_descriptors_and_no_session_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +139,12 @@ def test_a_helper_that_died_early_is_an_error_and_no_hang() -> None:
     with Spare() as spare:
         taken = spare.take()
         assert taken is not None
-        process, control = taken
+        process, control, group = taken
         process.kill()
         process.wait()
         with pytest.raises(OSError, match="pipe"):
             send(control, {"tier": "T1"}, [])
-        control.close()
+        end(process, control, group)
 
 
 @pytest.mark.parametrize(
