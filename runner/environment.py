@@ -34,6 +34,7 @@ _GIT = (
 )
 _FIXED = {
     "TMPDIR":                 "/tmp",  # noqa: S108  # the sandbox's own
+    "SHELL":                  "/bin/bash",  # the one that runs scripts; the user's own may not be here
     "PAGER":                  "cat",
     "MANPAGER":               "cat",
     "SYSTEMD_PAGER":          "cat",
@@ -120,6 +121,7 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     found |= _folders(facts, environ)
     found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     found |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
+    found["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more
     for field, value in _author(facts).items():
         found[f"GIT_AUTHOR_{field.upper()}"] = found[f"GIT_COMMITTER_{field.upper()}"] = value
     return tuple(sorted((name, value) for name, value in found.items() if _sendable(name, value)))
@@ -171,6 +173,15 @@ def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
         if parts or any(inside(real, root) for root in (*facts.system, facts.workspace)):
             found[name] = real
     return found
+
+
+def _login() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return "user"
 
 
 def _author(facts: Facts) -> dict[str, str]:

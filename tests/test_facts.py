@@ -496,7 +496,8 @@ def test_nothing_enters_but_what_is_named(top: Path) -> None:
     assert (found["PAGER"], found["GIT_PAGER"], found["LESSSECURE"], found["TMPDIR"]) == ("cat", "cat", "1", "/tmp")
     rest = {name for name in found if not name.startswith(("GIT_", "LC_"))}
     assert sorted(rest) == [
-        "HOME", "LANG", "LESSSECURE", "MANPAGER", "PAGER", "PATH", "SSH_ASKPASS", "SYSTEMD_PAGER", "TERM", "TMPDIR", "TZ",
+        "EMAIL", "HOME", "LANG", "LESSSECURE", "MANPAGER", "PAGER", "PATH", "SHELL", "SSH_ASKPASS", "SYSTEMD_PAGER", "TERM",
+        "TMPDIR", "TZ",
     ]  # fmt: skip
 
 
