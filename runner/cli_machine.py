@@ -24,8 +24,9 @@ def doctor(json: JSON = False) -> int:
     from runner.doctor import examine, render, verdict
     from runner.gate import folder
 
-    minimum = load(folder(None), os.environ, unattended=True).sandbox_minimum
-    findings = examine()
+    settings = load(folder(None), os.environ, unattended=True)
+    minimum = settings.sandbox_minimum
+    findings = examine(settings.container)
     if json:
         from dataclasses import asdict
         from json import dumps

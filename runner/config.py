@@ -26,6 +26,7 @@ from runner.settings_file import ConfigError as ConfigError
 from runner.settings_file import settings_text
 from runner.workspace import workspace_of
 from sandbox.backend import Level
+from sandbox.container.choice import Choice
 
 PROJECT_FILE = ".ringfence/config.toml"
 
@@ -41,6 +42,7 @@ _SHAPES: dict[KeyPath, Shape] = {
     **{("provider", name, key): Shape.TEXT for name in REMOTE for key in ("base_url", "model")},
     ("sandbox", "minimum"):         Shape.TEXT,
     ("sandbox", "unix_sockets"):    Shape.SWITCH,
+    **{("sandbox", "container", key): Shape.TEXT for key in ("image", "runtime", "socket")},
     ("secret", "names"):            Shape.TEXTS,
     ("deny", "commands"):           Shape.PATTERNS,
     **{("limits", name): shape for name, shape in LIMITS.items()},
@@ -71,6 +73,7 @@ class Settings:
     model: str | None = None
     base_urls: dict[str, str] = field(default_factory=dict)
     sandbox_minimum: Level = Level.FULL
+    container: Choice = field(default_factory=Choice)
     sources: tuple[str, ...] = ()
     models: dict[str, str] = field(default_factory=dict)
     max_turns: int | None = None
@@ -185,6 +188,7 @@ def _widened(settings: Settings, keyed: Keyed, layer: Layer) -> Settings:
             else:
                 models[path[1]] = value
     turns = keyed.values.get(("max_turns",))
+    said = {path[2]: str(value) for path, value in keyed.values.items() if path[:2] == ("sandbox", "container")}
     return replace(
         settings,
         profile=profile,
@@ -193,6 +197,7 @@ def _widened(settings: Settings, keyed: Keyed, layer: Layer) -> Settings:
         base_urls=urls,
         models=models,
         sandbox_minimum=_minimum(keyed) or settings.sandbox_minimum,
+        container=replace(settings.container, **said),
         max_turns=turns if isinstance(turns, int) else settings.max_turns,
         sources=(*settings.sources, keyed.source),
     )
@@ -243,8 +248,8 @@ def _tightened(settings: Settings, keyed: Keyed) -> Settings:
         elif path[0] == "limits":
             name = path[1].replace("-", "_")
             granted = getattr(wish.profile.limits, name) <= getattr(settings.profile.limits, name)
-        elif path[0] in ("model", "provider"):
-            granted = False  # where your prompts and your key go is for you to say
+        elif path[0] in ("model", "provider") or path[:2] == ("sandbox", "container"):
+            granted = False  # where your prompts and your key go, and whose programs run, is for you to say
         if not granted:
             notices.append(
                 f"{keyed.source}:{keyed.line(path)}: `{'.'.join(path)}` is ignored: "

@@ -12,7 +12,8 @@ from policy.record import dataclass
 from policy.verdict import Problem
 from runner.problems import Exit
 from runner.version import VERSION
-from sandbox.backend import Level
+from sandbox.backend import Enforcement, Level
+from sandbox.container.choice import Choice
 
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
@@ -39,7 +40,7 @@ class Finding:
     missing: tuple[str, ...] = ()  # what this sandbox does not enforce here
 
 
-def examine() -> tuple[Finding, ...]:
+def examine(container: Choice = Choice()) -> tuple[Finding, ...]:  # noqa: B008  # frozen
     """Look at everything. Runs a canary in every backend; changes nothing."""
     spaces = namespaces(
         admin=_is_admin(),
@@ -54,6 +55,7 @@ def examine() -> tuple[Finding, ...]:
         spaces,
         _libseccomp(),
         *asyncio.run(_backends(spaces)),
+        asyncio.run(_container(container)),
         *(_program(*row) for row in _PROGRAMS),
         *_places(),
     )
@@ -142,7 +144,7 @@ def _libseccomp() -> Finding:
 
 
 async def _backends(spaces: Finding) -> list[Finding]:
-    from sandbox.backend import Level, SandboxUnavailable
+    from sandbox.backend import SandboxUnavailable
     from sandbox.choose import here, open_backend
 
     found = []
@@ -153,13 +155,31 @@ async def _backends(spaces: Finding) -> list[Finding]:
             found.append(_refused(name, error.problem, spaces))
             continue
         await backend.close()
-        held = sum(1 for _, good in enforcement.checks if good)
-        detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
-        detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
-        state = State.OK if enforcement.level is Level.FULL else State.WEAK
-        fix = "" if state is State.OK else "used only when you accept it with --accept-partial"
-        found.append(Finding(f"sandbox {name}", state, detail, fix, sandbox=True, missing=enforcement.missing))
+        found.append(_stands(name, enforcement, sandbox=True))
     return found
+
+
+def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> Finding:
+    held = sum(1 for _, good in enforcement.checks if good)
+    detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
+    detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
+    state = State.OK if enforcement.level is Level.FULL else State.WEAK
+    fix = "" if state is State.OK else "used only when you accept it with --accept-partial"
+    return Finding(f"sandbox {name}", state, detail, fix, sandbox=sandbox, missing=enforcement.missing)
+
+
+async def _container(choice: Choice) -> Finding:
+    """Only for who asks for it, so it never makes a machine ready."""
+    from sandbox.backend import SandboxUnavailable
+    from sandbox.choose import open_backend
+
+    try:
+        backend, enforcement = await open_backend("container", Level.PARTIAL, container=choice)
+    except SandboxUnavailable as error:
+        state = State.MISSING if choice.image else State.WEAK
+        return Finding("sandbox container", state, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+    await backend.close()
+    return _stands("container", enforcement, sandbox=False)
 
 
 def _refused(name: str, problem: Problem, spaces: Finding) -> Finding:

@@ -13,6 +13,7 @@ from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
 from runner.problems import Exit, Stopped, print_problem
 from sandbox.backend import Backend, Enforcement, Level, Outcome
+from sandbox.container.choice import Choice
 from sandbox.launch import Ahead
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
@@ -28,7 +29,7 @@ async def confine(
     ahead: Ahead | None,
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
-    async with _boundary(wanted, verdict.permit.terms, ahead) as opening:
+    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container) as opening:
         with open_log() as audit:
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement))
@@ -45,14 +46,18 @@ async def confine(
 
 
 @contextlib.asynccontextmanager
-async def _boundary(wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None) -> AsyncIterator[Opening]:
+async def _boundary(
+    wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None, container: Choice
+) -> AsyncIterator[Opening]:
     """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
     from sandbox.choose import open_backend
 
     name, minimum = wanted
     cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
     opening = asyncio.create_task(
-        open_backend(name, minimum, terms=terms, cache=cache, aside=aside, files=False, ahead=ahead)
+        open_backend(
+            name, minimum, terms=terms, cache=cache, aside=aside, files=False, ahead=ahead, container=container
+        )
     )
     await asyncio.sleep(0)  # without one launched ahead, a helper is started now; it gets ready on another core
     try:

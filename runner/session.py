@@ -69,7 +69,11 @@ async def open_session(
         stack.push_async_callback(model.provider.close)
         audit = stack.enter_context(AuditLog.open(state / "audit.db", redact=redactor.text))
         sandbox, enforcement = await open_backend(
-            options.backend, minimum, cache=cache_dir(environ), aside=state / "aside"
+            options.backend,
+            minimum,
+            cache=cache_dir(environ),
+            aside=state / "aside",
+            container=settings.container,
         )
         stack.push_async_callback(sandbox.close)
         info = SessionInfo(

@@ -4,32 +4,58 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from policy.record import dataclass
 from policy.verdict import Problem, Terms
 from sandbox.backend import Backend, Enforcement, Level, SandboxUnavailable
+from sandbox.container.choice import Choice
 from sandbox.launch import Ahead
 from sandbox.linux import Linux
 
 
-def _seatbelt(cache: Path | None, aside: Path | None, files: bool, ahead: Ahead | None) -> Backend:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a backend is made with; see `open_backend`."""
+
+    cache: Path | None
+    aside: Path | None
+    files: bool
+    ahead: Ahead | None
+    container: Choice
+
+
+def _linux(tier: str) -> "Maker":
+    return lambda told: Linux(tier, cache=told.cache, aside=told.aside, files=told.files, ahead=told.ahead)
+
+
+def _seatbelt(told: Wanted) -> Backend:
     from sandbox.seatbelt import Seatbelt  # of no use elsewhere
 
-    return Seatbelt(aside=aside)
+    return Seatbelt(aside=told.aside)
 
 
-Maker = Callable[[Path | None, Path | None, bool, Ahead | None], Backend]
+def _container(told: Wanted) -> Backend:
+    from sandbox.container.backend import Container  # most sessions need none
+
+    return Container(told.container, cache=told.cache, aside=told.aside)
+
+
+Maker = Callable[[Wanted], Backend]
+_NOT_SAID = Choice()
 
 BACKENDS: dict[str, Maker] = {
-    "T1": lambda cache, aside, files, ahead: Linux("T1", cache=cache, aside=aside, files=files, ahead=ahead),
-    "T3": lambda cache, aside, files, ahead: Linux("T3", cache=cache, aside=aside, files=files, ahead=ahead),
+    "T1": _linux("T1"),
+    "T3": _linux("T3"),
     "seatbelt": _seatbelt,
+    "container": _container,
 }
 
 _ONLY = {"T1": "linux", "T2": "linux", "T3": "linux", "seatbelt": "darwin"}  # as sys.platform says it
+_ASKED = ("container",)  # only when a person says so: it runs other programs than the machine's
 
 
 def here() -> list[str]:
-    """The backends that are for this platform, best first. The others say so when they are asked for by name."""
-    return [name for name in BACKENDS if _ONLY.get(name, sys.platform) == sys.platform]
+    """The backends that are for this platform, best first; not those that a person must ask for."""
+    return [name for name in BACKENDS if _ONLY.get(name, sys.platform) == sys.platform and name not in _ASKED]
 
 
 async def open_backend(
@@ -41,12 +67,14 @@ async def open_backend(
     aside: Path | None = None,
     files: bool = True,
     ahead: Ahead | None = None,
+    container: Choice = _NOT_SAID,
 ) -> tuple[Backend, Enforcement]:
     """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
 
     `name` asks for one backend and no other. `terms` are what the first helper is started for, so that it can be used.
     `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
     be asked for. `ahead`: a helper that was launched for `terms`, without file actions, before this was called.
+    `container`: what the configuration says of that one.
     """
     names = [name] if name is not None else here()
     first: SandboxUnavailable | None = None
@@ -59,7 +87,7 @@ async def open_backend(
                     "leave --backend out to get the best one",
                 )
             )
-        backend = BACKENDS[candidate](cache, aside, files, ahead)
+        backend = BACKENDS[candidate](Wanted(cache, aside, files, ahead, container))
         try:
             enforcement = await backend.probe(terms)
         except SandboxUnavailable as error:

@@ -15,8 +15,7 @@ from sandbox.slot import Slot
 async def try_out(slot: Slot, tier: str, terms: Terms) -> dict[str, bool]:
     """Each check by name, True when the boundary held. Raises SandboxUnavailable when the helper cannot try."""
     with contextlib.ExitStack() as stack:
-        where = next((place for place in _places() if not _shown(place, terms)), None)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=where))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=hiding_place(terms)))
         secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
         for path in (secret, target):
             Path(path).write_text("untouched", encoding="utf-8")
@@ -45,6 +44,11 @@ async def try_out(slot: Slot, tier: str, terms: Terms) -> dict[str, bool]:
     if text.startswith("!") or not checks:
         raise unavailable(tier, f"failed 0 canary {text[:200]}")
     return checks
+
+
+def hiding_place(terms: Terms) -> str | None:
+    """A folder that a command under `terms` does not see; None: there is none."""
+    return next((place for place in _places() if not _shown(place, terms)), None)
 
 
 def _places() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,6 @@ from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
 from sandbox.tree import Trees
-from sandbox.wire import Plan
 
 TIERS = ("T1", "T3")  # what this module can launch, best first
 
@@ -69,8 +68,7 @@ def launch(
         caches.ready(terms.cache, terms.workspace)
     abi = kernel.landlock_abi()
     compiled = plan.compile_plan(terms, found, programs, tier=tier, abi=abi, warm=files, scratch=scratch.path)
-    _make_places(scratch, compiled)
-    _make_cache_places(terms, compiled)
+    make_points(scratch, terms, compiled.mounts)
     process, control, group = (spare.take() if spare else None) or spawn()
     try:
         plan.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
@@ -153,17 +151,15 @@ def in_scratch(terms: Terms, scratch: str) -> Terms:
     return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
 
 
-def _make_places(scratch: Scratch, compiled: Plan) -> None:
-    """Mount points below /tmp (a workspace may lie there) must exist in the scratch folder before it is read-only."""
-    for kind, source, target in compiled.mounts:
-        if target.startswith("/tmp/") and kind not in ("link", "mask"):
+def make_points(scratch: Scratch, terms: Terms, steps: Iterable[tuple[str, str, str]]) -> None:
+    """Mount points in folders that commands write to: below /tmp (a workspace may lie there), which must exist in the
+    scratch folder before it is read-only, and below the sandbox's own cache."""
+    points = [step for step in steps if step[0] not in ("link", "mask")]
+    for kind, source, target in points:
+        if target.startswith("/tmp/"):
             scratch.make(target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
-
-
-def _make_cache_places(terms: Terms, compiled: Plan) -> None:
-    """Mount points for what is named below the sandbox's own cache."""
     root = plan.cache_place(terms)
-    points = [step for step in compiled.mounts if step[2].startswith(root + "/") and step[0] not in ("link", "mask")]
+    points = [step for step in points if step[2].startswith(root + "/")]
     if not root or not points:
         return
     top = os.open(terms.cache, FOLDER)

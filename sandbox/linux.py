@@ -20,7 +20,7 @@ from sandbox.scratch import Scratch
 from sandbox.slot import Slot
 
 ANSWER = 64 << 20  # bytes of a file action's answer
-_SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
+SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
 T3_LACKS = (
@@ -148,7 +148,7 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
     action, limits = permit.action, permit.terms.limits
     started = time.monotonic()
     if isinstance(action, RunScript | RunArgv):
-        argv = (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
+        argv = (*SHELL, action.script) if isinstance(action, RunScript) else action.argv
         request: dict[str, object] = {"op": "spawn", "argv": list(argv), "cwd": action.cwd}
         wall, most = limits.wall, limits.output
     else:

@@ -42,17 +42,17 @@ def compile_plan(
     """`scratch` is the session's own /tmp, a folder that `look` may read and `work` may write.
 
     Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
-    _refuse_impossible(terms, found, look)
+    refuse_impossible(terms, found, look)
     work = terms.rights is Rights.WORK
     known = landlock.known(abi)
     limits = terms.limits
-    mounts = _mounts(terms, found, look, scratch) if tier == "T1" else ()
+    root = mounts(terms, found, look, scratch) if tier == "T1" else ()
     rules = _rules(terms, work, look) if tier == "T1" else _bare_rules(terms, work, look)
     net = known.net if not work or tier == "T3" else 0  # a loopback of its own needs no port rules
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
     return Plan(
         tier=tier,
-        mounts=mounts,
+        mounts=root,
         real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.write))),
         landlock=fitted,
         handled=(known.fs, net, known.scoped, known.size),
@@ -94,7 +94,7 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
         plan.cpu = 0
 
 
-def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
+def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
     def refuse(what: str, why: str, fix: str) -> None:
         raise SandboxUnavailable(Problem(what, why, fix))
 
@@ -130,7 +130,7 @@ def _refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             refuse(f"`{path}` cannot be given to a sandbox", "it contains everything else", "name a narrower path")
 
 
-def _mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, ...]:
+def mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, ...]:
     """The private root, in the order in which it is built: parents first, masks over what they mask."""
     work = terms.rights is Rights.WORK
     steps: list[Step] = []

@@ -5,24 +5,40 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from policy.verdict import Terms
 from sandbox.plan import helper_key
-from sandbox.slot import Slot
 
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
 IDLE = 4  # helpers kept for the next command; each holds about 10 MB
 REST = 300.0  # seconds after which an idle helper is ended: people go to lunch
 
 
+class Held(Protocol):
+    """What a pool keeps: a helper, or a container."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and waits for a request."""
+        ...
+
+    def kill(self) -> None:
+        """End it and everything in it. Again is harmless."""
+        ...
+
+
+S = TypeVar("S", bound=Held)
+
+
 @dataclass(slots=True)
-class _Idle:
+class _Idle(Generic[S]):
     key: str
-    slot: Slot
+    slot: S
     since: float
 
 
-class Pool:
+class Pool(Generic[S]):
     """`take` a helper, then `give_back` or `discard` it. `all` are those that live, idle ones too.
 
     INVARIANT: one pool belongs to one session, and a helper to one pool.
@@ -30,26 +46,26 @@ class Pool:
 
     def __init__(
         self,
-        launch: Callable[[Terms], Slot],
-        prove: Callable[[Slot, Terms], Awaitable[None]],
-        fits: Callable[[Slot, Terms], bool],
+        launch: Callable[[Terms], S],
+        prove: Callable[[S, Terms], Awaitable[None]],
+        fits: Callable[[S, Terms], bool],
         rest: float = REST,
     ) -> None:
         """`launch` makes a helper, and `prove` waits until it has shown that it holds: both raise SandboxUnavailable.
 
         `fits` tells whether the mounts of one that rested still cover all that must be covered.
         """
-        self.all: set[Slot] = set()
+        self.all: set[S] = set()
         self._launch = launch
         self._prove = prove
         self._fits = fits
         self._rest = rest
-        self._idle: list[_Idle] = []  # least recently used first
+        self._idle: list[_Idle[S]] = []  # least recently used first
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._users: Counter[str] = Counter()  # those that hold a gate or wait at it
         self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self, terms: Terms) -> Slot:
+    async def take(self, terms: Terms) -> S:
         """A helper for `terms` and nobody else's meanwhile. Raises SandboxUnavailable, then nothing is held."""
         key = helper_key(terms)
         gate = self._gates.setdefault(key, asyncio.Semaphore(SLOTS))
@@ -65,7 +81,7 @@ class Pool:
             self._leave(key, gate)
             raise
 
-    def give_back(self, terms: Terms, slot: Slot) -> None:
+    def give_back(self, terms: Terms, slot: S) -> None:
         """Keep it for the next command, when it can still be asked."""
         if not slot.usable:
             self.discard(terms, slot)
@@ -77,7 +93,7 @@ class Pool:
         self._leave(key, self._gates[key])
         self._wake()
 
-    def discard(self, terms: Terms, slot: Slot) -> None:
+    def discard(self, terms: Terms, slot: S) -> None:
         """End it: what it did is not certain, or it is of no more use."""
         self._end(slot)
         key = helper_key(terms)
@@ -92,7 +108,7 @@ class Pool:
             self._end(slot)
         self._idle.clear()
 
-    async def _start(self, terms: Terms) -> Slot:
+    async def _start(self, terms: Terms) -> S:
         slot = self._launch(terms)
         self.all.add(slot)  # a close meanwhile ends it
         try:
@@ -102,7 +118,7 @@ class Pool:
             raise
         return slot
 
-    def _idle_one(self, key: str, terms: Terms) -> Slot | None:
+    def _idle_one(self, key: str, terms: Terms) -> S | None:
         """The one used last. One that died, or whose mounts miss a new secret or auto-run file, is ended."""
         for index in range(len(self._idle) - 1, -1, -1):
             if self._idle[index].key != key:
@@ -120,7 +136,7 @@ class Pool:
         if not self._users[key]:
             del self._users[key], self._gates[key]
 
-    def _end(self, slot: Slot) -> None:
+    def _end(self, slot: S) -> None:
         self.all.discard(slot)
         slot.kill()
 

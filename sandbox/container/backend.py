@@ -1,0 +1,284 @@
+"""The container backend: a permit's command runs in a container of its terms, its file actions in a local helper."""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from policy.action import RunArgv, RunScript
+from policy.verdict import Permit, Problem, Rights, Terms
+from sandbox import caches, plan
+from sandbox.autorun import Watch
+from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable
+from sandbox.cgroup import MEMORY, PIDS
+from sandbox.container import canary, guard, leftovers, settings, syscalls
+from sandbox.container.box import Box
+from sandbox.container.choice import Choice
+from sandbox.container.command import Ended
+from sandbox.container.daemon import Daemon, Image, find_image, find_socket, usual
+from sandbox.failure import leaks
+from sandbox.launch import known_trees, make_points, survey
+from sandbox.linux import SHELL, Linux
+from sandbox.pool import Pool
+from sandbox.scratch import Scratch
+
+LOCAL = ("T1", "T3")  # where file actions run, best first
+
+# What a container does not do that T1 does, in words; `agent doctor` and every record of it list them.
+LACKS = (
+    "Landlock is not used: the mounts alone say what may be written",
+    "the daemon and its runtime are trusted, and they are root outside (unless it is rootless)",
+    "programs and libraries are the image's: whoever made it is trusted as much as /usr is",
+    "what is mounted below the workspace, or below another path that was given, is not there",
+    "folders that are the image's own are readable in full",
+)
+
+
+class Container:
+    """One hardened container for each (session, terms), kept for the next command."""
+
+    def __init__(
+        self,
+        choice: Choice,
+        *,
+        cache: Path | None = None,
+        aside: Path | None = None,
+        files: bool = True,
+    ) -> None:
+        self.name = "container"
+        self.choice = choice
+        self.cache = cache
+        self.aside = aside
+        self.files = files
+        self.pool: Pool[Box] = Pool(self._launch, self._prove, self._still_true)
+        self.session = secrets.token_hex(8)
+        self.daemon: Daemon | None = None
+        self.image: Image | None = None
+        self.scratch: Scratch | None = None
+        self.masks: Scratch | None = None  # what lies over secret files: an empty file and an empty folder
+        self.local: Linux | None = None
+        self._later: set[asyncio.Task[None]] = set()
+        self._count = 0
+        self._opening = asyncio.Lock()
+
+    # ---- the Backend protocol
+
+    async def probe(self, terms: Terms | None = None) -> Enforcement:
+        """Make one container (for `terms`, or for reading the current folder) and report what its canary saw."""
+        terms = terms or Terms(Rights.LOOK, os.path.realpath(os.getcwd()), "/nonexistent")
+        await self._open()
+        box = await self.pool.take(terms)
+        self.pool.give_back(terms, box)
+        return box.enforcement
+
+    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+        """Execute the permit. Raises SandboxUnavailable when the boundary cannot be built: then nothing ran."""
+        if not isinstance(permit, Permit):
+            raise TypeError("the sandbox runs Permits and nothing else")
+        if not isinstance(permit.action, RunScript | RunArgv):
+            return await (await self._files(permit.terms)).run(permit, stdin=stdin, listen=listen)
+        await self._open()
+        terms = permit.terms
+        box = await self.pool.take(terms)
+        watch = Watch(terms, box.scan, self.aside, known_trees(self.cache))
+        try:
+            outcome, refused = await self._converse(box, permit, stdin, listen)
+        except BaseException:
+            watch.settle()
+            self.pool.discard(terms, box)
+            raise
+        self.pool.give_back(terms, box)  # which ends it when it is of no more use
+        violations = watch.settle()
+        if outcome.status != 0:
+            from sandbox.limits import reached  # their patterns are for commands that failed
+            from sandbox.violations import explain
+
+            held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
+            violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, refused, held))
+        return replace(outcome, violations=violations, enforcement=box.enforcement)
+
+    async def close(self) -> None:
+        self.pool.close()
+        while self._later:
+            await asyncio.wait(set(self._later))
+        if self.local is not None:
+            self.local.scratch = None  # it is ours, and removed below
+            await self.local.close()
+            self.local = None
+        for folder in filter(None, (self.scratch, self.masks)):
+            folder.remove()
+        self.scratch = self.masks = None
+
+    # ---- one command
+
+    async def _converse(
+        self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None
+    ) -> tuple[Outcome, int]:
+        """What became of it, and how many processes it was refused."""
+        action, limits = permit.action, permit.terms.limits
+        assert isinstance(action, RunScript | RunArgv)
+        argv = (*SHELL, action.script) if isinstance(action, RunScript) else action.argv
+        started = time.monotonic()
+        ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output)
+        seconds = time.monotonic() - started
+        if failure := _not_started(argv[0], ended, seconds):
+            return failure, 0
+        outcome = Outcome(ended.status, ended.out, ended.err, seconds, ended.why, ended.why == "output")
+        return outcome, ended.refused
+
+    async def _files(self, terms: Terms) -> Backend:
+        """The local helper that does what reads and writes single files: no image needs a Python for it."""
+        if self.local is None:
+            first: SandboxUnavailable | None = None
+            for tier in LOCAL:
+                local = Linux(tier, cache=self.cache, aside=self.aside)
+                self.scratch = local.scratch = self.scratch or Scratch()  # one /tmp for both
+                try:
+                    await local.probe(replace(terms, hosts=()))
+                except SandboxUnavailable as error:
+                    local.scratch = None
+                    await local.close()
+                    first = first or error
+                    continue
+                self.local = local
+                return local
+            assert first is not None
+            raise first
+        return self.local
+
+    # ---- containers
+
+    async def _open(self) -> None:
+        """Find the daemon and the image, once, and remove what killed sessions left."""
+        async with self._opening:
+            if self.image is not None:
+                return
+            if os.uname().machine not in syscalls.MACHINES:
+                raise SandboxUnavailable(
+                    Problem(
+                        "the container sandbox cannot be built here",
+                        f"there is no list of system calls for {os.uname().machine}",
+                        "use another machine",
+                    )
+                )
+            self.daemon = Daemon(find_socket(self.choice.socket, os.environ))
+            image = await find_image(self.daemon, self.choice.image)
+            await leftovers.sweep(self.daemon)
+            self.image = image
+
+    def _launch(self, terms: Terms) -> Box:
+        assert self.daemon is not None
+        self._count += 1
+        name = f"ringfence-{self.session}-{self._count}"
+        return Box(self.daemon, name, terms, _owner(terms.workspace), self._do_later)
+
+    async def _prove(self, box: Box, terms: Terms) -> None:
+        """It runs as asked, and its canary got nowhere."""
+        assert self.daemon is not None
+        sockets = (self.daemon.socket, *usual(os.environ))
+        if terms.hosts:
+            raise SandboxUnavailable(
+                Problem(
+                    f"the container sandbox cannot open the network to {', '.join(terms.hosts)}",
+                    "it has no egress proxy, and it never opens the whole network for the sake of one host",
+                    "use T1 for commands that need a host",
+                )
+            )
+        guard.refuse_daemons(terms, sockets)
+        body = await asyncio.to_thread(self._body, box, terms)
+        await box.start(body)
+        assert self.scratch is not None
+        checks = await box.prove(self.scratch.path, body, sockets)
+        if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):
+            raise leaks(self.name, broken)
+        box.enforcement = replace(box.enforcement, missing=(*box.enforcement.missing, *LACKS))
+
+    def _body(self, box: Box, terms: Terms) -> settings.Body:
+        assert self.image is not None
+        self.scratch = self.scratch or Scratch()
+        self.masks = self.masks or _make_masks()
+        box.scan = survey(terms, self.scratch.path, self.cache)
+        plan.refuse_impossible(terms, box.scan, plan.kind)
+        if terms.cache and terms.rights is Rights.WORK:
+            caches.ready(terms.cache, terms.workspace)
+        place = settings.Place(
+            image=self.image.id,
+            user=box.user,
+            keeper=settings.keeper(box.user),
+            scratch=self.scratch.path,
+            empty_file=f"{self.masks.path}/file",
+            empty_folder=f"{self.masks.path}/folder",
+            profile=syscalls.profile(
+                terms.rights, unix=terms.unix and terms.rights is Rights.WORK, machine=os.uname().machine
+            ),
+            runtime=self.choice.runtime,
+            labels=leftovers.labels(self.session, self.scratch.path),
+            unset=tuple(sorted({*self.image.variables, "HOSTNAME", "PATH", "HOME"})),
+            volumes=self.image.volumes,
+            userns="host",
+        )
+        make_points(self.scratch, terms, plan.mounts(replace(terms, system=()), box.scan, plan.kind, self.scratch.path))
+        _hand_over(self.scratch.path, box.user)
+        return settings.body(terms, box.scan, place, plan.kind)
+
+    def _still_true(self, box: Box, terms: Terms) -> bool:
+        """Whether the mounts of `box` still cover all that must be covered."""
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == box.scan
+
+    def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+
+def _owner(workspace: str) -> str:
+    """Whose the workspace is: commands run as that user, so that what they write is theirs and modes hold."""
+    try:
+        status = os.stat(workspace)
+    except OSError as error:
+        raise SandboxUnavailable(
+            Problem(
+                f"the workspace `{workspace}` is not a folder",
+                (error.strerror or "it cannot be looked at").lower(),
+                "use --cwd FOLDER",
+            )
+        ) from None
+    return f"{status.st_uid}:{status.st_gid}"
+
+
+def _hand_over(scratch: str, user: str) -> None:
+    """The session's /tmp belongs to whom commands run as. Only root can be somebody else than that."""
+    uid, _, gid = user.partition(":")
+    if os.geteuid() == 0 and os.stat(scratch).st_uid != int(uid):
+        os.chown(scratch, int(uid), int(gid))
+
+
+def _make_masks() -> Scratch:
+    """What lies over a secret: nothing to read, and a mode under which nobody tries."""
+    folder = Scratch()
+    os.chmod(folder.path, 0o755)  # noqa: S103  # the daemon of another user must find the way; nothing is in there
+    os.close(os.open(f"{folder.path}/file", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
+    os.mkdir(f"{folder.path}/folder", 0)
+    return folder
+
+
+def _not_started(program: str, ended: Ended, seconds: float) -> Outcome | None:
+    """A command that the runtime could not start; the status is the shell's for such a program, 127 or 126."""
+    text = ended.failed
+    if not text and ended.status in (126, 127) and not ended.err and b"OCI runtime exec failed" in ended.out[:200]:
+        text = ended.out.decode("utf-8", "replace")
+    if not text:
+        return None
+    missing = any(words in text for words in ("not found", "no such file or directory"))
+    reason = "no such file or directory" if missing else "permission denied" if "denied" in text else text.strip()
+    problem = Problem(
+        f"`{program}` could not be started",
+        f"{reason} (inside the container, where only the image and granted paths exist)",
+        "check the name, and that the folder lies in the workspace and the program in the image",
+    )
+    status = 127 if missing else 126
+    return Outcome(status, b"", f"{program}: {reason}\n".encode(), seconds, problem=problem)

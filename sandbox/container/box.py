@@ -1,0 +1,260 @@
+"""One running container: made for one set of Terms, asked for one command at a time, ended with all that is in it."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from policy.verdict import LOOK_TMP, Problem, Rights, Terms
+from sandbox import removal
+from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
+from sandbox.container import canary, settings
+from sandbox.container.command import Ended, Running
+from sandbox.container.daemon import Daemon, Refused
+from sandbox.container.processes import Processes
+from sandbox.container.wire import Wire, open_wire
+from sandbox.decoys import hiding_place
+from sandbox.scan import Scan
+
+LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
+EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
+DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
+GRACE = 0.15  # seconds for the streams to end after a limit was passed
+_CANARY = ("/bin/bash", "--norc", "--noprofile", "-c", canary.SCRIPT, "canary")
+
+
+class Box:
+    """`start` before anything else. `usable`: whether it may be asked again."""
+
+    def __init__(
+        self, daemon: Daemon, name: str, terms: Terms, user: str, later: Callable[[Coroutine[Any, Any, None]], None]
+    ) -> None:
+        """`later` runs what must be done but that nobody waits for now; it is done before the session ends."""
+        self.daemon = daemon
+        self.name = name
+        self.terms = terms
+        self.user = user
+        self.scan = Scan()
+        self.enforcement = Enforcement(Level.NONE, "container")
+        self.pid = 0  # of the first process, as the daemon numbers it
+        self._later = later
+        self._tree: Processes | None = None
+        self._keepers = 0  # processes that are not a command's, where we do not see them ourselves
+        self._wire: Wire | None = None  # its end ends the container
+        self._made = False
+        self._dead = False
+
+    @property
+    def usable(self) -> bool:
+        return self._tree is not None and not self._dead and (not self._tree.seen or self._tree.alive)
+
+    async def start(self, body: settings.Body) -> None:
+        """Make it and wait until it runs. Raises SandboxUnavailable; whoever holds it kills it then."""
+        try:
+            self._made = True
+            await self.daemon.call(lambda client: client.create_container_from_config(body, name=self.name))
+            path = f"/v{self.daemon.version}/containers/{self.name}/attach?stream=1&stdin=1&stdout=1"
+            self._wire = await open_wire(self.daemon.socket, path)
+            await self.daemon.call(lambda client: client.start(self.name))
+            said = bytearray()
+
+            def take(_: int, piece: bytes) -> bool:
+                said.extend(piece)
+                return b"\n" not in said
+
+            await asyncio.wait_for(self._wire.read(take), 30)
+            told = await self.daemon.call(lambda client: client.inspect_container(self.name))
+        except Refused as error:
+            raise _not_made(str(error)) from None
+        except TimeoutError:
+            raise _not_made("it did not come up within 30 seconds") from None
+        if settings.READY.encode() not in said or not told["State"]["Running"]:
+            raise _not_made("its first process, /bin/bash, ended at once")
+        self.pid = int(told["State"]["Pid"])
+        self._tree = Processes(str(told["Id"]), self.pid)
+        if not self._tree.seen:
+            self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
+
+    async def prove(self, scratch: str, body: settings.Body, sockets: tuple[str, ...]) -> dict[str, bool]:
+        """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""
+        terms = self.terms
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=hiding_place(terms))
+            )
+            os.chmod(folder, 0o755)  # noqa: S103  # that the path is not there shall stop it, not the mode
+            secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
+            for path in (secret, target):
+                Path(path).write_text("untouched", encoding="utf-8")
+                os.chmod(path, 0o666)  # noqa: S103  # likewise
+            listener = stack.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(1)
+            abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+            name = f"ringfence-{os.path.basename(folder)}"
+            abstract.bind("\0" + name)
+            mark = os.path.basename(folder)
+            same = Path(scratch, mark)
+            same.write_text(mark, encoding="utf-8")
+            same.chmod(0o644)
+            stack.callback(same.unlink)
+            words = (secret, target, str(listener.getsockname()[1]), terms.workspace, terms.rights.value)
+            ended = await self.run(
+                (*_CANARY, *words, str(os.getpid()), name, mark, *sockets), "/", None, None, wall=20.0, most=1 << 20
+            )
+            text = ended.out.decode("utf-8", "replace")
+            if Path(target).read_text(encoding="utf-8") != "untouched":
+                text += "outside 0\n"
+        if ended.failed or ended.why or not ended.out:
+            raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary said nothing")
+        checks, missing = canary.judge(text, canary.asked(terms, self.user, body))
+        kept = not any(words.startswith("the limit") for words in missing)
+        level = Level.FULL if kept else Level.PARTIAL
+        limits = "the container's cgroup (memory, pids)" if kept else ""
+        self.enforcement = Enforcement(level, "container", tuple(sorted(checks.items())), missing, limits)
+        return checks
+
+    async def run(
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | None,
+        listen: Listener | None,
+        *,
+        wall: float,
+        most: int,
+    ) -> Ended:
+        """One command, to its end and the end of all that it started.
+
+        Raises SandboxUnavailable when the daemon does not answer: then it is killed. Cancelling kills it too.
+        """
+        running = Running(most, listen)
+        try:
+            return await self._run(running, argv, cwd, stdin, wall)
+        except BaseException:
+            self.kill()  # SAFETY: nothing of a command that nobody waits for goes on
+            raise
+        finally:
+            running.close()
+
+    async def _run(self, running: Running, argv: tuple[str, ...], cwd: str, stdin: bytes | None, wall: float) -> Ended:
+        tree = self._tree
+        assert tree is not None
+        until = time.monotonic() + wall
+        variables = {**dict(self.terms.env), "PWD": cwd}
+        try:
+            made = await self.daemon.call(
+                lambda client: client.exec_create(
+                    self.name, list(argv), stdin=bool(stdin), user=self.user, environment=variables, workdir=cwd
+                )
+            )
+            path = f"/v{self.daemon.version}/exec/{made['Id']}/start"
+            wire = await open_wire(self.daemon.socket, path, {"Detach": False, "Tty": False})
+        except Refused as error:
+            if error.status in (404, 409) and not await self._alive():
+                raise _gone() from None
+            return Ended(126, b"", b"", None, str(error))
+        running.follow(wire, stdin)
+        why = await self._wait(running, tree, str(made["Id"]), until)
+        if tree.memory_kills() > tree.kills:
+            why, tree.kills = why or "memory", tree.memory_kills()
+        if not await self._clear(tree):
+            self.kill()
+        await running.settle(GRACE if why else DRAIN)
+        status = 137 if why or self._dead else await self._status(str(made["Id"]))
+        return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
+
+    async def _wait(self, running: Running, tree: Processes, number: str, until: float) -> str | None:
+        """Until its main process has ended: None. Or until a limit is passed: its name."""
+        pause, watched = EARLY, False
+        while not running.done:
+            left = until - time.monotonic()
+            if left <= 0:
+                return "wall"
+            await running.wait(min(left, pause))
+            if running.over:
+                return "output"
+            if running.done:
+                break
+            if tree.memory_kills() > tree.kills:
+                return "memory"
+            if not watched:
+                told = await self.daemon.call(lambda client: client.exec_inspect(number))
+                if not told["Running"] and told["ExitCode"] is not None:
+                    break  # what it left behind holds its output open
+                if tree.seen and told["Pid"]:
+                    running.watch(int(told["Pid"]))
+                    watched = True
+            pause = LOOKS
+        return None
+
+    async def _status(self, number: str) -> int:
+        """The exit status of a command whose streams have ended; the daemon hears of it a moment later."""
+        for turn in range(200):
+            told = await self.daemon.call(lambda client: client.exec_inspect(number))
+            if not told["Running"] and told["ExitCode"] is not None:
+                return int(told["ExitCode"])
+            await asyncio.sleep(min(0.002 * (turn + 1), 0.05))
+        raise _gone()
+
+    async def _clear(self, tree: Processes) -> bool:
+        """Kill what the command left behind; False when that is not certain."""
+        if tree.seen:
+            cleared = await tree.clear()
+            if cleared and self.terms.rights is Rights.LOOK and os.geteuid() == 0:
+                removal.empty(f"/proc/{self.pid}/root{LOOK_TMP}")  # others may not look in there from outside
+            return cleared
+        told = await self.daemon.call(lambda client: client.top(self.name))
+        return len(told["Processes"]) <= self._keepers
+
+    async def _alive(self) -> bool:
+        try:
+            told = await self.daemon.call(lambda client: client.inspect_container(self.name))
+        except Refused:
+            return False
+        return bool(told["State"]["Running"])
+
+    def kill(self) -> None:
+        """End it and everything in it: at once where we see its processes, else as soon as the daemon does it."""
+        if self._dead:
+            return
+        self._dead = True
+        if self._tree is not None:
+            self._tree.strike()
+        if self._wire is not None:
+            self._wire.close()
+        if self._made:
+            self._later(self._remove())
+
+    async def _remove(self) -> None:
+        if self._tree is not None and self._tree.seen:
+            await self._tree.clear()
+        with contextlib.suppress(Refused, SandboxUnavailable):  # it is gone, or the next start finds it
+            await self.daemon.call(lambda client: client.remove_container(self.name, force=True))
+
+
+def _not_made(why: str) -> SandboxUnavailable:
+    fix = "look at the image and at the daemon's log; nothing was run"
+    for words, better in _FIXES:
+        if words in why:
+            fix = better
+            break
+    return SandboxUnavailable(Problem("the container cannot be made", why.strip().rstrip("."), fix))
+
+
+_FIXES = (
+    ("runtime name", "install that runtime and add it to the daemon (`runtimes` in daemon.json), or leave it out"),
+    ("bind source path does not exist", "use a daemon that sees this machine's files (one from a snap does not)"),
+    ("/bin/bash", "use an image with /bin/bash, in which scripts are run"),
+)
+
+
+def _gone() -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem("the container is gone", "the daemon ended it, or somebody removed it", "try again; a new one is made")
+    )

@@ -1,0 +1,176 @@
+"""What a first command in a new container tries, with nothing but bash, and what that proves.
+
+A check holds when the attempt fails. What the kernel tells (mounts, limits, variables) is compared with what was asked
+for: a daemon that ignores a setting, and a path that was swapped while the container was made, are seen here.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from policy.record import dataclass
+from policy.verdict import Terms
+from sandbox import canary
+from sandbox.container.guard import unescape
+from sandbox.container.settings import Body
+
+# fmt: off
+WORDS = {
+    **canary.WORDS,
+    "capabilities": "capabilities are left",
+    "devices":      "devices of the machine are there",
+    "daemon":       "a socket of the container daemon is there",
+    "groups":       "control groups can be changed",
+    "image":        "the image's files can be changed",
+    "filter":       "another seccomp filter than ours is loaded",
+    "variables":    "variables that the terms do not name are set",
+    "mounted":      "what is mounted is not what was asked for",
+    "same":         "the daemon sees other files than we do",
+    "user":         "commands run as another user",
+}
+# fmt: on
+
+SCRIPT = r"""
+secret=$1 target=$2 port=$3 workspace=$4 rights=$5 runner=$6 abstract=$7 mark=$8; shift 8 # the rest are sockets
+no() { if eval "$2" 2>/dev/null; then echo "$1 0"; else echo "$1 1"; fi; }
+mapfile -d '' -t all < /proc/self/environ
+for one in "${all[@]}"; do echo "set ${one%%=*}"; done
+while read -r name value; do case $name in
+  Cap*|NoNewPrivs:|Seccomp:|Uid:|Gid:|Groups:) echo "is $name $value";;
+esac; done < /proc/self/status
+while read -r line; do echo "mount $line"; done < /proc/self/mountinfo
+for file in pids.max pids/pids.max; do [[ -r /sys/fs/cgroup/$file ]] && echo "most pids $(< /sys/fs/cgroup/$file)"; done
+for file in memory.max memory/memory.limit_in_bytes; do
+  [[ -r /sys/fs/cgroup/$file ]] && echo "most memory $(< /sys/fs/cgroup/$file)"
+done
+echo "most open-files $(ulimit -n)"
+echo "most cpu $(ulimit -t)"
+no hidden ': < "$secret"'
+no outside ': >> "$target"'
+no network '( exec 3<> "/dev/tcp/127.0.0.1/$port" )'
+while read -r name _; do [[ $name == *:* && $name != lo:* ]] && echo "network 0"; done < /proc/net/dev
+no abstract '[[ $(< /proc/net/unix) == *"$abstract"* ]]'
+no processes '[[ $runner -gt 99 && -e /proc/$runner ]]'
+no sysctl ': >> /proc/sys/kernel/core_pattern'
+no groups ': >> /sys/fs/cgroup/cgroup.procs || : >> /sys/fs/cgroup/pids/cgroup.procs'
+no image ': > /.ringfence-canary || : > /etc/.ringfence-canary || : > /usr/.ringfence-canary'
+for device in /dev/*; do [[ -b $device || $device == /dev/k?* || $device == /dev/mem ]] && echo "devices 0"; done
+for socket in "$@"; do [[ -S $socket ]] && echo "daemon 0"; done
+[[ $(< "/tmp/$mark") == "$mark" ]] && echo "same 1" || echo "same 0"
+if [[ $rights == look ]]; then
+  no workspace ': > "$workspace/.ringfence-canary"'
+  said=$( { exec 3<> /dev/udp/127.0.0.1/9; } 2>&1 )
+  [[ $said == *"not supported"* ]] && echo "filter 1" || echo "filter 0"
+elif type -P chmod >/dev/null; then
+  : > /tmp/.ringfence-mode
+  no filter 'chmod u+s /tmp/.ringfence-mode'
+  type -P rm >/dev/null && rm -f /tmp/.ringfence-mode
+fi
+type -P unshare >/dev/null && no namespaces 'unshare -U : < /dev/null'
+type -P mount >/dev/null && no mounts 'mount -t tmpfs none /mnt < /dev/null'
+echo "devices 1"; echo "daemon 1"; echo "over 1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the container was asked to be."""
+
+    terms: Terms
+    user: str
+    binds: tuple[tuple[str, str, bool], ...]  # source, target, whether it is read-only
+    filesystems: tuple[tuple[str, bool], ...]  # target, whether it is read-only
+    pids: int
+
+
+def asked(terms: Terms, user: str, body: Body) -> Asked:
+    """From the body of the request that made the container."""
+    host = body["HostConfig"]
+    assert isinstance(host, dict)
+    binds = tuple((each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"])
+    filesystems = tuple((target, "ro" in options.split(",")) for target, options in host["Tmpfs"].items())
+    return Asked(terms, user, binds, filesystems, host["PidsLimit"])
+
+
+def judge(text: str, asked: Asked) -> tuple[dict[str, bool], tuple[str, ...]]:
+    """Each check by name, True when the boundary held, and in words what is not enforced or could not be tried."""
+    lines = [line.partition(" ") for line in text.splitlines()]
+    checks: dict[str, bool] = {}
+    for name, _, rest in lines:
+        if name in WORDS and rest in ("0", "1"):
+            checks[name] = checks.get(name, True) and rest == "1"
+    status = dict(rest.split(":", 1) for name, _, rest in lines if name == "is" and ":" in rest)
+    checks["capabilities"] = _zero(status, "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+    checks["privileges"] = status.get("NoNewPrivs", "").strip() == "1"
+    checks["seccomp"] = status.get("Seccomp", "").strip() == "2"
+    uid, _, gid = asked.user.partition(":")
+    checks["user"] = status.get("Uid", "").split() == [uid] * 4 and status.get("Gid", "").split() == [gid] * 4
+    allowed = {name for name, _ in asked.terms.env}
+    checks["variables"] = {rest for name, _, rest in lines if name == "set"} <= allowed | {"PWD", "LC_ALL", "HOME"}
+    table = _mounts(rest for name, _, rest in lines if name == "mount")
+    ended = any(name == "over" for name, _, _ in lines)  # else nothing is proven
+    checks["mounted"] = ended and _as_asked(table, asked)
+    told = {rest.partition(" ")[0]: rest.partition(" ")[2] for name, _, rest in lines if name == "most"}
+    return checks, _missing(told, asked, checks)
+
+
+def _zero(status: Mapping[str, str], *names: str) -> bool:
+    return all(re.fullmatch(r"\s*0+\s*", status.get(name, "")) for name in names)
+
+
+# the place of the root within its file system, the device, whether it is read-only
+_Mount = tuple[str, str, bool]
+
+
+def _mounts(lines: Iterable[str]) -> dict[str, _Mount]:
+    """By mount point; the last one is on top (proc_pid_mountinfo(5))."""
+    found: dict[str, _Mount] = {}
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) > 5:
+            found[unescape(fields[4])] = (unescape(fields[3]), fields[2], "ro" in fields[5].split(","))
+    return found
+
+
+def _as_asked(table: Mapping[str, _Mount], asked: Asked) -> bool:
+    """Every mount is there, with its mode; and what lies in another bind's folder outside lies in the same place of
+    the same file system inside.
+
+    THREAT T18: another command may have swapped a name for a link while the daemon, which is root, followed it.
+    """
+    if "/" not in table or not table["/"][2]:
+        return False
+    for target, read_only in asked.filesystems:
+        if target not in table or table[target][2] < read_only:
+            return False
+    for source, target, read_only in asked.binds:
+        if target not in table or table[target][2] != read_only:
+            return False
+        for outer, at, _ in asked.binds:
+            if outer == "/" or not source.startswith(outer + "/") or at not in table:
+                continue
+            root = os.path.normpath(table[at][0] + "/" + source[len(outer) + 1 :])
+            if table[target][:2] != (root, table[at][1]):
+                return False
+    return True
+
+
+def _missing(told: Mapping[str, str], asked: Asked, checks: Mapping[str, bool]) -> tuple[str, ...]:
+    limits = asked.terms.limits
+    # fmt: off
+    wanted = {"pids": asked.pids, "memory": limits.memory, "open-files": limits.open_files, "cpu": limits.cpu}
+    tools = {"namespaces": "unshare", "mounts": "mount", "filter": "chmod"}
+    # fmt: on
+    missing = [
+        f"the limit `{name}` is not kept by this daemon (it tells {told.get(name) or 'nothing'})"
+        for name, most in wanted.items()
+        if not told.get(name, "").isdigit() or int(told[name]) > most
+    ]
+    missing += [
+        f"not tried, for want of `{tool}` in the image: {WORDS[name]}"
+        for name, tool in tools.items()
+        if name not in checks
+    ]
+    if asked.user.startswith("0:"):
+        missing.append("commands are uid 0 without capabilities, since the workspace belongs to root")
+    return tuple(missing)

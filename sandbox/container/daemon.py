@@ -1,0 +1,203 @@
+"""The daemon: where its socket is, what it says of itself, and calls to it that do not hold up the event loop."""
+
+import asyncio
+import hashlib
+import json
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from sandbox.backend import SandboxUnavailable
+
+if TYPE_CHECKING:
+    import docker
+
+SECONDS = 60  # until a call is given up
+_FIX = "install one (`sudo apt-get install docker.io`) and start it (`sudo systemctl start docker`)"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What matters of one. `id` is the digest of its configuration: it never names anything else."""
+
+    id: str
+    variables: tuple[str, ...]
+    volumes: tuple[str, ...]
+
+
+class Daemon:
+    """Calls go through the `docker` package, in threads: each thread has a client of its own."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        self.version = ""
+        self._local = threading.local()
+
+    async def call(self, what: Callable[["docker.APIClient"], Any]) -> Any:
+        """What `what` answers. Raises Refused, or SandboxUnavailable when the daemon is out of reach."""
+        return await asyncio.to_thread(self.ask, what)
+
+    def ask(self, what: Callable[["docker.APIClient"], Any]) -> Any:
+        """As `call`, here and now."""
+        import docker
+        import requests
+
+        try:
+            client = getattr(self._local, "client", None)
+            if client is None:
+                client = docker.APIClient(
+                    f"unix://{self.socket}", version=self.version or "auto", timeout=SECONDS, num_pools=2
+                )
+                self._local.client, self.version = client, str(client.api_version)
+            return what(client)
+        except docker.errors.APIError as error:
+            raise Refused(int(error.status_code or 0), str(error.explanation or error)) from None
+        except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
+            raise unreachable(self.socket, error) from None
+
+
+class Refused(Exception):
+    """The daemon said no. `status` is HTTP's."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
+    """The path of the daemon's socket: configured, DOCKER_HOST, the context in use, or where one usually lies.
+
+    Raises SandboxUnavailable when there is none, or when it is on another machine.
+    """
+    named = chosen or environ.get("DOCKER_HOST", "") or _context(environ)
+    if named:
+        path = named.removeprefix("unix://")
+        if not path.startswith("/"):
+            raise SandboxUnavailable(
+                Problem(
+                    f"the container daemon at `{named}` cannot be used",
+                    "it may be on another machine, and containers there do not see your workspace",
+                    'name a socket of this machine: `socket = "/run/docker.sock"` under [sandbox.container]',
+                )
+            )
+        if not is_socket(path):
+            raise SandboxUnavailable(Problem(f"there is no container daemon at `{path}`", "no socket is there", _FIX))
+        return path
+    places = usual(environ)
+    for path in places:
+        if is_socket(path):
+            return path
+    raise SandboxUnavailable(
+        Problem("there is no container daemon", f"none of {', '.join(places)} is a socket", f"{_FIX}, or use T1")
+    )
+
+
+def usual(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Where the sockets of Docker and Podman lie, of the system and of the user."""
+    own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    return (
+        *("/var/run/docker.sock", f"{own}/docker.sock"),
+        *("/run/podman/podman.sock", f"{own}/podman/podman.sock"),
+    )
+
+
+def is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _context(environ: Mapping[str, str]) -> str:
+    """The endpoint of the Docker context in use; empty for the default one. As the `docker` command keeps it: the
+    name in `config.json`, the rest in a folder named by the sha256 of that name."""
+    folder = environ.get("DOCKER_CONFIG") or os.path.join(environ.get("HOME", "/nonexistent"), ".docker")
+    try:
+        name = environ.get("DOCKER_CONTEXT") or _json(os.path.join(folder, "config.json")).get("currentContext") or ""
+        if name in ("", "default"):
+            return ""
+        key = hashlib.sha256(str(name).encode()).hexdigest()
+        meta = _json(os.path.join(folder, "contexts", "meta", key, "meta.json"))
+        return str(meta["Endpoints"]["docker"]["Host"])
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SandboxUnavailable(
+            Problem(
+                "the Docker context in use cannot be read",
+                f"a file below `{folder}` is not as expected ({error})",
+                "run `docker context use default`, or name the socket under [sandbox.container]",
+            )
+        ) from None
+
+
+def _json(path: str) -> Any:
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def unreachable(socket: str, error: BaseException) -> SandboxUnavailable:
+    """Why the daemon does not answer, and what to do."""
+    if "Permission denied" in str(error):
+        return SandboxUnavailable(
+            Problem(
+                f"you may not use the container daemon at `{socket}`",
+                "the socket belongs to another user or group",
+                "join its group (`sudo usermod -aG docker $USER`, which makes you as strong as root), or run a "
+                "rootless daemon",
+            )
+        )
+    return SandboxUnavailable(
+        Problem(f"the container daemon at `{socket}` does not answer", str(error).lower()[:300], _FIX)
+    )
+
+
+async def find_image(daemon: Daemon, name: str) -> Image:
+    """The image that `name` pins. Raises SandboxUnavailable: not configured, not pinned, not there, not for here."""
+    if not name:
+        raise _unusable(
+            "no image is configured for the container sandbox",
+            "commands run with the programs of an image, and you choose which",
+            'write `image = "NAME@sha256:..."` under [sandbox.container] in your configuration',
+        )
+    try:
+        found = await daemon.call(lambda client: client.inspect_image(name))
+    except Refused as error:
+        if error.status != 404:
+            raise _unusable(f"the image `{name}` cannot be used", str(error), "check its name") from None
+        fix = f"fetch it yourself: `docker pull {name}`"
+        if name.startswith("sha256:"):
+            fix = "`docker images --no-trunc` lists those that are there"
+        raise _unusable(f"the image `{name}` is not on this machine", "images are never fetched here", fix) from None
+    if not is_pinned(name):
+        exact = (found.get("RepoDigests") or [found["Id"]])[0]
+        raise _unusable(
+            f"the image `{name}` is not pinned", "a tag can name another image tomorrow", f'write `image = "{exact}"`'
+        )
+    made_for, ours = str(found.get("Architecture", "")), _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
+    if made_for != ours:
+        raise _unusable(
+            f"the image `{name}` is for another machine",
+            f"it is made for {made_for or 'nobody knows what'}, and this is {ours}",
+            f"use one for {ours}",
+        )
+    config = found.get("Config") or {}
+    variables = tuple(str(item).partition("=")[0] for item in config.get("Env") or ())
+    return Image(str(found["Id"]), variables, tuple(config.get("Volumes") or ()))
+
+
+def is_pinned(name: str) -> bool:
+    """Whether it names one image for ever: NAME@sha256:DIGEST, or sha256:ID."""
+    kind, _, number = name.rpartition("@")[2].partition(":")
+    return kind == "sha256" and len(number) == 64 and set(number) <= set("0123456789abcdef")
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def _unusable(what: str, why: str, fix: str) -> SandboxUnavailable:
+    return SandboxUnavailable(Problem(what, why, fix))

@@ -1,0 +1,59 @@
+"""Containers of sessions that were killed: found by their labels at the next start, and removed.
+
+Most need nobody: a container's first process waits for the end of its input, which comes when its runner is gone.
+"""
+
+import contextlib
+import fcntl
+import os
+from operator import methodcaller
+
+from sandbox.backend import SandboxUnavailable
+from sandbox.container.daemon import Daemon, Refused
+
+LABEL = "io.ringfence.session"
+_PLACE, _LOCK = "io.ringfence.place", "io.ringfence.lock"
+
+
+def labels(session: str, lock: str) -> tuple[tuple[str, str], ...]:
+    """`lock`: a folder on which the session holds a flock(2) for as long as it lives."""
+    return ((LABEL, session), (_PLACE, place()), (_LOCK, lock))
+
+
+def place() -> str:
+    """Where a path of ours means what it means to us: this boot, this mount namespace, this user. A daemon may be
+    shared with other machines, containers and users, whose sessions we cannot see."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/mnt')} {os.geteuid()}"
+
+
+async def sweep(daemon: Daemon) -> tuple[str, ...]:
+    """Remove what nobody holds any more, and answer the names. A container that cannot be removed is left there."""
+    ours = {"label": [f"{_PLACE}={place()}"]}
+    removed = []
+    for found in await daemon.call(lambda client: client.containers(all=True, filters=ours)):
+        if _held(str(found["Labels"].get(_LOCK, ""))):
+            continue
+        number = str(found["Id"])
+        with contextlib.suppress(Refused, SandboxUnavailable):
+            await daemon.call(methodcaller("remove_container", number, force=True, v=True))
+            removed.append(number)
+    return tuple(removed)
+
+
+def _held(lock: str) -> bool:
+    """Whether the session of that folder lives. A folder that is gone was taken away at its end."""
+    try:
+        handle = os.open(lock, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False

@@ -1,0 +1,179 @@
+"""`profiles/seccomp/linux.toml` as a Docker seccomp profile: what T1 loads as two programs, said in one.
+
+T1 stacks a filter by name and a filter by argument. A profile is one filter in which every rule of a call must be
+told apart by its arguments (seccomp_rule_add(3)), so what is refused by argument is allowed here by the exact
+complement: sets of (mask, value), of which every argument that is not refused matches one.
+
+Sources: the OCI runtime specification (config-linux, "Seccomp"), seccomp(2).
+"""
+
+import errno
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from itertools import product
+from pathlib import Path
+
+import profiles
+from policy.verdict import Rights
+
+Cube = tuple[int, int]  # (mask, value): every x with x & mask == value
+Set = tuple[Cube, ...]  # any of them
+Entry = dict[str, object]
+
+_ALL = 0xFFFFFFFFFFFFFFFF
+# fmt: off
+MACHINES = {
+    "x86_64":  "SCMP_ARCH_X86_64",   # and neither SCMP_ARCH_X86 nor _X32: another architecture kills the thread
+    "aarch64": "SCMP_ARCH_AARCH64",
+}
+# They carry their flags in memory, where no filter can see them. Said by name too, for daemons that do not know
+# `defaultErrnoRet`: libc then uses the older calls instead of failing.
+_UNSEEN = ("clone3", "openat2")
+# fmt: on
+
+
+def profile(rights: Rights, *, unix: bool, machine: str) -> str:
+    """The profile as JSON, the same for the same arguments. KeyError for a machine we have no table for."""
+    table = tomllib.loads((Path(str(profiles.__file__)).parent / "seccomp" / "linux.toml").read_text("utf-8"))
+    entries: list[Entry] = list(table["argument"])
+    sockets = table["sockets"]
+    families = [*sockets["work" if rights is Rights.WORK else "look"], *(sockets["unix"] if unix else ())]
+    entries.append({"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]})
+    checked = {str(name) for entry in entries for name in _calls(entry)}
+    rules = [_rule(sorted(set(table["allow"]) - checked), "SCMP_ACT_ALLOW")]
+    rules.append(_rule(sorted(table["refuse"]), "SCMP_ACT_ERRNO", errno.EPERM))
+    rules.append(_rule(list(_UNSEEN), "SCMP_ACT_ERRNO", errno.ENOSYS))
+    for name in sorted(checked & set(table["allow"])):
+        mine = [entry for entry in entries if name in _calls(entry)]
+        rules += [_rule([name], "SCMP_ACT_ALLOW", args=args) for args in allowed(mine)]
+        for entry in mine:
+            number = getattr(errno, str(entry["errno"]))
+            rules += [_rule([name], "SCMP_ACT_ERRNO", number, args) for args in _refused(entry)]
+    return json.dumps(
+        {
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "defaultErrnoRet": errno.ENOSYS,
+            "architectures": [MACHINES[machine]],
+            "syscalls": rules,
+        },
+        separators=(",", ":"),
+    )
+
+
+def allowed(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """The argument comparisons, one list for each rule, under which none of `entries` (all of one call) refuses."""
+    whole: list[dict[int, Cube]] = [{}]
+    for entry in entries:
+        ways = [{_arg(entry): cube} for cube in _kept(entry)]
+        if isinstance(other := entry.get("only_with"), dict):  # where that does not hold, nothing is refused
+            held = (other["mask"], other["value"])
+            ways = [{**way, other["arg"]: held} for way in ways]
+            ways += [{other["arg"]: cube} for cube in _outside((held,))]
+        whole = [both for one, way in product(whole, ways) if (both := _meet(one, way)) is not None]
+    for cubes in whole:
+        yield [_masked(arg, cube) for arg, cube in sorted(cubes.items()) if cube[0]]
+
+
+def _meet(one: dict[int, Cube], other: dict[int, Cube]) -> dict[int, Cube] | None:
+    """Both at once; None when no argument can be both."""
+    met = dict(one)
+    for arg, (mask, value) in other.items():
+        old_mask, old_value = met.get(arg, (0, 0))
+        if (old_value ^ value) & old_mask & mask:
+            return None
+        met[arg] = (old_mask | mask, old_value | value)
+    return met
+
+
+def _kept(entry: Entry) -> Set:
+    """What `entry` lets its argument be."""
+    if isinstance(bits := entry.get("any_bit"), int):
+        return ((bits, 0),)
+    if isinstance(mask := entry.get("mask"), int):
+        return _outside(tuple((mask, value) for value in _numbers(entry["values"])))
+    if isinstance(greater := entry.get("greater"), int):
+        if greater:
+            raise ValueError("only `greater = 0` has a complement that is one value")
+        return ((_ALL, 0),)
+    # The whole word: a garbage upper half is no family, as in T1.
+    return tuple((_ALL, value) for value in _numbers(entry["not_in"]))
+
+
+def _outside(refused: Set) -> Set:
+    """Every word that is in none of `refused`, as disjoint sets: the branches of a binary tree that lead past them."""
+    mask = 0
+    for each, _ in refused:
+        mask |= each
+    bits = [1 << n for n in reversed(range(64)) if mask >> n & 1]
+    found: list[Cube] = []
+    pending: list[tuple[int, int, int]] = [(0, 0, 0)]  # how many bits are settled, the mask of those, their value
+    while pending:
+        depth, settled, value = pending.pop()
+        touching = [cube for cube in refused if not (cube[1] ^ value) & cube[0] & settled]
+        if not touching:
+            found.append((settled, value))
+        elif not any(cube[0] & ~settled == 0 for cube in touching):
+            bit = bits[depth]
+            pending += [(depth + 1, settled | bit, value | bit), (depth + 1, settled | bit, value)]
+    return tuple(sorted(found))
+
+
+def _refused(entry: Entry) -> Iterator[list[Entry]]:
+    """The argument comparisons, one list for each rule, under which `entry` refuses."""
+    arg = _arg(entry)
+    other = entry.get("only_with")
+    extra = [_masked(other["arg"], (other["mask"], other["value"]))] if isinstance(other, dict) else []
+    if isinstance(bits := entry.get("any_bit"), int):
+        for bit in (1 << n for n in range(32) if bits >> n & 1):
+            yield [_masked(arg, (bit, bit)), *extra]
+    elif isinstance(mask := entry.get("mask"), int):
+        for value in _numbers(entry["values"]):
+            yield [_masked(arg, (mask, value)), *extra]
+    elif isinstance(greater := entry.get("greater"), int):
+        yield [_compared(arg, "SCMP_CMP_GT", greater), *extra]
+    elif families := _numbers(entry["not_in"]):
+        low, high = min(families), max(families)
+        if low:
+            yield [_compared(arg, "SCMP_CMP_LT", low)]
+        for value in range(low, high):
+            if value not in families:
+                yield [_compared(arg, "SCMP_CMP_EQ", value)]
+        yield [_compared(arg, "SCMP_CMP_GT", high)]
+    else:
+        yield []
+
+
+def _rule(names: list[str], action: str, number: int | None = None, args: list[Entry] | None = None) -> Entry:
+    told: Entry = {"names": names, "action": action}
+    if number is not None:
+        told["errnoRet"] = number
+    return {**told, "args": args} if args else told
+
+
+def _masked(arg: int, cube: Cube) -> Entry:
+    mask, value = cube
+    if mask == _ALL:
+        return _compared(arg, "SCMP_CMP_EQ", value)
+    return {"index": arg, "value": mask, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
+
+
+def _compared(arg: int, how: str, value: int) -> Entry:
+    return {"index": arg, "value": value, "op": how}
+
+
+def _arg(entry: Entry) -> int:
+    arg = entry["arg"]
+    assert isinstance(arg, int)
+    return arg
+
+
+def _calls(entry: Entry) -> list[str]:
+    calls = entry["calls"]
+    assert isinstance(calls, list)
+    return calls
+
+
+def _numbers(values: object) -> list[int]:
+    assert isinstance(values, list)
+    return values
