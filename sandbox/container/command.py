@@ -11,8 +11,10 @@ from sandbox.container.wire import Wire
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one command ended. `why` names the limit. `failed`: the daemon could not start it, in its words. `refused`: how
-    many processes the kernel did not start for it."""
+    """How one command ended. `why` names the limit that ended it.
+
+    `failed`: the daemon could not start it, in its words. `refused`: processes that the kernel did not start for it.
+    """
 
     status: int
     out: bytes
