@@ -86,7 +86,8 @@ class Assessment:
 
     `steps`: the same reasons and effects, by the command that brings them. `asked`: the users' rules that want a
     question first, whatever the tiers say. `covered`: the reasons that their rules allow, each with the rule's reason.
-    `opened`: the hosts that those rules open for an effect, more exactly than the effect says it.
+    `opened`: the hosts that those rules open for an effect, more exactly than the effect says it. `typed`: the effects
+    that a person's flags added for this one action.
     """
 
     action: Action
@@ -98,6 +99,7 @@ class Assessment:
     asked: tuple[Reason, ...] = ()
     covered: Mapping[Reason, Reason] = field(default_factory=dict)
     opened: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict)
+    typed: tuple[Effect, ...] = ()
 
     @property
     def tiers(self) -> tuple[Tier, ...]:

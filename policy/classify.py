@@ -24,20 +24,30 @@ from policy.state import State
 from policy.tier import Tier
 from policy.walk import Walk
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.typed import Typed
+
 HERE = RuleRef("policy/classify.py", 0)
 _TOO_MUCH = "more than can be judged in the time of a decision"
 
 
 def classify(
-    action: Action, facts: Facts, rules: RuleBook, profile: Profile, source: Source = Source.MODEL
+    action: Action,
+    facts: Facts,
+    rules: RuleBook,
+    profile: Profile,
+    source: Source = Source.MODEL,
+    typed: "Typed | None" = None,
 ) -> Assessment:
-    """Judge one action that `source` proposed, and what the users' rules in `profile` say about it.
+    """Judge one action that `source` proposed, and what the users' rules in `profile` say about it; `typed` is what a
+    person adds to it by flags.
 
     Total: whatever it cannot tell is tier unknown, with the reason.
     """
     try:
         assessment = _classify(action, Walk(facts, rules, profile))
-        return _ruled(assessment, facts, profile, source)
+        return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"this gate failed on it ({type(error).__name__})"
         reason = Reason(Tier.UNKNOWN, why, HERE)
@@ -46,12 +56,17 @@ def classify(
         return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (reason,), asked=asked)
 
 
-def _ruled(assessment: Assessment, facts: Facts, profile: Profile, source: Source) -> Assessment:
-    if not profile.permissions:
+def _ruled(assessment: Assessment, facts: Facts, profile: Profile, source: Source, typed: "Typed | None") -> Assessment:
+    if not profile.permissions and not typed:
         return assessment
     from policy.permission.match import ruled  # only where somebody has rules
 
-    return ruled(assessment, facts, profile.permissions, source)
+    if not typed:
+        return ruled(assessment, facts, profile.permissions, source)
+    from policy.typed import widened
+
+    wider = widened(assessment, typed, facts, profile)
+    return ruled(wider, facts, (*profile.permissions, *typed.rules), source)
 
 
 def _classify(action: Action, walk: Walk) -> Assessment:

@@ -33,7 +33,7 @@ _LISTS: Mapping[Path, str] = {  # where it stands in the file -> the field of Pr
 # fmt: on
 _ABSOLUTE = {("secret", "paths"), ("system", "folders")}
 _NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
-_CREDENTIAL = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH", "COOKIE", "SESSION")
+CREDENTIAL = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH", "COOKIE", "SESSION")
 
 
 class ProfileError(Exception):
@@ -120,6 +120,6 @@ def _name_fault(entry: str) -> str | None:
     stem = entry[:-1] if entry.endswith("*") else entry
     if not stem.replace("_", "").isalnum() or not stem.isascii() or (stem != entry and len(stem) < 3):
         return "is not a variable name (a `*` may end one of three letters or more)"
-    if any(word in entry.upper() for word in _CREDENTIAL):
+    if any(word in entry.upper() for word in CREDENTIAL):
         return "looks like a credential, and those never enter the sandbox"
     return None

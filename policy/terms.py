@@ -1,5 +1,6 @@
 """The exact rights that an assessed action needs: effects in, Terms out, or the floor that forbids them."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
@@ -45,7 +46,7 @@ def terms_for(
     """The smallest rights that cover the effects. They are what a yes grants, so a question can be asked about them.
 
     INVARIANT: an assessment of tier read alone gets no writable path, no host and no path outside; one below
-    read-outside gets no path outside and no host, whatever its effects claim.
+    read-outside gets no path outside and no host, whatever its effects claim. Only what a person typed comes on top.
     """
     worst = assessment.tiers[0]
     secrets = Secrets(profile, facts.home, facts.private)
@@ -53,14 +54,13 @@ def terms_for(
         return floor
     read: set[str] = set()
     write: set[str] = set()
-    if worst >= Tier.READ_OUTSIDE:
-        for effect in assessment.effects:
-            found = _outside(effect, facts, secrets)
-            if isinstance(found, Floor):
-                return found
-            (write if effect.kind in _CHANGES else read).update(found)
+    for effect in assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed:
+        found = _outside(effect, facts, secrets)
+        if isinstance(found, Floor):
+            return found
+        (write if effect.kind in _CHANGES else read).update(found)
     rights = _rights(assessment, worst)
-    hosts = _hosts(assessment) if worst >= Tier.READ_OUTSIDE else ()
+    hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
     works = rights is Rights.WORK
     locked, hidden, shown = _walled(facts, profile)
     return Terms(
@@ -89,7 +89,7 @@ def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
 
 def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     # What fetches needs the settings that it fetches by; it was asked about.
-    over = () if hosts else facts.reading
+    over = () if hosts and Tier.NETWORK in assessment.tiers else facts.reading
     action = assessment.action
     words = (action.script,) if isinstance(action, RunScript) else getattr(action, "argv", ())
     # Whoever names the variable means the session's /tmp, which its programs may have written before; so do we.
@@ -103,7 +103,7 @@ def _merged(environment: tuple[tuple[str, str], ...], over: tuple[tuple[str, str
 
 def _rights(assessment: Assessment, worst: Tier) -> Rights:
     if worst is Tier.READ:
-        return Rights.LOOK
+        return Rights.LOOK if all(map(_looks, assessment.typed)) else Rights.WORK
     # Without effects that explain the tier there is nothing to narrow by.
     looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_looks, assessment.effects))
     return Rights.LOOK if looks else Rights.WORK
@@ -170,9 +170,9 @@ def _parent(path: str) -> str:
     return path.rstrip("/").rpartition("/")[0] or "/"
 
 
-def _hosts(assessment: Assessment) -> tuple[str, ...]:
+def _hosts(assessment: Assessment, effects: Iterable[Effect]) -> tuple[str, ...]:
     """Those that are known, or that a rule names; not what no proxy passes on."""
-    found = [effect for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
+    found = [effect for effect in effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     named = (assessment.opened.get(effect) or (effect.target,) for effect in found)
     return tuple(sorted({host for hosts in named for host in hosts if host}))
 

@@ -65,3 +65,24 @@ def standing(name: str, value: str | None, inherited: tuple[str, ...], *, export
         return Standing.PASSED
     known = any(fnmatchcase(name, pattern) for pattern in inherited)
     return Standing.PASSED if known else Standing.OWN
+
+
+# What keeps a command to what was judged is partly said by variables, and some of those that a loader, a shell or Git
+# obeys would have another program run in place of the one that was judged. Sources: ld.so(8), bash(1), git(1).
+_UNDOING = (
+    (pattern(r"(?:LD|DYLD)_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|MALLOC_.*|RES_OPTIONS|HOSTALIASES|LOCALDOMAIN"),
+     "the system's own libraries obey it in every program, which could run other code than was judged"),
+    (pattern(r"(?:.*_)?PROXY|NO_PROXY|npm_config_(?:https_|http_|no)?proxy", re.IGNORECASE),
+     "the only way out is the sandbox's own proxy, which sets it itself"),
+    (pattern(r"GIT_(?!(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)\Z).*|SSH_ASKPASS|GPG_.*", re.IGNORECASE),
+     "Git obeys it, and it could undo what keeps a repository's own settings from starting programs"),
+    (pattern(r"RINGFENCE_.*|TMPDIR|PAGER|MANPAGER|SYSTEMD_PAGER|LESSOPEN|LESSCLOSE|LESSSECURE|EDITOR|VISUAL"),
+     "the sandbox sets it itself, or programs start by it what was not judged"),
+)  # fmt: skip
+
+
+def undoing(name: str) -> str | None:
+    """Why nobody may set `name` for a command from outside, or None: it would undo what guards the command."""
+    if _SHELL.fullmatch(name):
+        return "bash obeys it, so the script could do something else than what was judged"
+    return next((why for names, why in _UNDOING if names.fullmatch(name)), None)

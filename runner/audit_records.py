@@ -47,13 +47,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A final verdict on one action. `tool` is who proposed it: `exec`, or the name of the model's tool."""
+    """A final verdict on one action. `tool` is who proposed it: `exec`, or the name of the model's tool; `typed` what
+    flags added to it."""
 
     tool: str
     assessment: Assessment
     verdict: Allow | Deny
     backend: str
     answer: Answer | None = None
+    typed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "digest": terms.digest if terms is not None else None,
         "backend": decision.backend,
         "answer": _answer(decision.answer),
+        "typed": [_text(word) for word in decision.typed],
     }
 
 

@@ -28,6 +28,7 @@ class Entry:
     answer: str
     outcome: str
     violations: tuple[str, ...]
+    typed: str = ""
 
 
 def entries(log: AuditLog, *, denied: bool = False, limit: int | None = None) -> Iterator[Entry]:
@@ -91,6 +92,7 @@ def _entry(record: Record, finished: Record | None) -> Entry:
         cell="" if malformed else _cell(cell, unanswered=body.get("verdict") == "deny" and not answer),
         answer=f"{said}, by {_string(answer.get('by'))}" if answer else "",
         outcome=_outcome(finished.body) if finished else "",
+        typed=", ".join(map(_string, _items(body.get("typed")))),
         violations=tuple(_string(_mapping(item).get("what")) for item in _list(finished)),
     )
 
@@ -106,6 +108,7 @@ def _lines(entry: Entry, colour: bool, width: int) -> Iterator[str]:
     told = [
         f"{entry.why} ({'; '.join(part for part in (entry.rule, entry.cell) if part)})" if entry.rule else entry.why
     ]
+    told += [f"added by flags: {entry.typed}"] if entry.typed else []
     told += [f"answered: {entry.answer}"] if entry.answer else []
     told += [entry.outcome] if entry.outcome else []
     for text in told:
@@ -152,5 +155,8 @@ def _mapping(value: object) -> dict[str, object]:
 
 
 def _list(finished: Record | None) -> list[object]:
-    found = finished.body.get("violations") if finished else None
-    return found if isinstance(found, list) else []
+    return _items(finished.body.get("violations") if finished else None)
+
+
+def _items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

@@ -65,6 +65,13 @@ def _dispatch(words: list[str]) -> int:
                 return _exec(args) if words[0] == "exec" else _why(args)
             finally:
                 gc.freeze()  # the same for the last collection, which the interpreter makes on its way out
+    if words[:2] == ["sandbox", "show"]:
+        from runner.gate_args import parse_gate, wants_help
+
+        if not wants_help(words[2:]):
+            from runner.sandbox_show import run_show
+
+            return run_show(parse_gate("sandbox show", words[2:]))
     from runner.cli_app import run_app
 
     return run_app(words)

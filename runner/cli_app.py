@@ -3,7 +3,7 @@
 import typer
 
 from runner.cli_audit import audit_app
-from runner.cli_gate import exec_help, why_help
+from runner.cli_gate import exec_help, show_help, why_help
 from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
 from runner.cli_run import converse, run
@@ -15,6 +15,15 @@ CODES = (
     "4 sandbox unavailable · 5 a limit was reached · 130 interrupted."
 )
 EPILOG = f"{CODES} `agent exec` passes the command's own status through."
+
+SANDBOX = """Look at the sandbox: what a command may do inside, before it runs.
+
+Which sandboxes this machine offers: `agent doctor`.
+
+**Examples**
+
+    agent sandbox show 'npm test'
+"""
 
 app = typer.Typer(
     name="agent",
@@ -29,6 +38,9 @@ app = typer.Typer(
 app.command("run", epilog=CODES)(run)
 app.command("exec", epilog=EPILOG)(exec_help)
 app.command("why")(why_help)
+sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
+sandbox_app.command("show")(show_help)
+app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(policy_app, name="policy")
 app.add_typer(audit_app, name="audit")
 app.command("doctor")(doctor)

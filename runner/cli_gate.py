@@ -35,6 +35,22 @@ LIMIT = Annotated[
 TIMEOUT = Annotated[str | None, typer.Option(metavar="TIME", help="Wall time: 30s, 5m. The same as --limit wall=TIME.")]
 TOOL = Annotated[str | None, typer.Option(metavar="NAME", help=f"A file tool of the model: {', '.join(FILE_TOOLS)}.")]
 PATH = Annotated[str | None, typer.Option(metavar="PATH", help="With --tool: what it works on.")]
+READ = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", help="Let this one action read PATH as well. Repeatable; never a secret."),
+]
+WRITE = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", help="Let it change PATH, which exists, and what is in it. Repeatable."),
+]
+HOST = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST", help="Let it talk to HOST: example.org, *.example.org, example.org:8443. Repeatable."),
+]
+ENV = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="Set a variable for it, unless that would undo a guard. Repeatable."),
+]
 BACKEND = Annotated[str | None, typer.Option(metavar="T1|T3", help="Use this sandbox and no other.")]
 ACCEPT = Annotated[
     bool,
@@ -61,6 +77,10 @@ def exec_help(
     json: JSON = False,
     limit: LIMIT = None,
     timeout: TIMEOUT = None,
+    read: READ = None,
+    write: WRITE = None,
+    host: HOST = None,
+    env: ENV = None,
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
     unix: UNIX = False,
@@ -69,12 +89,16 @@ def exec_help(
 
     It is parsed, judged, recorded, and run in a sandbox that grants exactly what was allowed. Its output and exit
     status come through; what the sandbox stopped is explained on stderr. Input is passed on from a pipe or a file.
+    `--read`, `--write`, `--host` and `--env` add rights to this one action: your word counts as a yes for exactly
+    these, also with `--unattended`, and opens no secret and nothing that a rule denies.
 
     **Examples**
 
         agent exec 'git status && rg -n TODO src | head'
         agent exec --mode trust-project 'make test'
         agent exec --limit memory=2G --timeout 5m -- python3 -m pytest -q
+        agent exec --host example.org -- curl -s https://example.org/
+        agent exec --read ~/data --write ~/out 'cp ~/data/a.csv ~/out/'
         agent exec --unattended --json 'npm test' < /dev/null
     """
     raise _misplaced("exec")
@@ -89,6 +113,10 @@ def why_help(
     json: JSON = False,
     limit: LIMIT = None,
     timeout: TIMEOUT = None,
+    read: READ = None,
+    write: WRITE = None,
+    host: HOST = None,
+    env: ENV = None,
     tool: TOOL = None,
     path: PATH = None,
     unix: UNIX = False,
@@ -107,6 +135,35 @@ def why_help(
         agent why --tool write --path notes.txt
     """
     raise _misplaced("why")
+
+
+def show_help(
+    script: SCRIPT = None,
+    mode: MODE = None,
+    unattended: UNATTENDED = False,
+    cwd: CWD = None,
+    config: CONFIG = None,
+    json: JSON = False,
+    limit: LIMIT = None,
+    timeout: TIMEOUT = None,
+    read: READ = None,
+    write: WRITE = None,
+    host: HOST = None,
+    env: ENV = None,
+) -> NoReturn:
+    """Show the exact rights that a permit for SCRIPT holds, and what the sandbox mounts for them. Runs nothing.
+
+    Without SCRIPT: the two standard sets, of what only reads and of what may change the workspace. Exit 3 when the
+    script gets no permit at all.
+
+    **Examples**
+
+        agent sandbox show
+        agent sandbox show 'git status'
+        agent sandbox show --host example.org -- curl https://example.org
+        agent sandbox show --json 'make test'
+    """
+    raise _misplaced("sandbox show")
 
 
 def _misplaced(command: str) -> Exception:

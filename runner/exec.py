@@ -14,7 +14,7 @@ from runner.audit_records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
 from runner.gate import Gate, nobody_there, open_gate
-from runner.gate_args import GateArgs
+from runner.gate_args import GateArgs, without_values
 from runner.places import cache_dir, state_dir
 from runner.problems import say
 from runner.relay import read_stdin
@@ -37,6 +37,11 @@ class Case:
     answer: Answer | None
     attended: bool
 
+    @property
+    def typed(self) -> tuple[str, ...]:
+        """What flags added, as it is recorded."""
+        return self.gate.typed.words if self.gate.typed else ()
+
     def session(self, enforcement: Enforcement | None) -> SessionInfo:
         """For the record; `enforcement` is None when nothing is to be run."""
         return SessionInfo(
@@ -44,7 +49,7 @@ class Case:
             workspace=self.gate.facts.workspace,
             unattended=not self.attended,
             enforcement=enforcement,
-            argv=("agent", *sys.argv[1:]),
+            argv=("agent", *without_values(sys.argv[1:])),
             commit=head_commit(self.gate.facts.workspace),
             sources=self.gate.settings.sources,
         )
@@ -64,7 +69,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
         case Deny() as verdict:
             with open_log() as audit:
                 session = audit.session(case.session(None))
-                audit.decided(session, Decision("exec", case.assessment, verdict, "none", case.answer))
+                audit.decided(session, Decision("exec", case.assessment, verdict, "none", case.answer, case.typed))
             return report.denied(case.assessment, verdict)
         case Allow() as verdict:
             stdin = read_stdin(gate.limits.wall)

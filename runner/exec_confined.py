@@ -34,7 +34,9 @@ async def confine(
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement))
             # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.
-            decided = audit.decided(session, Decision("exec", case.assessment, verdict, backend.name, case.answer))
+            decided = audit.decided(
+                session, Decision("exec", case.assessment, verdict, backend.name, case.answer, case.typed)
+            )
             try:
                 report.started(case.assessment, verdict, session, enforcement)
                 outcome, ours = await _run(backend, verdict, stdin, report)

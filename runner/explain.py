@@ -138,7 +138,7 @@ def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.
     if explanation.terms is not None:
         title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if somebody says yes"
         lines = [f"{name:<8} {words}" for name, words in terms_words(explanation.terms)]
-        lines.append(f"{'environ':<8} {_names(explanation.terms) or 'empty'}")
+        lines.append(f"{'environ':<8} {names_of(explanation.terms) or 'empty'}")
         lines.append(f"{'digest':<8} {explanation.terms.digest[:16]}")
         sections.append((title, _shown(lines)))
     sections.append(("to have it allowed", _shown(list(explanation.ways))))
@@ -158,7 +158,7 @@ def _shown(lines: list[str]) -> list[str]:
     return [f"  {part}".rstrip() for line in lines for part in visible(line).split("\n")]
 
 
-def _names(terms: Terms) -> str:
+def names_of(terms: Terms) -> str:
     """The environment's names; a numbered family (`GIT_CONFIG_KEY_0` and on) is one word."""
     return " ".join(
         dict.fromkeys(f"{name.rstrip('0123456789')}N" if name[-1:].isdigit() else name for name, _ in terms.env)

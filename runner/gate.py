@@ -32,6 +32,10 @@ from runner.gate_args import GateArgs
 from runner.problems import usage
 from runner.reach import within_reach
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.typed import Typed
+
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -43,10 +47,11 @@ class Gate:
     limits: Limits
     mode: Mode
     cwd: str
+    typed: "Typed | None" = None  # what flags add to the one action that was asked for
 
     def assess(self, action: Action, source: Source = Source.MODEL) -> Assessment:
         """`source`: who proposes it; rules may be about that."""
-        return classify(action, self.facts, self.settings.rules, self.settings.profile, source)
+        return classify(action, self.facts, self.settings.rules, self.settings.profile, source, self.typed)
 
     def judge(self, assessment: Assessment, *, unattended: bool, mode: Mode | None = None) -> Verdict:
         verdict = decide(
@@ -90,7 +95,15 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     else:
         action = RunScript(args.script or "", str(cwd), limits.wall)
     environment = child_environment(facts, environ, settings.profile)
-    return Gate(settings, facts, environment, limits, args.mode or settings.mode or Mode.DEFAULT, str(cwd)), action
+    mode = args.mode or settings.mode or Mode.DEFAULT
+    if not (args.read or args.write or args.hosts or args.env):
+        return Gate(settings, facts, environment, limits, mode, str(cwd)), action
+    from runner.typed import notices, typed  # only where somebody typed some
+
+    given = typed(args, str(cwd), facts.home)
+    settings = replace(settings, notices=(*settings.notices, *notices(given)))
+    environment = tuple(sorted((dict(environment) | dict(given.env)).items()))
+    return Gate(settings, facts, environment, limits, mode, str(cwd), given), action
 
 
 def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action:

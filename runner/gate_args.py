@@ -11,15 +11,19 @@ FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
 
 # option: whether it takes a value, and which of the two commands know it
 OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
-    "--mode": (True, ("exec", "why")),
-    "--unattended": (False, ("exec", "why")),
-    "--cwd": (True, ("exec", "why")),
-    "--config": (True, ("exec", "why")),
-    "--json": (False, ("exec", "why")),
-    "--limit": (True, ("exec", "why")),
-    "--timeout": (True, ("exec", "why")),
+    "--mode": (True, ("exec", "why", "sandbox show")),
+    "--unattended": (False, ("exec", "why", "sandbox show")),
+    "--cwd": (True, ("exec", "why", "sandbox show")),
+    "--config": (True, ("exec", "why", "sandbox show")),
+    "--json": (False, ("exec", "why", "sandbox show")),
+    "--limit": (True, ("exec", "why", "sandbox show")),
+    "--timeout": (True, ("exec", "why", "sandbox show")),
     "--tool": (True, ("why",)),
     "--path": (True, ("why",)),
+    "--read": (True, ("exec", "why", "sandbox show")),
+    "--write": (True, ("exec", "why", "sandbox show")),
+    "--host": (True, ("exec", "why", "sandbox show")),
+    "--env": (True, ("exec", "why", "sandbox show")),
     "--backend": (True, ("exec",)),
     "--accept-partial": (False, ("exec",)),
     "--unix": (False, ("exec", "why")),
@@ -28,7 +32,10 @@ OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class GateArgs:
-    """Exactly one of `script` and `argv` is given; with `tool` (not `bash`) neither has to be."""
+    """Exactly one of `script` and `argv` is given; with `tool` (not `bash`), and for `sandbox show`, neither has to be.
+
+    `read`, `write`, `hosts`, `env`: as typed.
+    """
 
     script: str | None
     argv: tuple[str, ...] | None
@@ -44,6 +51,10 @@ class GateArgs:
     unix: bool = False
     tool: str | None = None
     path: str | None = None
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
 
 
 def wants_help(words: list[str]) -> bool:
@@ -52,8 +63,20 @@ def wants_help(words: list[str]) -> bool:
     return "--help" in own or "-h" in own
 
 
+def without_values(words: list[str]) -> list[str]:
+    """The command line as it is kept: what `--env` sets is left out. THREAT T40: a value may be a credential."""
+    kept: list[str] = []
+    for index, word in enumerate(words):
+        if "--" in kept:
+            return [*kept, *words[index:]]
+        flag, name = word.startswith("--env="), word.removeprefix("--env=")
+        value = flag or kept[-1:] == ["--env"]
+        kept.append(f"{'--env=' if flag else ''}{name.partition('=')[0]}=..." if value and "=" in name else word)
+    return kept
+
+
 def parse_gate(command: str, words: list[str]) -> GateArgs:
-    """Parse the words after `exec` or `why`. Raises a usage error that says what to type instead."""
+    """Parse the words after `exec`, `why` or `sandbox show`. Raises a usage error that says what to type instead."""
     values: dict[str, list[str]] = {}
     plain: list[str] = []
     argv: tuple[str, ...] | None = None
@@ -80,7 +103,8 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
             raise usage(f"`{name}` takes no value", f"you gave it `{value}`", f"write just `{name}`")
         values.setdefault(name, []).append(value)
     tool = _last(values, "--tool")
-    if tool is None or argv is not None or len(plain) > 1:
+    bare = command == "sandbox show" and not plain and argv is None  # the rights that there are, whatever runs
+    if not bare and (tool is None or argv is not None or len(plain) > 1):
         _check_form(command, plain, argv)
     return GateArgs(
         script=plain[0] if plain else None,
@@ -97,6 +121,10 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
         unix="--unix" in values,
         tool=_tool(tool, argv, _last(values, "--path")),
         path=_last(values, "--path"),
+        read=tuple(values.get("--read", ())),
+        write=tuple(values.get("--write", ())),
+        hosts=tuple(values.get("--host", ())),
+        env=tuple(values.get("--env", ())),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 AGENT = str(Path(sys.executable).parent / "agent")
 # fmt: off
 COMMANDS = [
-    "", "run", "exec", "why", "doctor", "demo",
+    "", "run", "exec", "why", "sandbox", "sandbox show", "doctor", "demo",
     "policy", "policy matrix", "policy judge", "policy test", "policy lint", "policy import",
     "audit", "audit show", "audit verify",
 ]
@@ -49,8 +49,10 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 
 # the words typed so far, what is offered
 COMPLETIONS = [
-    ("agent ", {"run", "exec", "why", "policy", "audit", "doctor", "demo"}),
+    ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "doctor", "demo"}),
     ("agent au", {"audit"}),
+    ("agent sandbox ", {"show"}),
+    ("agent exec --ho", {"--host"}),
     ("agent audit ", {"show", "verify"}),
     ("agent run --mo", {"--mode", "--model"}),
     ("agent run --mode d", {"default", "dont-ask", "dangerously"}),

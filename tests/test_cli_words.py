@@ -31,6 +31,8 @@ UNDERSTOOD = [
     (["--unattended", "--json", "x"], GateArgs("x", None, unattended=True, json=True)),
     (["--cwd", "--mode", "x"], GateArgs("x", None, cwd="--mode")),
     (["--backend", "T3", "--accept-partial", "x"], GateArgs("x", None, backend="T3", accept_partial=True)),
+    (["--read", "a", "--read=b", "--write", "c", "x"], GateArgs("x", None, read=("a", "b"), write=("c",))),
+    (["--host", "x.org", "--env", "A=b=c", "x"], GateArgs("x", None, hosts=("x.org",), env=("A=b=c",))),
     (["-"], GateArgs("-", None)),
     ([""], GateArgs("", None)),
 ]
@@ -92,8 +94,9 @@ def test_the_help_of_typer_and_our_parser_know_the_same_options() -> None:
     from runner.cli_app import app
 
     group = get_command(app)
-    for name in ("exec", "why"):
-        shown = {option for item in group.commands[name].params for option in item.opts if option.startswith("--")}  # type: ignore[attr-defined]  # a group has commands
+    commands = {**group.commands, "sandbox show": group.commands["sandbox"].commands["show"]}  # type: ignore[attr-defined]  # groups have commands
+    for name in ("exec", "why", "sandbox show"):
+        shown = {option for item in commands[name].params for option in item.opts if option.startswith("--")}
         ours = {option for option, (_, commands) in OPTIONS.items() if name in commands}
         assert shown - {"--help"} == ours
 

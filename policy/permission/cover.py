@@ -179,4 +179,6 @@ def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> b
         return bool(opens(rule.host, effect.target)) if effect.target else bool(rule.host) and _speaks_of_unknown(rule)
     if not effect.exact or not effect.target:
         return False
+    if rule.layer is Layer.TYPED:  # paths as they are, no patterns
+        return any(inside(effect.target, path) for path in _globs(rule, tier))
     return effect.target.startswith("/") and any(covers(path, effect.target, facts) for path in _globs(rule, tier))

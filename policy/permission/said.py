@@ -8,7 +8,7 @@ from policy.phrases import near
 def whose(rule: PermissionRule, facts: Facts) -> str:
     """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule .ringfence/config.toml:3`."""
     if rule.layer is Layer.TYPED:
-        return "what was typed for this action"
+        return f"`{rule.ref.file}` of this command line"
     owner = "the repository's rule" if rule.layer is Layer.REPOSITORY else "your rule"
     return f"{owner} {near(rule.ref.file, facts)}:{rule.ref.line}"
 

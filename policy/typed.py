@@ -1,0 +1,70 @@
+"""What a person adds to one action by flags: paths, hosts and variables beyond what the action itself asks for."""
+
+from dataclasses import replace
+
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.facts import Facts
+from policy.matrix import Ruling
+from policy.paths import Atlas
+from policy.permission.rule import Layer, PermissionRule
+from policy.profile import Profile
+from policy.record import dataclass
+from policy.secret_words import secret_kind
+from policy.tier import Tier
+
+_ASKED = {"--read": EffectKind.READS, "--write": EffectKind.WRITES}
+_VERBS = {EffectKind.READS: "reads", EffectKind.WRITES: "changes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """`read`, `write`: absolute paths that exist. `hosts`: entries of an allowlist, in their one spelling."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def rules(self) -> tuple[PermissionRule, ...]:
+        """What the flags allow, as rules that are about this one action."""
+        found = (
+            PermissionRule(Ruling.ALLOW, RuleRef("--read", 0), Layer.TYPED, read=self.read),
+            PermissionRule(Ruling.ALLOW, RuleRef("--write", 0), Layer.TYPED, read=self.write, write=self.write),
+            PermissionRule(Ruling.ALLOW, RuleRef("--host", 0), Layer.TYPED, host=self.hosts),
+        )
+        return tuple(rule for rule in found if rule.read or rule.write or rule.host)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The flags as they are kept and shown: variables without their values."""
+        named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts))
+        found = [f"{flag} {value}" for flag, values in named for value in values]
+        return (*found, *(f"--env {name}" for name, _ in self.env))
+
+    def __bool__(self) -> bool:
+        return bool(self.read or self.write or self.hosts or self.env)
+
+
+def widened(assessment: Assessment, typed: Typed, facts: Facts, profile: Profile) -> Assessment:
+    """`assessment` with what was typed as further effects, so that every floor and every denial is about them, too.
+
+    INVARIANT: it adds no tier but `secret`, and takes none away; whether the action may run is judged as ever.
+    """
+    atlas = Atlas(facts, profile)
+    effects: list[Effect] = []
+    reasons: list[Reason] = []
+    for flag, kind in _ASKED.items():
+        for path in typed.read if kind is EffectKind.READS else typed.write:
+            place = atlas.place(path, "/")
+            effects.append(Effect(kind, place.path, place.scope))
+            if place.scope is Scope.SECRET:
+                text = f"`{flag}` {_VERBS[kind]} {place.shown}, {secret_kind(place.path)}"
+                reasons.append(Reason(Tier.SECRET, text, RuleRef(flag, 0), about=effects[-1]))
+    effects += [Effect(EffectKind.CONNECTS, host) for host in typed.hosts]
+    return replace(
+        assessment,
+        effects=tuple(dict.fromkeys((*assessment.effects, *effects))),
+        reasons=(*reasons, *assessment.reasons),
+        typed=tuple(effects),
+    )
