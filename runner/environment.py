@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from policy.facts import Facts
 from policy.profile import Profile
 from policy.secrecy import inside
+from runner import certificates
 from runner.drivers import Drivers
 
 # A repository's own settings can name programs that Git starts. These outrank them. Filters and drivers, which have
@@ -119,6 +120,7 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     }
     found |= _locale(found)
     found |= _folders(facts, environ)
+    found |= certificates.variables(environ, (*facts.system, facts.workspace))
     found |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     found |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
     found["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more

@@ -10,7 +10,7 @@ from itertools import islice
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
 from policy.secrecy import Secrets, inside
-from runner import places, toolchains
+from runner import certificates, places, toolchains
 from runner.drivers import drivers
 from runner.environment import caching, reading
 from runner.environment import child_environment as child_environment
@@ -38,7 +38,8 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     known = frozenset(base)
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
-    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets)])
+    shown = certificates.files(environ, workspace, secrets)
+    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown])
     every = frozenset(system)
     path = tuple(one for one in wanted if within(one, every))
     usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))

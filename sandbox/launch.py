@@ -16,7 +16,7 @@ from typing import Protocol
 
 from policy.secrecy import inside
 from policy.verdict import Rights, Terms
-from sandbox import caches, kernel, plan, seccomp
+from sandbox import caches, identity, kernel, plan, seccomp
 from sandbox.cgroup import Group
 from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
@@ -67,7 +67,16 @@ def launch(
     if terms.cache and terms.rights is Rights.WORK:
         caches.ready(terms.cache, terms.workspace)
     abi = kernel.landlock_abi()
-    compiled = plan.compile_plan(terms, found, programs, tier=tier, abi=abi, warm=files, scratch=scratch.path)
+    compiled = plan.compile_plan(
+        terms,
+        found,
+        programs,
+        tier=tier,
+        abi=abi,
+        warm=files,
+        scratch=scratch.path,
+        instead=identity.files(cache, terms.home),
+    )
     make_points(scratch, terms, compiled.mounts)
     process, control, group = (spare.take() if spare else None) or spawn()
     try:

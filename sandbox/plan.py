@@ -2,9 +2,10 @@
 
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
 
 from policy.secrecy import inside
@@ -37,16 +38,18 @@ def compile_plan(
     abi: int,
     warm: bool = True,
     scratch: str = "",
+    instead: Mapping[str, str] = MappingProxyType({}),
     look: Look = lambda path: kind(path),
 ) -> Plan:
     """`scratch` is the session's own /tmp, a folder that `look` may read and `work` may write.
+    `instead`: files of the host that stand for system files inside.
 
     Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
     refuse_impossible(terms, found, look)
     work = terms.rights is Rights.WORK
     known = landlock.known(abi)
     limits = terms.limits
-    root = mounts(terms, found, look, scratch) if tier == "T1" else ()
+    root = mounts(terms, found, look, scratch, instead) if tier == "T1" else ()
     rules = _rules(terms, work, look) if tier == "T1" else _bare_rules(terms, work, look)
     net = known.net if not work or tier == "T3" else 0  # a loopback of its own needs no port rules
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
@@ -130,7 +133,9 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             refuse(f"`{path}` cannot be given to a sandbox", "it contains everything else", "name a narrower path")
 
 
-def mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, ...]:
+def mounts(
+    terms: Terms, found: Scan, look: Look, scratch: str, instead: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Step, ...]:
     """The private root, in the order in which it is built: parents first, masks over what they mask."""
     work = terms.rights is Rights.WORK
     steps: list[Step] = []
@@ -142,7 +147,7 @@ def mounts(terms: Terms, found: Scan, look: Look, scratch: str) -> tuple[Step, .
             if not any(inside(path, place) for place in ("/tmp", cache_place(terms)) if place):  # commands write there
                 steps.append(("link", shape[3:], path))
         else:
-            steps.append(("ro", path, path))
+            steps.append(("ro", instead.get(path, path), path))
     steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
     steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
     steps.append(("rw" if work else "ro", scratch, "/tmp"))

@@ -1,0 +1,74 @@
+"""Who a command is, in files: `/etc/passwd` and `/etc/group` that know our user and group, where the machine's do not.
+
+Containers run as any number, and directories of people (LDAP, sssd) are asked over sockets that are not inside: without
+an entry, Git, ssh, Python and npm find no name and no home.
+"""
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+_LONGEST = 1 << 20
+
+
+def files(cache: Path | None, home: str) -> dict[str, str]:
+    """Path inside -> the file on the host to show there; nothing for what has an entry already, or without `cache`."""
+    if cache is None:
+        return {}
+    found = {}
+    uid, gid = os.geteuid(), os.getegid()
+    for path, number in (("/etc/passwd", uid), ("/etc/group", gid)):
+        text = _text(path)
+        if text is None or any(line.split(b":")[2:3] == [b"%d" % number] for line in text.splitlines()):
+            continue
+        words = [_group(gid), "x", str(gid), ""]
+        if path == "/etc/passwd":
+            words = [_user(uid), "x", str(uid), str(gid), _user(uid), home, "/bin/bash"]
+        if any(":" in word or "\n" in word for word in words):
+            continue  # a home that no such file can name
+        kept = _kept(cache, os.path.basename(path), text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n")
+        if kept:
+            found[path] = kept
+    return found
+
+
+def _user(uid: int) -> str:
+    import pwd  # only where there is no entry
+
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name
+    return f"user{uid}"
+
+
+def _group(gid: int) -> str:
+    import grp
+
+    with contextlib.suppress(KeyError):
+        return grp.getgrgid(gid).gr_name
+    return f"group{gid}"
+
+
+def _text(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_LONGEST)
+    except OSError:
+        return None
+
+
+def _kept(cache: Path, name: str, text: bytes) -> str:
+    """A file of ours with that content; empty when it cannot be written: then there is no entry, as on the machine."""
+    path = cache / f"{name}-{hashlib.sha256(text).hexdigest()[:32]}"
+    try:
+        if path.exists() and path.read_bytes() == text:
+            return str(path)
+        handle, made = tempfile.mkstemp(dir=cache, prefix=f".{name}-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(text)
+        os.chmod(made, 0o444)
+        os.replace(made, path)
+    except OSError:
+        return ""
+    return str(path)
