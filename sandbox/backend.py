@@ -37,6 +37,26 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Connection:
+    """One attempt of a command to reach a host through the egress proxy, let through or not.
+
+    `host`, `port`: as it was named, in one spelling; empty where that could not be read. `asked`: `tunnel`, or method
+    and path of a plain request. `address`: what was connected to, empty when nothing was. `why`: what was wrong with
+    it; an allowed one with a reason was allowed and failed. `sent`, `received`: bytes.
+    """
+
+    host: str
+    port: int
+    asked: str
+    address: str
+    allowed: bool
+    why: str
+    sent: int
+    received: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of one action.
 
@@ -52,6 +72,7 @@ class Outcome:
     ended_by: str | None = None
     truncated: bool = False
     violations: tuple[Violation, ...] = ()
+    connections: tuple[Connection, ...] = ()
     problem: Problem | None = None
     data: dict[str, object] = field(default_factory=dict)
     enforcement: Enforcement | None = None

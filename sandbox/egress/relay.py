@@ -1,0 +1,109 @@
+"""Bytes from one socket to the other, as fast as an event loop in Python does it: copied through one buffer each way.
+
+Measured against splice(2) through a pipe: no difference on loopback, and this needs no further descriptors.
+"""
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+
+Count = Callable[[int], None]  # told of every piece; what it raises ends the relay
+
+BUFFER = 128 << 10
+_AT_ONCE = 4  # pieces before others get their turn
+
+
+async def relay(one: socket.socket, other: socket.socket, up: Count, down: Count, idle: float) -> None:
+    """Both ways until both have ended. Raises TimeoutError when nothing moves for `idle` seconds, and OSError."""
+    await _run([_Way(one, other, up), _Way(other, one, down)], idle)
+
+
+async def pour(source: socket.socket, target: socket.socket, count: Count, idle: float) -> None:
+    """One way until `source` ends; that is not passed on."""
+    await _run([_Way(source, target, count, ends=False)], idle)
+
+
+async def _run(ways: list["_Way"], idle: float) -> None:
+    waiting = {way.done for way in ways}
+    try:
+        while waiting:
+            finished, waiting = await asyncio.wait(waiting, timeout=idle / 4, return_when=asyncio.FIRST_COMPLETED)
+            for each in finished:
+                each.result()
+            if waiting and time.monotonic() - max(way.moved for way in ways) > idle:
+                raise TimeoutError
+    finally:
+        for way in ways:
+            way.stop()
+
+
+class _Way:
+    """One direction. `moved`: when something last went through."""
+
+    def __init__(self, source: socket.socket, target: socket.socket, count: Count, *, ends: bool = True) -> None:
+        self.source, self.target, self.count, self.ends = source, target, count, ends
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self.loop.create_future()
+        self.moved = time.monotonic()
+        self.buffer = memoryview(bytearray(BUFFER))
+        self.rest = self.buffer[:0]
+        self.loop.add_reader(source, self._guarded, self._take)
+
+    def stop(self) -> None:
+        if not self.done.done():
+            self._end(None)
+        elif not self.done.cancelled():
+            self.done.exception()  # seen by whoever waited, or about a connection that has ended anyway
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # the seam of a callback: it ends this connection, never the loop
+            self._end(error)
+
+    def _take(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                size = self.source.recv_into(self.buffer)
+            except BlockingIOError:
+                return
+            if not size:
+                if self.ends:
+                    with contextlib.suppress(OSError):  # it has gone already
+                        self.target.shutdown(socket.SHUT_WR)
+                self._end(None)
+                return
+            self.moved = time.monotonic()
+            self.count(size)
+            self.rest = self.buffer[:size]
+            if not self._give():
+                self.loop.remove_reader(self.source)
+                self.loop.add_writer(self.target, self._guarded, self._go_on)
+                return
+
+    def _give(self) -> bool:
+        """Send what is left; False when there is no room now."""
+        while self.rest:
+            try:
+                self.rest = self.rest[self.target.send(self.rest) :]
+            except BlockingIOError:
+                return False
+        return True
+
+    def _go_on(self) -> None:
+        self.moved = time.monotonic()
+        if self._give():
+            self.loop.remove_writer(self.target)
+            self.loop.add_reader(self.source, self._guarded, self._take)
+
+    def _end(self, error: Exception | None) -> None:
+        if self.done.done():
+            return
+        self.loop.remove_reader(self.source)
+        self.loop.remove_writer(self.target)
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)

@@ -1,0 +1,74 @@
+"""SOCKS5 as RFC 1928 has it: no authentication, CONNECT only, and names are resolved here."""
+
+import socket
+
+from sandbox.egress.refused import Failed, Malformed, Refused
+
+VERSION = 5
+GREETED = b"\x05\x00"  # no authentication needed
+_NO_METHOD = b"\x05\xff"
+_DONE, _FAILED, _FORBIDDEN, _UNREACHABLE, _NO_COMMAND, _NO_ADDRESS = 0, 1, 2, 4, 7, 8
+
+
+class Unanswerable(Malformed):
+    """Wrong in a way that SOCKS has bytes for: `answer` is sent before the connection ends."""
+
+    def __init__(self, what: str, answer: bytes) -> None:
+        super().__init__(what)
+        self.answer = answer
+
+
+def greeting(data: bytes) -> int:
+    """How many bytes the greeting takes, 0 while it is not whole. Raises Unanswerable."""
+    if data[:1] == b"\x04":
+        # SOCKS4: the answer of that version (VN 0, CD 91: rejected).
+        raise Unanswerable("SOCKS4 names no host; use SOCKS5 (`socks5h://`)", b"\x00\x5b" + bytes(6))
+    if len(data) < 2 or len(data) < 2 + data[1]:
+        return 0
+    if 0 not in data[2 : 2 + data[1]]:
+        raise Unanswerable("a login is offered where none is needed: SOCKS5 without authentication is", _NO_METHOD)
+    return 2 + data[1]
+
+
+def request(data: bytes) -> tuple[int, str, int]:
+    """The size of the request, and the host (as it was written, an IPv6 address in brackets) and port that it names.
+
+    `(0, "", 0)` while it is not whole. Raises Unanswerable for all but CONNECT.
+    """
+    if len(data) < 5:
+        return 0, "", 0
+    if data[0] != VERSION or data[2] != 0:
+        raise Unanswerable("the SOCKS request cannot be read", _answer(_FAILED))
+    if data[1] != 1:
+        named = {2: "BIND", 3: "UDP ASSOCIATE"}.get(data[1], f"command {data[1]}")
+        raise Unanswerable(f"SOCKS5 {named} is not for commands in a sandbox; CONNECT is", _answer(_NO_COMMAND))
+    sizes = {1: 4, 3: 1 + data[4], 4: 16}
+    if data[3] not in sizes:
+        raise Unanswerable("the SOCKS request names no address that is known", _answer(_NO_ADDRESS))
+    end = 4 + sizes[data[3]]
+    if len(data) < end + 2:
+        return 0, "", 0
+    value = data[4:end]
+    if data[3] == 1:
+        host = socket.inet_ntop(socket.AF_INET, value)
+    elif data[3] == 4:
+        host = f"[{socket.inet_ntop(socket.AF_INET6, value)}]"
+    else:
+        host = value[1:].decode("latin-1")
+    return end + 2, host, int.from_bytes(data[end : end + 2], "big")
+
+
+def answer(error: Refused | None) -> bytes:
+    """What is said at the end: connected, or in which way it was not."""
+    if isinstance(error, Unanswerable):
+        return error.answer
+    if error is None:
+        return _answer(_DONE)
+    return _answer(
+        _UNREACHABLE if isinstance(error, Failed) else _FAILED if isinstance(error, Malformed) else _FORBIDDEN
+    )
+
+
+def _answer(code: int) -> bytes:
+    # The bound address is nobody's business.
+    return bytes((VERSION, code, 0, 1)) + bytes(6)

@@ -1,0 +1,76 @@
+"""A socket that is read ahead a little, under a time limit for the whole of each thing that is waited for."""
+
+import asyncio
+import contextlib
+import socket
+
+CHUNK = 1 << 16
+
+
+class Stream:
+    """One side of a connection. `ahead`: what was read and not used. Raises OSError, TimeoutError."""
+
+    __slots__ = ("ahead", "loop", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock, self.ahead = sock, b""
+        self.loop = asyncio.get_running_loop()
+
+    async def more(self) -> bool:
+        """Read what is there, waiting for some. False at the end."""
+        data = await self.loop.sock_recv(self.sock, CHUNK)
+        self.ahead += data
+        return bool(data)
+
+    async def until(self, mark: bytes, most: int) -> bytes | None:
+        """All up to and with `mark`; None when the other side ends before, or has not said it in `most` bytes."""
+        seen = 0
+        while (at := self.ahead.find(mark, max(0, seen - len(mark)))) < 0:
+            seen = len(self.ahead)
+            if seen > most or not await self.more():
+                return None
+        end = at + len(mark)
+        if end > most:
+            return None
+        data, self.ahead = self.ahead[:end], self.ahead[end:]
+        return data
+
+    async def some(self, most: int) -> bytes:
+        """Up to `most` bytes; empty at the end."""
+        if not self.ahead:
+            await self.more()
+        data, self.ahead = self.ahead[:most], self.ahead[most:]
+        return data
+
+    async def send(self, data: bytes) -> None:
+        await self.loop.sock_sendall(self.sock, data)
+
+    async def part(self) -> None:
+        """End politely: what was sent last still arrives, though the other side was not heard out (RFC 9112, 9.6)."""
+        with contextlib.suppress(OSError, TimeoutError):
+            self.sock.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(0.5):
+                for _ in range(64):
+                    if not await self.loop.sock_recv(self.sock, CHUNK):
+                        return
+
+
+async def first(*streams: Stream) -> Stream:
+    """The one that has something to read (or has ended) before the others; nothing is read."""
+    for stream in streams:
+        if stream.ahead:
+            return stream
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Stream] = loop.create_future()
+
+    def ready(stream: Stream) -> None:
+        if not done.done():
+            done.set_result(stream)
+
+    for stream in streams:
+        loop.add_reader(stream.sock, ready, stream)
+    try:
+        return await done
+    finally:
+        for stream in streams:
+            loop.remove_reader(stream.sock)
