@@ -167,6 +167,14 @@ def loopback_up() -> None:
         fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 1))  # SIOCSIFFLAGS
 
 
+def listen(port: int) -> socket.socket:
+    """A socket of this network namespace that somebody outside of it will accept on (network_namespaces(7))."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(128)
+    return listener
+
+
 def lock_in(plan: Plan) -> None:
     """From limits to seccomp. After this the process can only do what the Terms say, and so can its children."""
     for number, value in plan.rlimits:

@@ -240,11 +240,16 @@ def confined(control: socket.socket, plan: Plan) -> None:
         kernel.set_hostname("sandbox")
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
+    listener = confine.listen(plan.egress) if plan.egress else None
     helper = Helper(control, plan)
     confine.lock_in(plan)
     if plan.tier != "T1":
         SCOPED = signals_are_scoped(plan.outside)
-    helper.say("ready")
+    if listener is not None:
+        with listener:  # THREAT T52: who holds it could answer commands in the proxy's place
+            socket.send_fds(control, [b"ready\n"], [listener.fileno()])
+    else:
+        helper.say("ready")
     helper.serve()
     os._exit(0)
 

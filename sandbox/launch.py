@@ -63,7 +63,9 @@ def launch(
         terms = in_scratch(terms, scratch.path)
     found = survey(terms, scratch.path, cache)
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
-    programs = seccomp.programs(rights, unix=terms.unix and rights is Rights.WORK, cache=cache)
+    if terms.hosts and tier != "T3":
+        rights = Rights.WORK  # as far as the filter goes: sockets on a loopback of its own
+    programs = seccomp.programs(rights, unix=terms.unix and terms.rights is Rights.WORK and tier != "T3", cache=cache)
     if terms.cache and terms.rights is Rights.WORK:
         caches.ready(terms.cache, terms.workspace)
     abi = kernel.landlock_abi()

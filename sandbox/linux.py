@@ -3,8 +3,10 @@
 import asyncio
 import os
 import time
+from collections.abc import Coroutine
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Rights, Terms
@@ -18,6 +20,9 @@ from sandbox.pool import Pool
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
 from sandbox.slot import Slot
+
+if TYPE_CHECKING:
+    from sandbox.egress.resolver import Resolve
 
 ANSWER = 64 << 20  # bytes of a file action's answer
 SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
@@ -47,6 +52,7 @@ class Linux:
         files: bool = True,
         ahead: Ahead | None = None,
         launcher: Launcher = launch,
+        resolver: "Resolve | None" = None,
     ) -> None:
         self.name = tier
         self.cache = cache
@@ -54,6 +60,7 @@ class Linux:
         self.files = files  # whether file actions will be asked for; without them a helper starts sooner
         self.ahead = ahead
         self.launcher = launcher
+        self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
         self.abi = kernel.landlock_abi()
         self.pool = Pool(self._launch, self._prove, self._still_true)
         self.scratch: Scratch | None = None  # the session's own /tmp: what one command leaves there the next one finds
@@ -77,7 +84,7 @@ class Linux:
         try:
             watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
             try:
-                outcome = await _converse(slot, permit, stdin, listen)
+                outcome = await _talking(slot, _converse(slot, permit, stdin, listen))
                 refused = slot.group.refused() if outcome.status else 0
                 healthy = True
             except asyncio.CancelledError:
@@ -89,7 +96,7 @@ class Linux:
                 self.pool.give_back(terms, slot)
             else:
                 self.pool.discard(terms, slot)
-        violations = watch.settle()
+        violations = (*outcome.violations, *watch.settle())
         if outcome.status != 0:
             from sandbox.limits import reached  # their patterns are for commands that failed
             from sandbox.violations import explain
@@ -127,6 +134,10 @@ class Linux:
         """It has locked itself in, and its canary got nowhere."""
         if answer := await slot.ready():
             raise unavailable(self.name, answer)
+        if terms.hosts and not slot.handed:
+            raise unavailable(self.name, "failed 0 hand over a listener")
+        if terms.hosts:
+            slot.open_egress(terms.hosts, self.resolver)
         slot.enforcement = self._enforced(await decoys.try_out(slot, self.name, terms), slot.scan, slot.group)
         if broken := tuple(canary.WORDS[name] for name, held in slot.enforcement.checks if not held):
             raise leaks(self.name, broken)
@@ -141,6 +152,18 @@ class Linux:
             if found.masked:
                 missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, cgroup.words(group))
+
+
+async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:
+    """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
+    if slot.egress is None:
+        return await work
+    slot.egress.begin()
+    try:
+        outcome = await work
+    finally:
+        connections, refused = await slot.egress.end()
+    return replace(outcome, connections=connections, violations=refused)
 
 
 async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None) -> Outcome:

@@ -46,12 +46,19 @@ def compile_plan(
 
     Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
     refuse_impossible(terms, found, look)
+    refuse_hosts(terms, tier)
     work = terms.rights is Rights.WORK
     known = landlock.known(abi)
     limits = terms.limits
     root = mounts(terms, found, look, scratch, instead) if tier == "T1" else ()
     rules = _rules(terms, work, look) if tier == "T1" else _bare_rules(terms, work, look)
-    net = known.net if not work or tier == "T3" else 0  # a loopback of its own needs no port rules
+    loopback = work or bool(terms.hosts)
+    net = known.net if not loopback or tier == "T3" else 0  # a loopback of its own needs no port rules
+    environment = dict(terms.env)
+    if terms.hosts:
+        from sandbox.egress.variables import PORT, variables  # only for the few commands that talk to somebody
+
+        environment |= variables(environment)
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
     return Plan(
         tier=tier,
@@ -70,7 +77,8 @@ def compile_plan(
             (resource.RLIMIT_MEMLOCK, 64 << 20),
             (resource.RLIMIT_MSGQUEUE, 1 << 20),
         ),
-        loopback=work,
+        loopback=loopback,
+        egress=PORT if terms.hosts else 0,
         pid_max=limits.pids,
         pids=limits.pids,
         memory=limits.memory,
@@ -80,7 +88,7 @@ def compile_plan(
         private=tuple(path for path in _private(terms) if work and tier != "T3"),
         tmpfs=min(limits.memory // 2, limits.file),
         vanishing=LOOK_TMP if tier == "T1" and not work else "",
-        environment=tuple(f"{name}={value}" for name, value in terms.env),
+        environment=tuple(f"{name}={value}" for name, value in environment.items()),
         warm=warm,
     )
 
@@ -114,12 +122,6 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
     for base in ("/proc", "/sys", "/dev"):
         if (terms.workspace + "/").startswith(base + "/"):
             refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
-    if terms.hosts:
-        refuse(
-            f"the sandbox cannot open the network to {', '.join(terms.hosts)}",
-            "this version has no egress proxy, and it never opens the whole network for the sake of one host",
-            "run this command yourself, outside the agent",
-        )
     if found.truncated:
         refuse(
             "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
@@ -131,6 +133,25 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             refuse(f"`{path}` does not exist", "a sandbox can only be given paths that exist", "create it first")
         if path == "/" or path == "/proc" or path.startswith("/proc/"):
             refuse(f"`{path}` cannot be given to a sandbox", "it contains everything else", "name a narrower path")
+
+
+def refuse_hosts(terms: Terms, tier: str) -> None:
+    """Named hosts need a network namespace, or a command would reach all the others past the proxy."""
+    if not terms.hosts:
+        return
+    from policy.host_rule import host_rule
+
+    if tier == "T3":
+        raise SandboxUnavailable(
+            Problem(
+                f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}",
+                "it has no network of its own, and it never opens the whole network for the sake of one host",
+                "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself",
+            )
+        )
+    for text in terms.hosts:
+        if isinstance(rule := host_rule(text), Problem):
+            raise SandboxUnavailable(rule)
 
 
 def mounts(

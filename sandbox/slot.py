@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sandbox.backend import Enforcement, Level, Listener
 from sandbox.cgroup import Group
@@ -13,6 +14,10 @@ from sandbox.exchange import Exchange
 from sandbox.launch import Launch
 from sandbox.scan import Scan
 from sandbox.spawn import end
+
+if TYPE_CHECKING:
+    from sandbox.egress.proxy import Egress
+    from sandbox.egress.resolver import Resolve
 
 HANDED = 4  # descriptors that may come with `ready`
 READY = 10.0  # seconds until a helper that says nothing is given up
@@ -32,10 +37,20 @@ class Slot:
     scan: Scan
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
+    egress: "Egress | None" = None  # the way out, where its terms name hosts
 
     @classmethod
     def of(cls, launched: Launch, tier: str) -> "Slot":
         return cls(launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
+
+    def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None") -> None:
+        """Have the runner's proxy accept on the listener that came with `ready`. Its commands reach `hosts` alone."""
+        from sandbox.egress.proxy import Egress  # only for the few commands that talk to somebody
+        from sandbox.egress.resolver import resolve
+
+        (handle,), self.handed = self.handed[:1], self.handed[1:]
+        os.set_inheritable(handle, False)
+        self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve)
 
     async def ready(self) -> str:
         """Wait until it has locked itself in. Empty when it has, else what it said instead."""
@@ -92,6 +107,8 @@ class Slot:
 
     def kill(self) -> None:
         """End it and everything in its namespaces. Again is harmless."""
+        if self.egress is not None:
+            self.egress.close()
         end(self.process, self.control, self.group)
         handed, self.handed = self.handed, ()
         for handle in handed:

@@ -12,6 +12,7 @@ class Plan:
     `pids`, `memory`, `cpu`: processes, bytes and seconds of the whole tree that the helper has to watch; 0 where a
     control group does. `disk`: bytes that a command may add below `writable`. `private`: file systems in memory.
     `vanishing`: a folder that is emptied after every command; empty for none.
+    `egress`: the port of the namespace's own loopback to listen on for the runner's proxy, 0 for none.
     `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
     `outside`: a process that must be out of reach, filled in by the helper.
     """
@@ -19,6 +20,7 @@ class Plan:
     __slots__ = (
         "cpu",
         "disk",
+        "egress",
         "environment",
         "handled",
         "landlock",
@@ -56,6 +58,7 @@ class Plan:
     private: tuple[str, ...]
     tmpfs: int
     vanishing: str
+    egress: int
     environment: tuple[str, ...]
     warm: bool
     outside: int

@@ -88,7 +88,7 @@ class Bench:
     def ask(
         self, action: dict[str, Any], *, tier: str = "T1", stdin: bytes | None = None, **told: Any
     ) -> dict[str, Any]:
-        extra = {name: told.pop(name) for name in ("cancel",) if name in told}
+        extra = {name: told.pop(name) for name in ("cancel", "names") if name in told}
         terms = {
             "rights": "work",
             "workspace": str(self.workspace),

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import json
 import sys
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,24 @@ def terms_of(told: dict[str, Any]) -> Terms:
     return Terms(**{**told, **tuples, "env": env, "rights": rights, "limits": limits})
 
 
+names: dict[str, list[str]] = {}  # what the egress proxy finds for a name
+
+
+async def resolve(host: str, port: int) -> tuple[str, ...]:
+    return tuple(names.get(host, ()))
+
+
 async def main() -> None:
     backends: dict[str, Linux] = {}
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         told = json.loads(line)
         name = told["tier"]
-        backend = backends.setdefault(name, Linux(name, cache=Path(told["cache"]), aside=Path(told["cache"]) / "aside"))
+        names.update(told.get("names", {}))
+        backend = backends.get(name)
+        if backend is None:
+            cache = Path(told["cache"])
+            backend = backends[name] = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve)
         made = getattr(actions, told["action"].pop("kind"))
         if "argv" in told["action"]:
             told["action"]["argv"] = tuple(told["action"]["argv"])
@@ -54,6 +66,7 @@ async def main() -> None:
                     "err": outcome.stderr.decode("utf-8", "replace"),
                     "ended": outcome.ended_by,
                     "seconds": outcome.seconds,
+                    "connections": [list(astuple(each)) for each in outcome.connections],
                     "violations": [[v.what, v.path, v.fix] for v in outcome.violations],
                     "problem": outcome.problem and [outcome.problem.what, outcome.problem.why, outcome.problem.fix],
                     "data": outcome.data,

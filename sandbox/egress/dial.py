@@ -122,7 +122,8 @@ def _own(family: int, address: str, port: int) -> bool:
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, port))
-            return str(probe.getsockname()[0]) == address
+            source = str(probe.getsockname()[0])
+            return source == address or source.startswith("127.")
     except OSError:
         return False  # no way there at all; connecting will say so
 

@@ -1,0 +1,28 @@
+"""How programs inside learn of the proxy: the variables that they look for, each in its own spelling."""
+
+from collections.abc import Mapping
+
+# On the loopback of a network namespace of our own everything is free. One that never changes keeps what commands write
+# down about it true for the next one.
+PORT = 3128
+_OWN = "localhost,127.0.0.1,::1"  # the sandbox's own servers
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is added to `environment`. SOCKS5 is spoken on the same port, for programs that are told so themselves.
+
+    ALL_PROXY is HTTP too: several libraries refuse to start when it names SOCKS and they lack a module for it.
+    """
+    proxy = f"http://127.0.0.1:{PORT}"
+    java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PORT}" for scheme in ("http", "https"))
+    both = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": _OWN}
+    return {
+        **both,
+        **{name.lower(): value for name, value in both.items()},  # curl, wget and git read `http_proxy` in lower case
+        "npm_config_proxy": proxy,  # over what a project's .npmrc says
+        "npm_config_https_proxy": proxy,
+        "YARN_HTTP_PROXY": proxy,  # Yarn from version 2 on reads no others
+        "YARN_HTTPS_PROXY": proxy,
+        "NODE_USE_ENV_PROXY": "1",  # Node's own fetch and http, from 22.21 and 24.0 on
+        **{name: f"{environment.get(name, '')} {java}".strip() for name in ("GRADLE_OPTS", "MAVEN_OPTS")},
+    }
