@@ -3,6 +3,7 @@
 import typer
 
 from runner.cli_audit import audit_app
+from runner.cli_cache import cache
 from runner.cli_gate import exec_help, show_help, why_help
 from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
@@ -16,13 +17,14 @@ CODES = (
 )
 EPILOG = f"{CODES} `agent exec` passes the command's own status through."
 
-SANDBOX = """Look at the sandbox: what a command may do inside, before it runs.
+SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
 
 Which sandboxes this machine offers: `agent doctor`.
 
 **Examples**
 
     agent sandbox show 'npm test'
+    agent sandbox cache
 """
 
 app = typer.Typer(
@@ -40,6 +42,7 @@ app.command("exec", epilog=EPILOG)(exec_help)
 app.command("why")(why_help)
 sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
 sandbox_app.command("show")(show_help)
+sandbox_app.command("cache")(cache)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(policy_app, name="policy")
 app.add_typer(audit_app, name="audit")

@@ -1,6 +1,9 @@
 """The sandbox's own caches: made on demand, kept for one workspace, never followed out of, cleared and swept up."""
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -184,3 +187,38 @@ def test_the_temporary_folder_of_a_look_is_bounded(bench: Bench) -> None:
     answer = bench.run("head -c 700M /dev/zero > $TMPDIR/x; stat -c %s $TMPDIR/x", **LOOK)
     assert int(answer["out"]) <= 512 << 20, answer
     assert bench.run("stat -f -c %f $TMPDIR", **LOOK)["out"] == "131072\n", "all of it is free again"
+
+
+# ---- on the command line
+
+
+def test_the_command_shows_and_empties_them(tmp_path: Path) -> None:
+    agent = str(Path(sys.executable).parent / "agent")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+
+    def run(cwd: str, *words: str) -> str:
+        done = subprocess.run(
+            [agent, *words], cwd=tmp_path / cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    code = "import os; open(os.environ['XDG_CACHE_HOME'] + '/x', 'wb').write(os.urandom(3 << 20)); print('x')"
+    fill = ("exec", "--mode", "trust-project", "--", "/usr/bin/python3", "-c", code)
+    assert run("one", "sandbox", "cache") == f"nothing is kept for {tmp_path}/one\n"
+    assert run("one", *fill) == run("two", *fill) == "x\n"
+    shown = run("one", "sandbox", "cache")
+    assert "3 MiB" in shown
+    assert (f"{tmp_path}/one" in shown, f"{tmp_path}/two" in shown) == (True, False)
+    assert "emptied" in run("one", "sandbox", "cache", "--clear")
+    (tmp_path / "one").rmdir()
+    rows = json.loads(run("two", "sandbox", "cache", "--all", "--json"))
+    assert [(row["workspace"], row["gone"], row["bytes"] > 3 << 20) for row in rows] == [
+        (f"{tmp_path}/one", True, False),
+        (f"{tmp_path}/two", False, True),
+    ]
+    run("two", "sandbox", "cache", "--all", "--clear")
+    assert run("two", *fill) == "x\n", "and it is filled anew"
+    assert len(json.loads(run("two", "sandbox", "cache", "--all", "--json"))) == 1, "what is gone is swept up"

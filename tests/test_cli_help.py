@@ -12,7 +12,7 @@ import pytest
 AGENT = str(Path(sys.executable).parent / "agent")
 # fmt: off
 COMMANDS = [
-    "", "run", "exec", "why", "sandbox", "sandbox show", "doctor", "demo",
+    "", "run", "exec", "why", "sandbox", "sandbox show", "sandbox cache", "doctor", "demo",
     "policy", "policy matrix", "policy judge", "policy test", "policy lint", "policy import",
     "audit", "audit show", "audit verify",
 ]
@@ -51,7 +51,7 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 COMPLETIONS = [
     ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "doctor", "demo"}),
     ("agent au", {"audit"}),
-    ("agent sandbox ", {"show"}),
+    ("agent sandbox ", {"show", "cache"}),
     ("agent exec --ho", {"--host"}),
     ("agent audit ", {"show", "verify"}),
     ("agent run --mo", {"--mode", "--model"}),
