@@ -44,6 +44,7 @@ _NOT_SAID = Choice()
 
 BACKENDS: dict[str, Maker] = {
     "T1": _linux("T1"),
+    "T2": _linux("T2"),
     "T3": _linux("T3"),
     "seatbelt": _seatbelt,
     "container": _container,

@@ -13,7 +13,7 @@ import signal
 import socket
 import struct
 
-from sandbox import kernel
+from sandbox import kernel, mounted
 from sandbox.wire import Plan
 
 STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will do: it is covered, then left behind
@@ -54,7 +54,7 @@ def build_root(plan: Plan) -> None:
             attributes = kernel.ATTR_NOSUID | kernel.ATTR_NOEXEC if device else guarded
             attributes |= kernel.ATTR_RDONLY if kind == "ro" else 0
             # THREAT T18: another command may be swapping what lies there for a link to the host while we look.
-            trees[index] = kernel.clone_tree(source, attributes, links=not _within(source, plan.real))
+            trees[index] = kernel.clone_tree(source, attributes, links=not kernel.within(source, plan.real))
     stage = next(folder for folder in STAGES if os.path.isdir(folder))
     limit = f"mode=0755,size={plan.tmpfs},nr_inodes=200000"
     kernel.mount("tmpfs", stage, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, limit)
@@ -68,10 +68,10 @@ def build_root(plan: Plan) -> None:
     root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
     put: dict[str, str] = {}  # what stands where so far
     for index, (kind, source, target) in enumerate(steps):
-        place, links = stage + target, not _within(target, plan.real)
+        place, links = stage + target, not kernel.within(target, plan.real)
         # THREAT T18: what is of the host is never changed, and a command may be changing it: its mount points are there
         # already, or this ends here. Only in what was made a moment ago, which nobody else sees, are they made.
-        ours = put.get(_nearest(target, put)) not in ("ro", "rw")
+        ours = put.get(mounted.nearest(target, put)) not in ("ro", "rw")
         put[target] = kind
         if kind == "link":
             if not ours:
@@ -95,19 +95,6 @@ def build_root(plan: Plan) -> None:
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     kernel.set_attributes(root, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV, recursive=False)
     os.close(root)
-
-
-def _within(path: str, roots: tuple[str, ...]) -> bool:
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
-
-
-def _nearest(path: str, put: dict[str, str]) -> str:
-    """The innermost place of `put` that `path` lies below; "/" for none."""
-    while path != "/":
-        path = os.path.dirname(path)
-        if path in put:
-            return path
-    return "/"
 
 
 def _is_folder(tree: int) -> bool:

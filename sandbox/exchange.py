@@ -166,6 +166,8 @@ class Exchange:
                 chunk = self.control.recv(4096)  # SAFETY: recv(2) has no room for descriptors, so it drops them
         except BlockingIOError:
             return True
+        except ConnectionResetError:  # it ended before it had read all that we sent
+            chunk = b""
         self._text += chunk
         if not chunk:
             self.line = ""

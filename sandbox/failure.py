@@ -11,16 +11,39 @@ GONE = Problem(
 )
 
 
-def unavailable(tier: str, answer: str) -> SandboxUnavailable:
-    """From the line `failed ERRNO STEP` of a helper that could not lock itself in."""
+def unavailable(tier: str, answer: str, said: str = "") -> SandboxUnavailable:
+    """From the line `failed ERRNO STEP` of a helper that could not lock itself in.
+
+    `said`: what the program that should have started it had to say.
+    """
     _, _, rest = answer.partition(" ")
     number, _, step = rest.partition(" ")
     why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a word"
     return SandboxUnavailable(
         Problem(
             f"the {tier} sandbox cannot be built here",
-            f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
+            said or f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
             "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run",
+        )
+    )
+
+
+def no_bubblewrap() -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem(
+            "the T2 sandbox cannot be built here",
+            "bubblewrap (`bwrap`) is not installed in a system folder",
+            "run `agent doctor`: it says how to install it; nothing was run",
+        )
+    )
+
+
+def too_many(most: int) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem(
+            "the workspace holds too many secret, auto-run or hard-linked files for the T2 sandbox",
+            f"bubblewrap takes too long over more than {most} of them, and protecting only some would be a gap",
+            "use --cwd with a smaller folder",
         )
     )
 

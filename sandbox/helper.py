@@ -13,7 +13,7 @@ import struct
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from sandbox import canary, confine, kernel, removal  # the path must be set first: -I gives none
+from sandbox import canary, confine, kernel, mounted, removal  # the path must be set first: -I gives none
 from sandbox.watchdog import Watchdog
 from sandbox.wire import Plan
 
@@ -33,7 +33,7 @@ class Helper:
         self.environment = dict(item.split("=", 1) for item in plan.environment)
         os.environ.update(self.environment)  # forked file actions look for ripgrep on the command's PATH
         self.watchdog = Watchdog(plan)
-        self.alone = plan.tier == "T1"  # PID 1 of its own namespace
+        self.alone = plan.tier != "T3"  # PID 1 of its own namespace
         self.vanishing = plan.vanishing
         self.poll = select.poll()
         self.poll.register(control, select.POLLIN)
@@ -238,12 +238,15 @@ def confined(control: socket.socket, plan: Plan) -> None:
             confine.loopback_up()
         confine.build_root(plan)
         kernel.set_hostname("sandbox")
+    elif plan.tier == "T2":
+        mounted.check(plan.expected, plan.real)
+        os.dup2(0, 2)  # bubblewrap was heard there, and nobody listens any more
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
     listener = confine.listen(plan.egress) if plan.egress else None
     helper = Helper(control, plan)
     confine.lock_in(plan)
-    if plan.tier != "T1":
+    if plan.tier == "T3":
         SCOPED = signals_are_scoped(plan.outside)
     if listener is not None:
         with listener:  # THREAT T52: who holds it could answer commands in the proxy's place
@@ -279,6 +282,8 @@ def main() -> None:
             warm()
         confine.follow_parent()
         plan.outside = os.getppid()
+        if plan.tier == "T2":
+            confined(control, plan)  # bubblewrap made us process 1 of the namespaces that it made
         if plan.tier == "T1":
             confine.enter_namespaces()
         child = os.fork()

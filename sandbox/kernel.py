@@ -37,6 +37,7 @@ FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 1, 1
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP = 1, 4, 24
 PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 36, 47, 4
 SECCOMP_SET_MODE_FILTER = 1
+CAP_SYS_ADMIN = 21
 LANDLOCK_CREATE_RULESET_VERSION = 1
 LANDLOCK_RULE_PATH_BENEATH = 1
 # fmt: on
@@ -67,6 +68,18 @@ def _number(name: str) -> int:
     if machine not in NUMBERS:
         raise KernelError(f"{name} on {machine}", errno.ENOSYS)  # no table for this architecture
     return NUMBERS[machine][name]
+
+
+def within(path: str, roots: tuple[str, ...]) -> bool:
+    """`path` is one of `roots` or lies below one."""
+    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def is_admin() -> bool:
+    """Root with its powers. Root of a container or of a user namespace may lack the one that makes namespaces."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+        powers = next((line.split()[1] for line in file if line.startswith("CapEff:")), "0")
+    return os.geteuid() == 0 and bool(int(powers, 16) >> CAP_SYS_ADMIN & 1)
 
 
 def unshare(flags: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from policy.secrecy import inside
 from policy.verdict import Rights, Terms
@@ -23,7 +23,11 @@ from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
 from sandbox.tree import Trees
 
-TIERS = ("T1", "T3")  # what this module can launch, best first
+if TYPE_CHECKING:
+    from sandbox.bubble import Waiting
+    from sandbox.wire import Plan
+
+TIERS = ("T1", "T2", "T3")  # what this module can launch, best first
 
 
 @dataclass(slots=True, eq=False)
@@ -61,11 +65,13 @@ def launch(
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
+    plan.refuse_impossible(terms, Scan(), plan.kind)  # before a walk through all of `/`
     found = survey(terms, scratch.path, cache)
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     if terms.hosts and tier != "T3":
         rights = Rights.WORK  # as far as the filter goes: sockets on a loopback of its own
-    programs = seccomp.programs(rights, unix=terms.unix and terms.rights is Rights.WORK and tier != "T3", cache=cache)
+    unix = terms.unix and terms.rights is Rights.WORK and tier != "T3"
+    programs = seccomp.programs(rights, unix=unix, cache=cache, noexec=tier == "T1")
     if terms.cache and terms.rights is Rights.WORK:
         caches.ready(terms.cache, terms.workspace)
     abi = kernel.landlock_abi()
@@ -78,16 +84,34 @@ def launch(
         warm=files,
         scratch=scratch.path,
         instead=identity.files(cache, terms.home),
+        own=_own(terms) if tier == "T2" else (),
     )
     make_points(scratch, terms, compiled.mounts)
-    process, control, group = (spare.take() if spare else None) or spawn()
+    waiting = _waiting(compiled, scratch) if tier == "T2" else None
+    process, control, group = (waiting.helper if waiting else spare.take() if spare else None) or spawn()
     try:
         plan.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
+        if waiting:
+            waiting.go()  # not before the group is around it, or what it starts would be outside
         send(control, compiled.dump(), [])
     except BaseException:
         end(process, control, group)
+        if waiting:
+            waiting.drop()
         raise
     return Launch(process, control, group, found)
+
+
+def _own(terms: Terms) -> tuple[plan.Step, ...]:
+    from sandbox import bubble  # nobody else needs it, and `agent exec` starts with this module
+
+    return bubble.own(terms)
+
+
+def _waiting(compiled: "Plan", scratch: Scratch) -> "Waiting":
+    from sandbox import bubble
+
+    return bubble.Waiting(compiled, scratch)
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:

@@ -41,7 +41,10 @@ _T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything close
 
 
 class Linux:
-    """T1: namespaces, a private root, Landlock and seccomp. T3: Landlock and seccomp alone, labelled weaker."""
+    """T1: namespaces, a private root, Landlock and seccomp. T2: the same, with a root that bubblewrap builds.
+
+    T3: Landlock and seccomp alone, labelled weaker.
+    """
 
     def __init__(
         self,
@@ -133,7 +136,7 @@ class Linux:
     async def _prove(self, slot: Slot, terms: Terms) -> None:
         """It has locked itself in, and its canary got nowhere."""
         if answer := await slot.ready():
-            raise unavailable(self.name, answer)
+            raise unavailable(self.name, answer, slot.complaint())
         if terms.hosts and not slot.handed:
             raise unavailable(self.name, "failed 0 hand over a listener")
         if terms.hosts:
@@ -144,9 +147,9 @@ class Linux:
 
     def _enforced(self, checks: dict[str, bool], found: Scan, group: Group) -> Enforcement:
         closed = _T3_WITHOUT_GROUP if group.held == set(cgroup.ALL) else ()
-        missing = () if self.name == "T1" else tuple(lack for lack in T3_LACKS if lack not in closed)
+        missing = tuple(lack for lack in T3_LACKS if lack not in closed) if self.name == "T3" else ()
         missing += tuple(f"Landlock: {words}" for words in landlock.missing(self.abi))
-        level = Level.FULL if self.name == "T1" else Level.PARTIAL
+        level = Level.PARTIAL if self.name == "T3" else Level.FULL
         if self.name == "T3":
             checks = {name: held for name, held in checks.items() if name not in _T3_OPEN}
             if found.masked:

@@ -39,10 +39,13 @@ def compile_plan(
     warm: bool = True,
     scratch: str = "",
     instead: Mapping[str, str] = MappingProxyType({}),
+    own: tuple[Step, ...] = (),
     look: Look = lambda path: kind(path),
 ) -> Plan:
     """`scratch` is the session's own /tmp, a folder that `look` may read and `work` may write.
     `instead`: files of the host that stand for system files inside.
+
+    `own`: what the helper itself needs, when it starts inside the private root.
 
     Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
     refuse_impossible(terms, found, look)
@@ -50,10 +53,11 @@ def compile_plan(
     work = terms.rights is Rights.WORK
     known = landlock.known(abi)
     limits = terms.limits
-    root = mounts(terms, found, look, scratch, instead) if tier == "T1" else ()
-    rules = _rules(terms, work, look) if tier == "T1" else _bare_rules(terms, work, look)
+    rooted = tier != "T3"
+    root = mounts(terms, found, look, scratch, instead, own) if rooted else ()
+    rules = _rules(terms, work, look) if rooted else _bare_rules(terms, work, look)
     loopback = work or bool(terms.hosts)
-    net = known.net if not loopback or tier == "T3" else 0  # a loopback of its own needs no port rules
+    net = known.net if not loopback or not rooted else 0  # a loopback of its own needs no port rules
     environment = dict(terms.env)
     if terms.hosts:
         from sandbox.egress.variables import PORT, variables  # only for the few commands that talk to somebody
@@ -87,7 +91,7 @@ def compile_plan(
         writable=_filled(terms, tier),
         private=tuple(path for path in _private(terms) if work and tier != "T3"),
         tmpfs=min(limits.memory // 2, limits.file),
-        vanishing=LOOK_TMP if tier == "T1" and not work else "",
+        vanishing=LOOK_TMP if rooted and not work else "",
         environment=tuple(f"{name}={value}" for name, value in environment.items()),
         warm=warm,
     )
@@ -155,11 +159,16 @@ def refuse_hosts(terms: Terms, tier: str) -> None:
 
 
 def mounts(
-    terms: Terms, found: Scan, look: Look, scratch: str, instead: Mapping[str, str] = MappingProxyType({})
+    terms: Terms,
+    found: Scan,
+    look: Look,
+    scratch: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+    own: tuple[Step, ...] = (),
 ) -> tuple[Step, ...]:
     """The private root, in the order in which it is built: parents first, masks over what they mask."""
     work = terms.rights is Rights.WORK
-    steps: list[Step] = []
+    steps: list[Step] = list(own)
     for path in terms.system:
         shape = look(path)
         if shape is None:
@@ -201,7 +210,7 @@ def _private(terms: Terms) -> tuple[str, ...]:
 
 def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
     """The folders on a disk that a command may fill, by the names that they have inside."""
-    cache = cache_place(terms) if tier == "T1" else ""
+    cache = cache_place(terms) if tier != "T3" else ""
     scratch = terms.home if tier == "T3" else "/tmp"
     own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORK else ()
     return tuple(filter(None, (*own, *terms.write)))
@@ -233,7 +242,7 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
 def _fit(path: str, look: Look, tier: str) -> int:
     """A rule on a file may hold file rights only, or the kernel refuses it (EINVAL)."""
     shape = look(path)
-    if shape is None and tier == "T1":
+    if shape is None and tier != "T3":
         return ~0  # made inside the private root: a folder
     return ~0 if shape == "dir" else landlock.FILE_ONLY
 

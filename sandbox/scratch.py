@@ -16,13 +16,19 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Scratch:
     """`path` is real. What one command leaves there the next one finds; `remove` takes it away."""
 
-    __slots__ = ("_lock", "path")
+    __slots__ = ("_bare", "_lock", "path")
 
     def __init__(self) -> None:
-        self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed.
-        self._lock = os.open(self.path, FOLDER)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.path, self._lock = _held()
+        self._bare: tuple[str, int] | None = None
+
+    def empty(self) -> dict[str, str]:
+        """An empty `file` and an empty `dir` that nobody may open, out of the commands' sight: to lie over secrets."""
+        if self._bare is None:
+            self._bare = _held()
+            os.close(os.open(os.path.join(self._bare[0], "file"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0))
+            os.mkdir(os.path.join(self._bare[0], "dir"), 0)
+        return {kind: os.path.join(self._bare[0], kind) for kind in ("file", "dir")}
 
     def make(self, target: str, *, folder: bool) -> None:
         """A mount point at `target` (below /tmp). Raises SandboxUnavailable; see `make_point`."""
@@ -30,9 +36,19 @@ class Scratch:
 
     def remove(self) -> None:
         """Take the folder away, and those of sessions that were killed. Every helper of this session is gone by now."""
-        removal.remove(self.path)
-        os.close(self._lock)
+        for path, lock in ((self.path, self._lock), *((self._bare,) if self._bare else ())):
+            removal.remove(path)
+            os.close(lock)
         _sweep(os.path.dirname(self.path))
+
+
+def _held() -> tuple[str, int]:
+    """A new folder by its real name, and its lock."""
+    path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+    # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed.
+    lock = os.open(path, FOLDER)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return path, lock
 
 
 def make_point(top: int, root: str, target: str, *, folder: bool) -> None:

@@ -21,12 +21,15 @@ _WORD = 0xFFFFFFFF
 _FORMAT = 2  # bump when the way a program is built changes: it is part of the cache key
 
 
-def programs(rights: Rights, *, unix: bool, cache: Path | None) -> tuple[bytes, bytes]:
-    """The two programs for one right set: allow by name, refuse by argument. Raises SandboxUnavailable."""
+def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = True) -> tuple[bytes, bytes]:
+    """The two programs for one right set: allow by name, refuse by argument. Raises SandboxUnavailable.
+
+    `noexec`: whether the helper may set vm.memfd_noexec, which it does as root.
+    """
     # It lies beside our code in every kind of installation; asking importlib.resources costs more than reading it.
     text = (Path(str(profiles.__file__)).parent / "seccomp" / TABLE).read_bytes()
     # Root sets vm.memfd_noexec for its namespace (Linux 6.3); everyone else needs the stricter rule.
-    root = os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
+    root = noexec and os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
     seed = f"{_FORMAT}:{os.uname().machine}:{os.uname().release}:{rights}:{unix}:{root}".encode()
     key = hashlib.sha256(seed + hashlib.sha256(text).digest()).hexdigest()[:32]
     kept = cache / f"seccomp-{key}" if cache else None

@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from policy.phrases import plain
 from sandbox.backend import Enforcement, Level, Listener
 from sandbox.cgroup import Group
 from sandbox.exchange import Exchange
@@ -60,6 +61,14 @@ class Slot:
         finally:
             self.handed = first.handed
         return "" if first.line == "ready" else first.line or "failed 110 start the helper"
+
+    def complaint(self) -> str:
+        """What the program that was to start the helper said when it could not; empty when it said nothing."""
+        if self.process.stderr is None:
+            return ""
+        os.set_blocking(self.process.stderr.fileno(), False)
+        said = self.process.stderr.read(500) or b""
+        return plain(said.decode("utf-8", "replace").strip().replace("\n", "; "), 500)
 
     @property
     def usable(self) -> bool:

@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from types import TracebackType
 
 TYPE_CHECKING = False
@@ -47,20 +48,24 @@ class Spare:
             end(*helper)
 
 
-def spawn() -> Helper:
-    """Start a helper. It sits and waits for its plan; whoever holds it ends it."""
+def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> Helper:
+    """Start a helper. It sits and waits for its plan; whoever holds it ends it.
+
+    `command`: the words that start it, given its descriptor, when another program has to come first. That one gets the
+    descriptors `handed` as well, and what it has to say is on the `stderr` of the process.
+    """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     try:
         with theirs:
             process = subprocess.Popen(
-                [*interpreter(), os.path.join(os.path.dirname(__file__), "helper.py"), str(theirs.fileno())],
+                list((command or _plain)(theirs.fileno())),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if command else subprocess.DEVNULL,
                 env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
                 cwd="/",
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *handed),
                 start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
             )
     except BaseException:
@@ -71,12 +76,18 @@ def spawn() -> Helper:
     return process, ours, Group(process.pid)
 
 
+def _plain(control: int) -> Sequence[str]:
+    return (*interpreter(), os.path.join(os.path.dirname(__file__), "helper.py"), str(control))
+
+
 def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group") -> None:
     """End a helper and, with it, everything in its namespaces and its control group. Again is harmless."""
     control.close()
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGKILL)
     process.wait()
+    if process.stderr is not None:
+        process.stderr.close()
     group.remove()
 
 

@@ -4,7 +4,8 @@
 class Plan:
     """What a helper is told before anything else.
 
-    `tier`: "T1" (namespaces and a private root) or "T3" (Landlock and seccomp alone).
+    `tier`: "T1" (namespaces and a private root), "T2" (the same, built by bubblewrap before the helper starts) or "T3"
+    (Landlock and seccomp alone).
     `mounts`: (kind, source, target), in the order to build; a tmpfs has its size in bytes as its source, or nothing.
     `real`: folders and files to which no link may lead, nor anything in them: commands may write there.
     `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size.
@@ -14,6 +15,7 @@ class Plan:
     `vanishing`: a folder that is emptied after every command; empty for none.
     `egress`: the port of the namespace's own loopback to listen on for the runner's proxy, 0 for none.
     `environment`: NAME=VALUE. `warm`: whether file actions will be asked for.
+    `expected`: what each mount must show, when somebody else built them (mounted.py).
     `outside`: a process that must be out of reach, filled in by the helper.
     """
 
@@ -22,6 +24,7 @@ class Plan:
         "disk",
         "egress",
         "environment",
+        "expected",
         "handled",
         "landlock",
         "loopback",
@@ -48,6 +51,7 @@ class Plan:
     handled: tuple[int, int, int, int]
     programs: tuple[bytes, ...]
     rlimits: tuple[tuple[int, int], ...]
+    expected: tuple[tuple[str, int, int, bool], ...]
     loopback: bool
     pid_max: int
     pids: int

@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyseccomp
 import pytest
 
 NOBODY = 65534
@@ -41,8 +42,11 @@ def world_readable_python() -> str:
 class Bench:
     """One user's view: `run` executes a script or argv under terms, and decoys tell what got out."""
 
-    def __init__(self, user: str, base: Path, wrap: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, user: str, base: Path, wrap: tuple[str, ...], tier: str, python: Callable[[Path], str] | None
+    ) -> None:
         self.user = user
+        self.tier = tier
         self.base = base
         self.workspace = base / "home" / "project"
         self.home = base / "home"
@@ -52,25 +56,24 @@ class Bench:
         (self.home / ".ssh" / "id_rsa").write_text(SECRET)
         (self.outside / "target.txt").write_text("original")
         (self.workspace / "file.txt").write_text("hello\n")
-        python, environment = sys.executable, {"PATH": "/usr/bin:/bin", "LEAK": SECRET}
+        own, environment = python(base) if python else "", {"PATH": "/usr/bin:/bin", "LEAK": SECRET}
         if user == "nobody":
             # The project may lie where the other user cannot go: give it a copy of what the driver needs.
             code = base / "code"
-            import pyseccomp
-
             for package in ("policy", "sandbox", "profiles"):
                 shutil.copytree(ROOT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(pyseccomp.__file__, code / "pyseccomp.py")
             shutil.copy(ROOT / "tests" / "sandbox_driver.py", code)
-            python, environment["PYTHONPATH"] = world_readable_python(), str(code)
+            own, environment["PYTHONPATH"] = own or world_readable_python(), str(code)
             for path in (base, *base.rglob("*")):
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         else:
-            environment["PYTHONPATH"] = str(ROOT)
+            own = own or sys.executable
+            environment["PYTHONPATH"] = f"{ROOT}:{Path(pyseccomp.__file__).parent}"
         as_other: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
         driver = base / "code" / "sandbox_driver.py" if user == "nobody" else ROOT / "tests" / "sandbox_driver.py"
         self.process = subprocess.Popen(
-            [*wrap, python, str(driver)],
+            [*wrap, own, str(driver)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -86,8 +89,9 @@ class Bench:
         return path
 
     def ask(
-        self, action: dict[str, Any], *, tier: str = "T1", stdin: bytes | None = None, **told: Any
+        self, action: dict[str, Any], *, tier: str | None = None, stdin: bytes | None = None, **told: Any
     ) -> dict[str, Any]:
+        """`tier`: the sandbox for this one, when it is not the bench's own."""
         extra = {name: told.pop(name) for name in ("cancel", "names") if name in told}
         terms = {
             "rights": "work",
@@ -102,7 +106,13 @@ class Bench:
             },
             **told,
         }
-        request = {"tier": tier, "cache": str(self.base / "cache"), "action": action, "terms": terms, **extra}
+        request = {
+            "tier": tier or self.tier,
+            "cache": str(self.base / "cache"),
+            "action": action,
+            "terms": terms,
+            **extra,
+        }
         if stdin is not None:
             request["stdin"] = base64.b64encode(stdin).decode()
         assert self.process.stdin is not None
@@ -132,11 +142,14 @@ NO_NAMESPACES = (
 )
 
 
-def make(user: str, wrap: tuple[str, ...] = ()) -> Iterator[Bench]:
+def make(
+    user: str, wrap: tuple[str, ...] = (), tier: str = "T1", python: Callable[[Path], str] | None = None
+) -> Iterator[Bench]:
+    """`python`: makes the interpreter that the driver runs under, below the base folder; None: the one that we are."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
-        bench = Bench(user, base, wrap)
+        bench = Bench(user, base, wrap, tier, python)
         try:
             yield bench
         finally:

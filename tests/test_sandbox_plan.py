@@ -63,6 +63,11 @@ def test_plans_are_as_reviewed(name: str) -> None:
     assert json.loads(json.dumps([told.mounts, told.landlock, told.handled, told.loopback])) == golden[name]
 
 
+def test_t2_plans_what_t1_plans() -> None:
+    one, other = plan(terms()), plan(terms(), tier="T2")
+    assert {**one.dump(), "tier": "T2"} == other.dump()
+
+
 @pytest.mark.threat("T02")
 def test_look_has_nothing_writable() -> None:
     told = CASES["look"]
