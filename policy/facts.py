@@ -4,7 +4,9 @@ from collections.abc import Callable
 from datetime import date
 from enum import StrEnum
 
+from policy.assessment import Scope
 from policy.record import dataclass
+from policy.remotes import Remotes
 
 
 class Kind(StrEnum):
@@ -34,6 +36,9 @@ class Facts:
     the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
     `cache` is the folder on this machine that keeps what tools in this workspace fetched and built (there or not), and
     `caching` the variables by which they use it.
+    `remotes` says what the settings of the repository that holds a folder name; `registries`, for a package manager and
+    a folder, which hosts it asks, each with the scope of whoever names it; `telling` which variables tell it, of those
+    among given hosts. All three look when they are asked.
     `names` lists a folder, or answers None when it cannot say all that is in it.
     """
 
@@ -50,3 +55,6 @@ class Facts:
     cache: str = ""
     caching: tuple[tuple[str, str], ...] = ()
     names: Callable[[str], tuple[str, ...] | None] = lambda path: None
+    remotes: Callable[[str], Remotes] = lambda folder: Remotes()
+    registries: Callable[[str, str], tuple[tuple[str, Scope], ...]] = lambda program, folder: ()
+    telling: Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]] = lambda hosts: ()

@@ -116,6 +116,7 @@ class CommandRule:
     `single`: no flag given alone does more than the program, so a single word known only at run time may be an operand.
     `words`: its flags are whole words, so letters behind one dash are never several flags.
     `port`: where it connects when it is told a name alone (a number, or `*` for any); without one, 80 and 443.
+    `registry`: by that name, `Facts.registries` knows which hosts it asks for packages.
     `unreached`: what it sends (name queries, pings, packets of its own) passes through no proxy.
     `plain`: a file command that accept-edits allows. `tame`: prints one word, or several, that start with no `-`.
     """
@@ -150,6 +151,7 @@ class CommandRule:
     unreached: bool = False
     grammar: str = ""
     port: str = ""
+    registry: str = ""
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 
     def sub(self, name: str | None) -> "CommandRule | None":

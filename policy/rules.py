@@ -33,7 +33,7 @@ class Example:
 
 _TEXT_KEYS = ("why", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "listing", "instead")
 _MORE_TEXT_KEYS = ("target", "here", "grammar", "alone", "below", "heeds", "looks", "lists", "unless", "changes")
-_NETWORK_KEYS = ("port",)
+_NETWORK_KEYS = ("port", "registry")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")
 KEYS = (*_TEXT_KEYS, *_MORE_TEXT_KEYS, *_NETWORK_KEYS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
@@ -185,6 +185,7 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         unreached=bool(table.get("unreached")),
         grammar=grammar,
         port=_text(table, "port", chunk),
+        registry=_text(table, "registry", chunk),
     )
 
 

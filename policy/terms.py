@@ -74,7 +74,12 @@ def terms_for(
         shown=shown,
         locked=locked,
         hosts=hosts,
-        env=_merged(environment, facts.caching if works else _looking_environment(assessment, facts, hosts)),
+        env=_told(
+            _merged(environment, facts.caching if works else _looking_environment(assessment, facts, hosts)),
+            assessment,
+            facts,
+            hosts,
+        ),
         cache=facts.cache if works else "",
         unix=profile.unix_sockets and works,
         limits=_limits(assessment, limits),
@@ -85,6 +90,16 @@ def terms_for(
 def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
     """The second wall: whoever gathered the roots has left these out already."""
     return tuple(root for root in system if not secrets.exposed_by(root) and not secrets.holds_folder(root))
+
+
+def _told(
+    environment: tuple[tuple[str, str], ...], assessment: Assessment, facts: Facts, hosts: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """With the registries of the person's own settings, which do not exist inside, where the terms open those."""
+    if not hosts or not any(effect.scope is Scope.OUTSIDE and effect.kind is EffectKind.CONNECTS
+                            for effect in assessment.effects):  # fmt: skip
+        return environment
+    return _merged(facts.telling(hosts), environment)  # what is there already counts
 
 
 def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

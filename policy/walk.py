@@ -202,6 +202,7 @@ class Walk(Assigning):
 
     def _judge(self, call: Call) -> Ends:
         rule, begin = call.rule, call.state
+        registry = rule.registry
         before = len(self.findings)
         if rule.subs and rule.grammar != "git":
             call = descend(call)
@@ -224,14 +225,22 @@ class Walk(Assigning):
         self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
-        if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.hosts and not call.quiet:
-            # Some host; which one, only the run shows.
-            self.findings.effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
+        if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
+            self._asks(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
         self.listed = () if self._traps else call.lists  # a trap may print between the words
         return call.after or (begin, begin)
+
+    def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
+        """Whom a command talks to that says no host: the registries in the settings, or somebody nobody can tell."""
+        folders = (call.state.cwds or ()) if registry else ()
+        for host, scope in dict.fromkeys(one for cwd in folders for one in self.facts.registries(registry, cwd)):
+            call.hosts += 1
+            call.connects(host, None, scope)
+        if not call.hosts:
+            self.findings.effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
 
     def _program(self, name: str, state: State, span: Span | None) -> str | None:
         """The bare name of a program that has to be judged by its rule, or None when it is judged here and now."""

@@ -67,7 +67,7 @@ class _Config:
     worktrees: tuple[str, ...] = ()
 
 
-class _TooMuch(Exception):
+class Beyond(Exception):
     """Some of it cannot be read for certain: why."""
 
 
@@ -81,9 +81,9 @@ def drivers(workspace: str, home: str) -> Drivers:
             names |= config.names
             external = external or config.external
             if len(names) > _MOST_NAMES:
-                raise _TooMuch("name very many programs")
+                raise Beyond("name very many programs")
         settings = [*_settings(names), *([("diff.external", _DIFF)] if external else [])]
-    except _TooMuch as why:
+    except Beyond as why:
         return Drivers((), str(why))
     return Drivers(tuple(settings))
 
@@ -93,9 +93,9 @@ def _settings(names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise _TooMuch("name a program by bytes that are no text") from None
+            raise Beyond("name a program by bytes that are no text") from None
         if "\0" in name or len(name) > _LONGEST_POINTER:
-            raise _TooMuch("name a program by bytes that are no text")
+            raise Beyond("name a program by bytes that are no text")
         for key, value in _INSTEAD[section]:
             yield f"{section}.{name}.{key}", value
 
@@ -108,33 +108,38 @@ def _configs(workspace: str, home: str) -> Iterator[_Config]:
             continue
         seen.add(root)
         if len(seen) > _MOST_REPOSITORIES:
-            raise _TooMuch("hold very many other repositories")
-        for folder in _git_folders(root):
-            common = _pointed(f"{folder}/commondir", "", folder) or folder
+            raise Beyond("hold very many other repositories")
+        for folder in git_folders(root):
+            common = pointed(f"{folder}/commondir", "", folder) or folder
             paths = [f"{common}/config", f"{common}/config.worktree", f"{folder}/config.worktree"]
-            for path, config in _with_includes(paths, home):
+            for path, config in with_includes(paths, home):
                 for place in config.worktrees:
                     # `path` may be an included file, but a relative one counts from the Git folder.
                     if _real(os.path.join(folder, place)) != root:
-                        raise _TooMuch(f"keep the files elsewhere (`worktree` in {os.path.basename(path)})")
+                        raise Beyond(f"keep the files elsewhere (`worktree` in {os.path.basename(path)})")
                 yield config
             pending += [f"{root}/{inner}" for inner in _inner(folder)]
 
 
-def _git_folders(root: str) -> Iterator[str]:
+def git_folders(root: str) -> Iterator[str]:
     """Where Git would look for the settings of `root`: `.git`, what it points at, or `root` itself when bare."""
     dot = f"{root}/.git"
     if os.path.isdir(dot):
         yield dot
     elif os.path.lexists(dot):
-        named = _pointed(dot, "gitdir:", root)
+        named = pointed(dot, "gitdir:", root)
         if named is not None:
             yield named
     if os.path.isfile(f"{root}/HEAD") and os.path.isdir(f"{root}/objects"):
         yield root
 
 
-def _pointed(path: str, prefix: str, base: str) -> str | None:
+def text_of(path: str) -> str:
+    """The content of a file of settings; empty when there is none. Raises Beyond where it is no plain file."""
+    return (_read(path, _LONGEST_CONFIG) or b"").decode("utf-8", "surrogateescape")
+
+
+def pointed(path: str, prefix: str, base: str) -> str | None:
     """The path that a one-line file names, relative to `base`."""
     data = _read(path, _LONGEST_POINTER)
     if data is None or not data.startswith(prefix.encode()):
@@ -144,14 +149,14 @@ def _pointed(path: str, prefix: str, base: str) -> str | None:
 
 
 def _real(path: str) -> str:
-    """`path` without links. Raises _TooMuch for one that no kernel takes, where nothing of a repository can lie."""
+    """`path` without links. Raises Beyond for one that no kernel takes, where nothing of a repository can lie."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):
-        raise _TooMuch("lie at a path that cannot be read") from None
+        raise Beyond("lie at a path that cannot be read") from None
 
 
-def _with_includes(paths: list[str], home: str) -> Iterator[tuple[str, _Config]]:
+def with_includes(paths: list[str], home: str) -> Iterator[tuple[str, _Config]]:
     pending, seen = list(paths), set[str]()
     while pending:
         path = pending.pop()
@@ -159,7 +164,7 @@ def _with_includes(paths: list[str], home: str) -> Iterator[tuple[str, _Config]]
             continue
         seen.add(path)
         if len(seen) > _MOST_FILES:
-            raise _TooMuch("include very many files")
+            raise Beyond("include very many files")
         stamp = _stamp(path)
         if stamp is None:
             continue
@@ -177,45 +182,45 @@ def _stamp(path: str) -> tuple[int, ...] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        raise _TooMuch("lie in a file that cannot be read") from None
+        raise Beyond("lie in a file that cannot be read") from None
     if not stat.S_ISREG(status.st_mode):
-        raise _TooMuch("lie in something that is no plain file")
+        raise Beyond("lie in something that is no plain file")
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _read(path: str, most: int) -> bytes | None:
-    """The content of a regular file, or None when there is none. Raises _TooMuch when it is longer than `most`."""
+    """The content of a regular file, or None when there is none. Raises Beyond when it is longer than `most`."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        raise _TooMuch("lie in a file that cannot be read") from None
+        raise Beyond("lie in a file that cannot be read") from None
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _TooMuch("lie in something that is no plain file")
+            raise Beyond("lie in something that is no plain file")
         data = file.read(most + 1)
     if len(data) > most:
-        raise _TooMuch("lie in a very long file")
+        raise Beyond("lie in a very long file")
     return data
 
 
 @lru_cache(maxsize=256)
 def _config(path: str, stamp: tuple[int, ...]) -> _Config:
     """The names in one file. `stamp` keeps an answer from outliving the content it was about."""
-    text = (_read(path, _LONGEST_CONFIG) or b"").decode("utf-8", "surrogateescape")
+    text = text_of(path)
     # An attribute finds a quoted name as it is written, and an unquoted one in lower case.
     names = {(section.lower(), _ESCAPED.sub(r"\1", name)) for section, name in _QUOTED.findall(text)}
     names |= {(section.lower(), name.lower()) for section, name in _DOTTED.findall(text)}
     return _Config(
         names=frozenset(names),
         external="external" in text.lower(),
-        includes=tuple(map(_value, _PATH.findall(text))) if _INCLUDES.search(text) else (),
-        worktrees=tuple(map(_value, _WORKTREE.findall(text))),
+        includes=tuple(map(value_of, _PATH.findall(text))) if _INCLUDES.search(text) else (),
+        worktrees=tuple(map(value_of, _WORKTREE.findall(text))),
     )
 
 
-def _value(text: str) -> str:
+def value_of(text: str) -> str:
     """The text of a setting without its quotes, escapes and comment."""
     found, quoted, escaped = "", False, False
     for char in text.strip():
@@ -244,7 +249,7 @@ def _inner(folder: str) -> Iterator[str]:
         try:
             names = os.listdir(folder)
         except OSError:
-            raise _TooMuch("lie in a folder that cannot be listed") from None
+            raise Beyond("lie in a folder that cannot be listed") from None
         for name in names:
             shared = _stamp(f"{folder}/{name}") if name.startswith("sharedindex.") else None
             if shared is not None:
@@ -257,7 +262,7 @@ def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]
     data = _read(path, _LONGEST_INDEX) or b""
     found, at = set(), data.find(_GITLINK)
     if at >= 0 and data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
-        raise _TooMuch("hold other repositories in an index of a newer kind")
+        raise Beyond("hold other repositories in an index of a newer kind")
     while at >= 0:
         # owner, size, the id in one of two lengths, two bytes of which the low bits are the length, perhaps two more
         for start in (at + 16 + 20, at + 16 + 32):

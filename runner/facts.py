@@ -7,8 +7,10 @@ from datetime import date
 from fnmatch import translate
 from itertools import islice
 
+from policy.assessment import Scope
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
+from policy.remotes import Remotes
 from policy.secrecy import Secrets, inside
 from runner import certificates, places, toolchains
 from runner.drivers import drivers
@@ -58,9 +60,45 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         beyond=git.beyond,
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
         names=_names,
+        remotes=_lazily_remotes(home),
+        registries=_lazily_registries(home, environ),
+        telling=_lazily_telling(home, environ, workspace),
         cache="" if home == "/" else caches.place(places.caches(environ), workspace),
         caching=() if home == "/" else caching(home),
     )
+
+
+def _lazily_remotes(home: str) -> Callable[[str], Remotes]:
+    known: dict[str, Remotes] = {}
+
+    def found(folder: str) -> Remotes:
+        if folder not in known:
+            from runner.remotes import remotes  # few commands talk to one
+
+            known[folder] = remotes(folder, home)
+        return known[folder]
+
+    return found
+
+
+def _lazily_registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
+    def found(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        from runner.registries import registries  # nor asks a registry
+
+        return registries(home, environ)(program, folder)
+
+    return found
+
+
+def _lazily_telling(
+    home: str, environ: Mapping[str, str], workspace: str
+) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
+    def found(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        from runner.registries import telling
+
+        return telling(home, environ, workspace)(hosts)
+
+    return found
 
 
 def _looker() -> Callable[[str], PathFact]:

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
+from policy.assessment import Scope
 from policy.call import Call, descend, judge
 from policy.facts import Kind
 from policy.getopt import Shape, parse
+from policy.hosts import endpoint
 from policy.little.network import network_code
 from policy.little.shell import shell_of
 from policy.little.tame import prints_one
@@ -41,6 +43,10 @@ _STARTING = (
     ("--submodule", ("diff",), "compares by a git of its own in each inner repository"),
     ("--diff-merges", ("remerge", "r"), "merges anew, with the drivers that the settings name"),
 )
+_REMOTE = frozenset((
+    "git fetch", "git pull", "git push", "git ls-remote", "git clone", "git remote update", "git remote show",
+    "git remote prune", "git remote set-head", "git submodule update", "git submodule add",
+))  # fmt: skip
 _MODIFIES = ("git fetch", "git pull", "git clone", "git push", "git ls-remote", "git remote", "git submodule")
 
 
@@ -61,11 +67,47 @@ def git(call: Call) -> None:
         sub.quiet = True
     else:
         _judge(sub)
+    if not sub.quiet and sub.rule.tier is not Tier.READ:
+        _talks(sub)
     rule = sub.rule
     if rule.tame:
         call.prints = prints_one(sub)
         rule = replace(rule, tame=False)
     call.hosts, call.rule, call.label, call.flags, call.quiet = sub.hosts, rule, sub.label, sub.flags, sub.quiet
+
+
+def _talks(call: Call) -> None:
+    """The hosts behind the remotes that a command uses, as the repository's settings say: nobody else named them."""
+    words = parse(call.rule, call.label, call.words).operands
+    verb, push = call.label.removeprefix("git "), call.label == "git push"
+    if call.label not in _REMOTE:
+        return
+    texts = [word.text for word in words if word.text is not None]
+    given = {text.partition("=")[0] for word in call.words for text in word.texts}
+    for cwd in call.state.cwds or ():
+        known = call.walk.facts.remotes(cwd)
+        if verb.startswith("submodule"):
+            found = tuple(map(known.rewritten, known.modules))
+        elif verb in ("remote update", "remote show", "remote prune", "remote set-head"):
+            found = known.addresses(texts[:1] if verb == "remote set-head" else texts) if texts else known.every()
+        elif "--all" in given and not push:
+            found = known.every()
+        elif not words:
+            found = known.addresses((known.usual_push if push else known.usual,), push=push)
+        else:
+            named = texts if "--multiple" in given else texts[:1]
+            found = known.addresses(named, push=push)
+            # An address may be written in short, too: `gh:a/b`.
+            found += tuple(
+                known.rewritten(text, push=push) for text in named if known.rewritten(text, push=push) != text
+            )
+        if "--recurse-submodules" in given:
+            found += tuple(map(known.rewritten, known.modules))
+        for address in found:
+            host = endpoint(address, call.port)
+            call.hosts += 1
+            if host is not None:
+                call.connects(host, words[0] if words else None, Scope.WORKSPACE)
 
 
 def _judge(call: Call) -> None:
