@@ -189,7 +189,10 @@ class _Telling:
         )
 
     def _ruled(self, tier: Tier) -> Iterator[str]:
-        above = {label[:at] for _, label, _, _ in self.ruled for at, char in enumerate(label) if char == " "}
+        more = [
+            label for reason, label, _, _ in self.ruled if reason.tier > Tier.READ
+        ]  # a read tells nothing of a change
+        above = {label[:at] for label in more for at, char in enumerate(label) if char == " "}
         for reason, label, why, explained in self.ruled:
             if reason.tier is tier and not explained and label not in above and label.split(" -")[0] not in self.told:
                 yield _with(LOSSES.get(label, _settled(label, why)), label)
