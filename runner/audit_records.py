@@ -15,7 +15,7 @@ from policy.assessment import Assessment, Effect, Reason
 from policy.record import dataclass
 from policy.verdict import Allow, Deny, Problem, Terms
 from runner.version import VERSION
-from sandbox.backend import Enforcement, Outcome
+from sandbox.backend import Connection, Enforcement, Outcome
 
 TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
@@ -143,8 +143,16 @@ def finished_body(decided: int, outcome: Outcome) -> dict[str, object]:
             {"what": _text(item.what), "path": _text(item.path), "fix": _text(item.fix), "inferred": item.inferred}
             for item in outcome.violations[:LISTED]
         ],
+        "connections": [_connection(item) for item in outcome.connections[:LISTED]],
+        "connected": len(outcome.connections),
         "enforcement": _enforcement(outcome.enforcement) if outcome.enforcement else None,
     }
+
+
+def _connection(made: Connection) -> dict[str, object]:
+    """One attempt to reach a host, with the verdict of the proxy."""
+    told = {item.name: getattr(made, item.name) for item in fields(made)}
+    return {**told, "host": _text(made.host), "asked": _text(made.asked), "why": _text(made.why)}
 
 
 def _now() -> str:

@@ -10,6 +10,7 @@ from runner.visible import one_line, visible
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 # What an action's line shows, by the field of the action that says most.
 _TELLING = ("script", "argv", "pattern", "path", "root")
+_HOSTS = 5  # that are named of one command
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Entry:
     cell: str
     answer: str
     outcome: str
+    network: str  # whom it connected to, and whom it did not
     violations: tuple[str, ...]
     typed: str = ""
 
@@ -93,6 +95,7 @@ def _entry(record: Record, finished: Record | None) -> Entry:
         answer=f"{said}, by {_string(answer.get('by'))}" if answer else "",
         outcome=_outcome(finished.body) if finished else "",
         typed=", ".join(map(_string, _items(body.get("typed")))),
+        network=_network(finished.body) if finished else "",
         violations=tuple(_string(_mapping(item).get("what")) for item in _list(finished)),
     )
 
@@ -111,6 +114,7 @@ def _lines(entry: Entry, colour: bool, width: int) -> Iterator[str]:
     told += [f"added by flags: {entry.typed}"] if entry.typed else []
     told += [f"answered: {entry.answer}"] if entry.answer else []
     told += [entry.outcome] if entry.outcome else []
+    told += [f"network: {entry.network}"] if entry.network else []
     for text in told:
         yield f"       {dim}{visible(text, lines=False)}{end}"
     for text in entry.violations:
@@ -127,6 +131,16 @@ def _outcome(body: dict[str, object]) -> str:
     took = f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
     ended = f", ended by: {body['ended_by']}" if body.get("ended_by") else ""
     return f"exit {body.get('status')}{took}{ended}"
+
+
+def _network(body: dict[str, object]) -> str:
+    """Every host once, in the order of the first attempt, with the verdict; a few of them."""
+    made = [_mapping(item) for item in _items(body.get("connections"))]
+    said = [
+        f"{_string(each.get('host')) or 'nobody'} {'allowed' if each.get('allowed') else 'denied'}" for each in made
+    ]
+    found = list(dict.fromkeys(said))
+    return ", ".join(found[:_HOSTS]) + (f" and {len(found) - _HOSTS} more" if len(found) > _HOSTS else "")
 
 
 def _action(body: dict[str, object]) -> str:

@@ -12,7 +12,7 @@ from runner.exec import Case, open_log
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
 from runner.problems import Exit, Stopped, print_problem
-from sandbox.backend import Backend, Enforcement, Level, Outcome
+from sandbox.backend import Backend, Enforcement, Level, Outcome, noted_connections
 from sandbox.container.choice import Choice
 from sandbox.launch import Ahead
 
@@ -99,10 +99,10 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
         loop.add_signal_handler(number, end, 128 + number)
     try:
         outcome = await running
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as cancel:
         if not ended:
             raise
-        outcome = Outcome(status=ended[0], ended_by="cancelled")
+        outcome = Outcome(status=ended[0], ended_by="cancelled", connections=noted_connections(cancel))
     finally:
         for number in heard:
             loop.remove_signal_handler(number)

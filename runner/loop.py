@@ -25,7 +25,7 @@ from runner.reach import within_reach
 from runner.reports import Report, denied, finished, listener, refused
 from runner.turns import Arrow, Ended, Turns
 from runner.world import World
-from sandbox.backend import Outcome, SandboxUnavailable
+from sandbox.backend import Outcome, SandboxUnavailable, noted_connections
 
 
 async def answer(call: Call, world: World) -> Report:
@@ -90,7 +90,8 @@ async def _confined(permit: Permit, number: int, call: Call, world: World) -> Ou
         outcome = await world.sandbox.run(permit, listen=listener(call, world.emit))
     except BaseException as end:
         how = "cancelled" if isinstance(end, asyncio.CancelledError) else "failure"
-        world.audit.finished(number, Outcome(status=130, seconds=time.monotonic() - started, ended_by=how))
+        seconds, made = time.monotonic() - started, noted_connections(end)
+        world.audit.finished(number, Outcome(status=130, seconds=seconds, ended_by=how, connections=made))
         raise
     world.audit.finished(number, outcome)
     return outcome

@@ -78,6 +78,17 @@ class Outcome:
     enforcement: Enforcement | None = None
 
 
+def note_connections(end: BaseException, made: tuple[Connection, ...]) -> None:
+    """Have whoever records the `end` of a command that has no outcome find what it did on the network."""
+    end.connections = made  # type: ignore[attr-defined]  # read by `noted_connections` alone
+
+
+def noted_connections(end: BaseException) -> tuple[Connection, ...]:
+    """What `note_connections` left there."""
+    made: tuple[Connection, ...] = getattr(end, "connections", ())
+    return made
+
+
 # Called with (stream, chunk): stream is 1 (stdout) or 2 (stderr).
 Listener = Callable[[int, bytes], None]
 

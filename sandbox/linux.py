@@ -12,7 +12,7 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Rights, Terms
 from sandbox import canary, cgroup, decoys, kernel, landlock
 from sandbox.autorun import Watch
-from sandbox.backend import Enforcement, Level, Listener, Outcome
+from sandbox.backend import Enforcement, Level, Listener, Outcome, note_connections
 from sandbox.cgroup import Group
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
@@ -164,8 +164,10 @@ async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:
     slot.egress.begin()
     try:
         outcome = await work
-    finally:
-        connections, refused = await slot.egress.end()
+    except BaseException as end:
+        note_connections(end, (await slot.egress.end())[0])
+        raise
+    connections, refused = await slot.egress.end()
     return replace(outcome, connections=connections, violations=refused)
 
 

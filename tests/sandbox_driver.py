@@ -13,7 +13,7 @@ from typing import Any
 
 from policy import action as actions
 from policy.verdict import _MINT, Limits, Permit, Rights, Terms
-from sandbox.backend import SandboxUnavailable
+from sandbox.backend import SandboxUnavailable, noted_connections
 from sandbox.linux import Linux
 
 
@@ -57,6 +57,10 @@ async def main() -> None:
                 run.cancel()
                 await asyncio.wait({run})
                 answer = {"cancelled": run.cancelled(), "seconds": loop.time() - before}
+                try:
+                    run.result()
+                except asyncio.CancelledError as end:
+                    answer["connections"] = [list(astuple(each)) for each in noted_connections(end)]
             else:
                 outcome = await run
                 enforcement = outcome.enforcement

@@ -24,7 +24,7 @@ from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit import AuditError, AuditLog, Broken, Sealed
 from runner.audit_records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
 from runner.audit_view import json_lines, lines, whole
-from sandbox.backend import Enforcement, Level, Outcome, Violation
+from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
 
 TERMS = Terms(Rights.LOOK, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
 
@@ -364,6 +364,28 @@ def test_environment_values_are_not_kept(tmp_path: Path) -> None:
     assert "TOKEN" in json.dumps(record.body)
 
 
+def reached(host: str, why: str = "") -> Connection:
+    return Connection(host, 443, "tunnel", "" if why else "192.0.2.1", not why, why, 10, 20, 0.1)
+
+
+@pytest.mark.threat("T52")
+def test_every_attempt_to_reach_a_host_is_recorded_with_its_verdict(tmp_path: Path) -> None:
+    with AuditLog.open(tmp_path / "audit.db") as log:
+        decided = log.decided(log.session(info()), allowed(RunScript("env", "/w")))
+        made = (reached("a.org"), *(reached(f"{n}.org", "no") for n in range(300)))
+        log.finished(decided, Outcome(1, connections=made))
+        (record,) = log.rows(kind="finished")
+    listed = record.body["connections"]
+    assert isinstance(listed, list)
+    assert record.body["connected"] == 301
+    assert len(listed) == 200
+    assert listed[0] == {
+        **{"host": "a.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1", "allowed": True, "why": ""},
+        **{"sent": 10, "received": 20, "seconds": 0.1},
+    }
+    assert (listed[1]["allowed"], listed[1]["why"]) == (False, "no")
+
+
 def test_the_redactor_sees_every_text(tmp_path: Path) -> None:
     with AuditLog.open(tmp_path / "audit.db", redact=lambda text: text.replace("sk-live", "[secret]")) as log:
         session = log.session(info())
@@ -395,7 +417,8 @@ def test_the_listing(tmp_path: Path) -> None:
         session = log.session(info())
         one = log.decided(session, allowed(RunScript("cat a\nrm b", "/w")))
         stopped = Violation("write was stopped", "/etc/x", "do not", True)
-        log.finished(one, Outcome(1, seconds=0.5, violations=(stopped,)))
+        made = (reached("a.org"), reached("a.org"), reached("b.org", "host b.org is not on the allowlist"))
+        log.finished(one, Outcome(1, seconds=0.5, violations=(stopped,), connections=made))
         log.decided(session, denied(RunArgv(("cat", "/home/u/.ssh/id_rsa"), "/w")))
         problem = Problem("`command` is not text", "it is a number", "quote it")
         log.refused(session, Refusal("bash", '{"command": 3}', problem))
@@ -409,6 +432,7 @@ def test_the_listing(tmp_path: Path) -> None:
             "    2  allow  read           exec  $ cat a␊rm b",
             "       reads a file (policy/commands/cat.toml:3; read x default = allow)",
             "       exit 1 after 0.50 s",
+            "       network: a.org allowed, b.org denied",
             "       stopped: write was stopped",
         ]
         assert [json.loads(line)["id"] for line in json_lines(log, denied=True)] == [5, 4]

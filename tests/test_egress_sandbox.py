@@ -4,8 +4,10 @@ import contextlib
 import http.server
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sandbox_bench import NOBODY, SYSTEM, USERS, Bench, make
@@ -126,6 +128,34 @@ def test_the_sandbox_has_its_own_loopback_beside_the_proxy(bench: Bench) -> None
     answer = bench.run(script, hosts=["example.org"], env={"PATH": "/usr/bin:/bin"}, system=[*SYSTEM, "/etc/hosts"])
     assert "<!DOCTYPE" in answer["out"], answer
     assert answer["connections"] == [], "that is not the proxy's business"
+
+
+@pytest.mark.threat("T57")
+@pytest.mark.parametrize("how", ["wall", "cancel"])
+def test_what_a_command_that_is_ended_did_is_known(bench: Bench, how: str, tmp_path: Path) -> None:
+    """It hangs in the middle of an answer that never ends; its connection is recorded, and the server is let go."""
+    gone = threading.Event()
+
+    class Endless(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b"more\n")
+                    time.sleep(0.02)
+            gone.set()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with site(tmp_path, Endless) as port:
+        told: dict[str, Any] = {"limits": {"wall": 1.0}} if how == "wall" else {"cancel": 1.0}
+        answer = bench.run(f"curl -sS http://{ADDRESS}:{port}/", hosts=[f"{ADDRESS}:{port} private"], **told)
+        assert gone.wait(10)
+    assert answer.get("ended") == "wall" or answer.get("cancelled")
+    (connection,) = answer["connections"]
+    assert connection[:6] == [ADDRESS, port, "GET /", ADDRESS, True, ""]
+    assert connection[7] > 20
 
 
 def test_who_runs_it(bench: Bench) -> None:
