@@ -206,6 +206,24 @@ def test_a_forged_worktree_opens_nothing(top: Path) -> None:
         assert not [root for root in look_around(top).system if inside(root, str(top))], pointer
 
 
+def test_a_submodule_opened_by_itself_has_its_git_folder(top: Path) -> None:
+    for name in ("inner", "outer"):
+        git(top / f"home/{name}", "init", "-q")
+        git(top / f"home/{name}", "commit", "-q", "--allow-empty", "-m", "x")
+    git(top / "home/outer", "-c", "protocol.file.allow=always", "submodule", "-q", "add", f"{top}/home/inner", "sub")
+    module = f"{top}/home/outer/.git/modules/sub"
+    found = gather(f"{top}/home/outer/sub", environ(top), PROFILE)
+    assert found.workspace == f"{top}/home/outer/sub"
+    assert [root for root in found.system if inside(root, str(top))] == [module]
+    # The same pointer, brought along by somebody else's folder.
+    put(top / "project/.git", f"gitdir: {module}\n")
+    assert not [root for root in look_around(top).system if inside(root, str(top))]
+    # One that names the folder, but is no submodule's: a forged repository beside a key.
+    put(top / "home/.ssh/config", f"[core]\nworktree = {top}/project\n")
+    put(top / "project/.git", f"gitdir: {top}/home/.ssh\n")
+    assert not [root for root in look_around(top).system if inside(root, str(top))]
+
+
 # --- system roots and PATH --------------------------------------------------------------------------------------------
 
 
