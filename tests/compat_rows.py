@@ -210,7 +210,11 @@ class Everyday:
         folder.mkdir(parents=True)
         self.bench.own(self.bench.workspace / "rows")
         answer = self.bench.run(
-            row.script, cwd=str(folder), tier=backend, **_rights(self.facts, self.environment), **dict(row.told)
+            row.script,
+            cwd=str(folder),
+            tier=backend,
+            **rights(self.facts, self.environment, cache=self.facts.cache),
+            **dict(row.told),
         )
         good = answer.get("status") == 0 and row.out in (None, answer["out"]) and not answer["violations"]
         return Result(
@@ -220,7 +224,8 @@ class Everyday:
         )
 
 
-def _rights(facts: Facts, environment: dict[str, str]) -> dict[str, Any]:
+def rights(facts: Facts, environment: dict[str, str], *, cache: str) -> dict[str, Any]:
+    """What the product would give there, as a bench takes it."""
     return {
         "home": facts.home,
         "system": list(facts.system),
@@ -228,7 +233,7 @@ def _rights(facts: Facts, environment: dict[str, str]) -> dict[str, Any]:
         "shown": list(_PROFILE.public_names),
         "locked": list(_PROFILE.locked),
         "env": environment,
-        "cache": facts.cache,
+        "cache": cache,
         "limits": {"wall": _WALL},
     }
 
