@@ -171,8 +171,8 @@ def lock_in(plan: Plan) -> None:
         above = ceiling + 1 if number == resource.RLIMIT_CPU else ceiling
         resource.setrlimit(number, (ceiling, above if hard == resource.RLIM_INFINITY else min(above, hard)))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no new privileges")
-    fs, net, scoped, size = plan.handled
-    kernel.landlock(fs, net, scoped, list(plan.landlock), size)
+    fs, net, scoped, size, flags = plan.handled
+    kernel.landlock(fs, net, scoped, list(plan.landlock), size, flags)
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "become non-dumpable")
     for program in plan.programs:

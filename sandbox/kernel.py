@@ -183,7 +183,9 @@ def landlock_abi() -> int:
         return 0
 
 
-def landlock(handled_fs: int, handled_net: int, scoped: int, rules: list[tuple[str, int]], size: int) -> None:
+def landlock(
+    handled_fs: int, handled_net: int, scoped: int, rules: list[tuple[str, int]], size: int, flags: int = 0
+) -> None:
     """Restrict this process and its children to `rules`: (path, access bits). `size` is the ABI's attribute size."""
     attributes = struct.pack("QQQ", handled_fs, handled_net, scoped)[:size]
     ruleset = _syscall("create a Landlock ruleset", LANDLOCK_CREATE_RULESET, attributes, size, 0)
@@ -200,7 +202,7 @@ def landlock(handled_fs: int, handled_net: int, scoped: int, rules: list[tuple[s
             )
         finally:
             os.close(folder)
-    _syscall("enter the Landlock domain", LANDLOCK_RESTRICT_SELF, ruleset, 0)
+    _syscall("enter the Landlock domain", LANDLOCK_RESTRICT_SELF, ruleset, flags)
     os.close(ruleset)
 
 

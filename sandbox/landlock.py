@@ -10,12 +10,14 @@ from policy.record import dataclass
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIR, REMOVE_FILE, MAKE_CHAR, MAKE_DIR = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 1 << 8, 1 << 9, 1 << 10, 1 << 11
-MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV = 1 << 12, 1 << 13, 1 << 14, 1 << 15
+MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV, RESOLVE_UNIX = 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16
 BIND_TCP, CONNECT_TCP = 1, 2
 SCOPE_ABSTRACT_UNIX, SCOPE_SIGNAL = 1, 2
+LOG_NEW_EXEC_ON = 1 << 1  # the kernel's audit log, where it is switched on, tells what commands were denied
 
 READ = EXECUTE | READ_FILE | READ_DIR
-# Character and block devices are in nobody's rights: they cannot be made.
+# Character and block devices are in nobody's rights: they cannot be made. Nor are sockets by their path (RESOLVE_UNIX):
+# those that a command made itself are in its own domain, which needs no rule; those of the host stay out of reach.
 WRITE = (READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
          | REFER | TRUNCATE)
 DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
@@ -24,23 +26,29 @@ FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a ru
 
 @dataclass(frozen=True, slots=True)
 class Abi:
-    """What one ABI adds. `size` is the size of its `landlock_ruleset_attr` in bytes."""
+    """What one ABI handles. `size` is the size of its `landlock_ruleset_attr` in bytes, `flags` those of restrict_self.
+
+    `adds`: in words, what nothing else enforces without it; empty where something else does.
+    """
 
     fs: int
     net: int
     scoped: int
     size: int
+    flags: int
     adds: str
 
 
 ABIS: dict[int, Abi] = {
-    1: Abi((1 << 13) - 1, 0, 0, 8, "file rights"),
-    2: Abi((1 << 14) - 1, 0, 0, 8, "moving files between folders"),
-    3: Abi((1 << 15) - 1, 0, 0, 8, "truncating files"),
-    4: Abi((1 << 15) - 1, 3, 0, 16, "TCP bind and connect"),
-    5: Abi((1 << 16) - 1, 3, 0, 16, "ioctl on devices"),
-    6: Abi((1 << 16) - 1, 3, 3, 24, "scopes for abstract sockets and signals"),
-    7: Abi((1 << 16) - 1, 3, 3, 24, "audit records"),
+    1: Abi((1 << 13) - 1, 0, 0, 8, 0, "file rights"),
+    2: Abi((1 << 14) - 1, 0, 0, 8, 0, "moving files between folders"),
+    3: Abi((1 << 15) - 1, 0, 0, 8, 0, "truncating files"),
+    4: Abi((1 << 15) - 1, 3, 0, 16, 0, "TCP bind and connect"),
+    5: Abi((1 << 16) - 1, 3, 0, 16, 0, "ioctl on devices"),
+    6: Abi((1 << 16) - 1, 3, 3, 24, 0, "scopes for abstract sockets and signals"),
+    7: Abi((1 << 16) - 1, 3, 3, 24, LOG_NEW_EXEC_ON, "audit records"),
+    8: Abi((1 << 16) - 1, 3, 3, 24, LOG_NEW_EXEC_ON, ""),  # all threads at once: we have one
+    9: Abi((1 << 17) - 1, 3, 3, 24, LOG_NEW_EXEC_ON, ""),  # sockets by their path: seccomp lets nobody make one
 }
 # fmt: on
 
@@ -52,4 +60,4 @@ def known(abi: int) -> Abi:
 
 def missing(abi: int) -> tuple[str, ...]:
     """What newer ABIs would add, in words."""
-    return tuple(entry.adds for number, entry in ABIS.items() if number > abi)
+    return tuple(entry.adds for number, entry in ABIS.items() if number > abi and entry.adds)

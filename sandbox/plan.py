@@ -69,7 +69,7 @@ def compile_plan(
         mounts=root,
         real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.write))),
         landlock=fitted,
-        handled=(known.fs, net, known.scoped, known.size),
+        handled=(known.fs, net, known.scoped, known.size, known.flags),
         programs=programs,
         rlimits=(
             (resource.RLIMIT_CORE, 0),
@@ -80,6 +80,7 @@ def compile_plan(
             (resource.RLIMIT_NPROC, limits.pids),
             (resource.RLIMIT_MEMLOCK, 64 << 20),
             (resource.RLIMIT_MSGQUEUE, 1 << 20),
+            (resource.RLIMIT_RTPRIO, 0),
         ),
         loopback=loopback,
         egress=PORT if terms.hosts else 0,

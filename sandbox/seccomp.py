@@ -18,7 +18,7 @@ from sandbox.backend import SandboxUnavailable
 
 TABLE = "linux.toml"
 _WORD = 0xFFFFFFFF
-_FORMAT = 2  # bump when the way a program is built changes: it is part of the cache key
+_FORMAT = 3  # bump when the way a program is built changes: it is part of the cache key
 
 
 def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = True) -> tuple[bytes, bytes]:
@@ -66,7 +66,8 @@ def _keep(path: Path, built: tuple[bytes, bytes]) -> None:
         os.replace(name, path)
 
 
-def _build(text: str, rights: Rights, unix: bool, root: bool) -> tuple[bytes, bytes]:
+def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None) -> tuple[bytes, bytes]:
+    """For another `machine` than this one in tests alone."""
     import tomllib
 
     try:
@@ -80,25 +81,38 @@ def _build(text: str, rights: Rights, unix: bool, root: bool) -> tuple[bytes, by
             )
         ) from None
     table = tomllib.loads(text)
-    by_name = pyseccomp.SyscallFilter(defaction=pyseccomp.ERRNO(errno.ENOSYS))
+    by_name = _empty(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine)
+    numbers: dict[str, int] = {} if machine else table["numbers"]  # libseccomp translates names alone
     for name in table["allow"]:
-        _rule(pyseccomp, by_name, pyseccomp.ALLOW, name, ())
+        _rule(pyseccomp, by_name, pyseccomp.ALLOW, name, (), numbers)
+    for name, entry in table["only"].items():
+        for value in entry["values"]:
+            only = (pyseccomp.Arg(entry["arg"], pyseccomp.MASKED_EQ, _WORD, value),)
+            _rule(pyseccomp, by_name, pyseccomp.ALLOW, name, only, numbers)
     for name in table["refuse"]:
-        _rule(pyseccomp, by_name, pyseccomp.ERRNO(errno.EPERM), name, ())
-    by_argument = pyseccomp.SyscallFilter(defaction=pyseccomp.ALLOW)
+        _rule(pyseccomp, by_name, pyseccomp.ERRNO(errno.EPERM), name, (), numbers)
+    by_argument = _empty(pyseccomp, pyseccomp.ALLOW, machine)
     for entry in table["argument"]:
         if "only_for" in entry and root:
             continue
         action = pyseccomp.ERRNO(getattr(errno, entry["errno"]))
         for name in entry["calls"]:
             for comparison in _comparisons(pyseccomp, entry):
-                _rule(pyseccomp, by_argument, action, name, comparison)
+                _rule(pyseccomp, by_argument, action, name, comparison, numbers)
     sockets = table["sockets"]
     families = list(sockets[rights.value]) + (list(sockets["unix"]) if unix else [])
     refused = pyseccomp.ERRNO(getattr(errno, sockets["errno"]))
     for comparison in _outside(pyseccomp, 0, families):
-        _rule(pyseccomp, by_argument, refused, "socket", comparison)
+        _rule(pyseccomp, by_argument, refused, "socket", comparison, numbers)
     return _export(by_name), _export(by_argument)
+
+
+def _empty(lib: Any, default: int, machine: str | None) -> Any:
+    program = lib.SyscallFilter(defaction=default)
+    if machine is not None:
+        program.add_arch(getattr(lib.Arch, machine))
+        program.remove_arch(lib.system_arch())
+    return program
 
 
 def _comparisons(lib: Any, entry: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -111,6 +125,14 @@ def _comparisons(lib: Any, entry: dict[str, Any]) -> list[tuple[Any, ...]]:
     if "any_bit" in entry:
         bits = [1 << n for n in range(32) if entry["any_bit"] >> n & 1]
         return [(lib.Arg(arg, lib.MASKED_EQ, bit, bit), *extra) for bit in bits]
+    if "only_bits" in entry:
+        top, rest = 1 << 31, [1 << n for n in range(31) if not entry["only_bits"] >> n & 1]
+        # A bit that is not allowed, while not all are set; and the top one, while another one is not set.
+        some = [(lib.Arg(arg, lib.MASKED_EQ, bit | top, bit),) for bit in rest]
+        return some + [(lib.Arg(arg, lib.MASKED_EQ, 1 << n | top, top),) for n in range(31)]
+    if "from" in entry:
+        values = [value for value in range(entry["from"], entry["to"] + 1) if value not in entry["but"]]
+        return [(lib.Arg(arg, lib.MASKED_EQ, entry["mask"], value), *extra) for value in values]
     if "mask" in entry:
         return [(lib.Arg(arg, lib.MASKED_EQ, entry["mask"], value), *extra) for value in entry["values"]]
     if "greater" in entry:
@@ -128,13 +150,15 @@ def _outside(lib: Any, arg: int, allowed: Sequence[int]) -> list[tuple[Any, ...]
     return [*below, *holes, (lib.Arg(arg, lib.GT, high),)]
 
 
-def _rule(lib: Any, program: Any, action: int, name: str, comparison: tuple[Any, ...]) -> None:
+def _rule(lib: Any, program: Any, action: int, name: str, comparison: tuple[Any, ...], numbers: dict[str, int]) -> None:
     try:
         number = lib.resolve_syscall(lib.system_arch(), name)
     except (ValueError, OSError):
-        return  # this libseccomp or architecture has no such call: the default (ENOSYS) holds for it
+        number = -1
+    if number == -1:  # a name that it does not know; a call that this architecture has not is another negative number
+        number = numbers.get(name, -1)
     if number < 0:
-        return
+        return  # this libseccomp or architecture has no such call: the default (ENOSYS) holds for it
     program.add_rule(action, number, *comparison)
 
 

@@ -8,7 +8,7 @@ class Plan:
     (Landlock and seccomp alone).
     `mounts`: (kind, source, target), in the order to build; a tmpfs has its size in bytes as its source, or nothing.
     `real`: folders and files to which no link may lead, nor anything in them: commands may write there.
-    `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size.
+    `landlock`: (path, access bits). `handled`: fs, net, scoped, attribute size, flags.
     `rlimits`: (resource, value). `tmpfs`: bytes of each private file system. `pid_max`: process numbers there may be.
     `pids`, `memory`, `cpu`: processes, bytes and seconds of the whole tree that the helper has to watch; 0 where a
     control group does. `disk`: bytes that a command may add below `writable`. `private`: file systems in memory.
@@ -48,7 +48,7 @@ class Plan:
     mounts: tuple[tuple[str, str, str], ...]
     real: tuple[str, ...]
     landlock: tuple[tuple[str, int], ...]
-    handled: tuple[int, int, int, int]
+    handled: tuple[int, int, int, int, int]
     programs: tuple[bytes, ...]
     rlimits: tuple[tuple[int, int], ...]
     expected: tuple[tuple[str, int, int, bool], ...]

@@ -1,12 +1,13 @@
 """Terms to a plan, without a kernel: what is mounted, what Landlock is told, and what is refused."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from policy.verdict import LOOK_TMP, Rights, Terms
-from sandbox import landlock
+from sandbox import kernel, landlock
 from sandbox.plan import compile_plan, helper_key
 from sandbox.scan import Scan, scan
 from sandbox.seccomp import programs
@@ -87,8 +88,60 @@ def test_no_right_is_asked_for_that_an_abi_does_not_know(abi: int) -> None:
         told = plan(terms(), tier=tier, abi=abi)
         assert told.handled[0] == known.fs
         assert all(access & ~known.fs == 0 for _, access in told.landlock)
-        assert told.handled[3] == known.size
-    assert (landlock.missing(abi) == ()) == (abi == max(landlock.ABIS))
+        assert told.handled[3:] == (known.size, known.flags)
+    assert (landlock.missing(abi) == ()) == (abi >= 7), "what 8 and 9 add is enforced by something else"
+
+
+# fmt: off
+ABI_TABLE = [  # what landlock(7) says that each ABI brought
+    (1, landlock.MAKE_SYM,     landlock.REFER,        0, 0, 0),
+    (2, landlock.REFER,        landlock.TRUNCATE,     0, 0, 0),
+    (3, landlock.TRUNCATE,     landlock.IOCTL_DEV,    0, 0, 0),
+    (4, landlock.TRUNCATE,     landlock.IOCTL_DEV,    3, 0, 0),
+    (5, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 0, 0),
+    (6, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 0),
+    (7, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 2),
+    (8, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 2),
+    (9, landlock.RESOLVE_UNIX, 1 << 17,               3, 3, 2),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("abi", "newest", "unknown", "net", "scoped", "flags"), ABI_TABLE)
+def test_each_abi_handles_what_it_brought(
+    abi: int, newest: int, unknown: int, net: int, scoped: int, flags: int
+) -> None:
+    known = landlock.known(abi)
+    assert known.fs & newest
+    assert not known.fs & unknown
+    assert (known.net, known.scoped, known.flags) == (net, scoped, flags)
+    nobody = landlock.MAKE_CHAR | landlock.MAKE_BLOCK | landlock.RESOLVE_UNIX
+    assert not (landlock.READ | landlock.WRITE | landlock.DEVICE) & nobody
+
+
+def test_the_running_kernel_takes_every_abi_up_to_its_own(tmp_path: Path) -> None:
+    """Each table entry is entered for real, and holds."""
+    running = kernel.landlock_abi()
+    assert running >= 1, "this machine has no Landlock: boot with lsm=landlock,..."
+    (tmp_path / "in").mkdir()
+    for abi in range(1, min(running, max(landlock.ABIS)) + 1):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                known = landlock.known(abi)
+                kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
+                rules = [("/", landlock.READ & known.fs), (str(tmp_path / "in"), landlock.WRITE & known.fs)]
+                kernel.landlock(known.fs, known.net, known.scoped, rules, known.size, known.flags)
+                os.close(os.open(tmp_path / "in" / f"{abi}", os.O_CREAT | os.O_WRONLY))
+                try:
+                    os.close(os.open(tmp_path / "out", os.O_CREAT | os.O_WRONLY))
+                except PermissionError:
+                    status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, abi
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_newer_abi_than_the_table_is_used_as_the_newest_known() -> None:
@@ -163,7 +216,6 @@ def test_nothing_is_mounted_through_a_link(tmp_path: Path) -> None:
 
 
 def test_the_scan_survives_odd_names(tmp_path: Path) -> None:
-    import os
 
     folder = os.fsencode(tmp_path)
     for name in (b"new\nline", b"\xff\xfe", b"-rf", b"$(id)", b" "):
