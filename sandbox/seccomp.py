@@ -92,7 +92,7 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
     for name in table["refuse"]:
         _rule(pyseccomp, by_name, pyseccomp.ERRNO(errno.EPERM), name, (), numbers)
     by_argument = _empty(pyseccomp, pyseccomp.ALLOW, machine)
-    for entry in table["argument"]:
+    for entry in (*table["argument"], *table["stacked"]):
         if "only_for" in entry and root:
             continue
         action = pyseccomp.ERRNO(getattr(errno, entry["errno"]))

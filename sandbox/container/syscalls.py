@@ -21,7 +21,7 @@ Cube = tuple[int, int]  # (mask, value): every x with x & mask == value
 Set = tuple[Cube, ...]  # any of them
 Entry = dict[str, object]
 
-_ALL = 0xFFFFFFFFFFFFFFFF
+_ALL, _INT = 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFF
 # fmt: off
 MACHINES = {
     "x86_64":  "SCMP_ARCH_X86_64",   # and neither SCMP_ARCH_X86 nor _X32: another architecture kills the thread
@@ -44,6 +44,10 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
     rules = [_rule(sorted(set(table["allow"]) - checked), "SCMP_ACT_ALLOW")]
     rules.append(_rule(sorted(table["refuse"]), "SCMP_ACT_ERRNO", errno.EPERM))
     rules.append(_rule(list(_UNSEEN), "SCMP_ACT_ERRNO", errno.ENOSYS))
+    for name, only in table["only"].items():
+        rules += [
+            _rule([name], "SCMP_ACT_ALLOW", args=[_masked(only["arg"], (_INT, value))]) for value in only["values"]
+        ]
     for name in sorted(checked & set(table["allow"])):
         mine = [entry for entry in entries if name in _calls(entry)]
         rules += [_rule([name], "SCMP_ACT_ALLOW", args=args) for args in allowed(mine)]
