@@ -22,6 +22,7 @@ _PREFIX = "ringfence-"
 _OF_V1 = {"memory": MEMORY, "pids": PIDS, "cpuacct": CPU}
 _HELPER = 16 << 20  # bytes of the helper itself, beside what its commands may use
 _PROCESSES = 3  # those of the helper: its two halves, and the launcher of a tier that has one
+_STUBBORN = 1000  # refused forks after which a command is no program that gives up or waits, but a bomb
 _PATIENCE = 0.5  # seconds until a group must be empty after everything in it was killed
 _numbers = count()
 
@@ -122,7 +123,9 @@ class Group:
             return "group"
         if used.kills > self._before.kills:
             return MEMORY
-        return CPU if used.cpu - self._before.cpu >= self._cpu else None
+        if used.refused - self._before.refused > _STUBBORN:
+            return PIDS
+        return CPU if CPU in self.held and used.cpu - self._before.cpu >= self._cpu else None
 
     def refused(self) -> int:
         """How often a process or thread of the command could not be started since `begin`."""

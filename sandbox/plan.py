@@ -19,6 +19,7 @@ from sandbox.wire import Plan
 LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the disk
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_BEHIND = 64  # processes by which a coarser limit comes after an exact one
 Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
 Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
 
@@ -105,7 +106,10 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
         plan.memory = 0
         plan.rlimits = tuple(rlimit for rlimit in plan.rlimits if rlimit[0] != resource.RLIMIT_DATA)
     if PIDS in held:
-        plan.pids = 0
+        # The other two stay behind it: a refusal by the group is counted, and so can be told.
+        plan.pids, plan.pid_max = 0, plan.pid_max + _BEHIND
+        nproc = resource.RLIMIT_NPROC
+        plan.rlimits = tuple((name, value + _BEHIND if name == nproc else value) for name, value in plan.rlimits)
     if CPU in held:
         plan.cpu = 0
 

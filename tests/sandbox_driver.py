@@ -13,6 +13,7 @@ from typing import Any
 
 from policy import action as actions
 from policy.verdict import _MINT, Limits, Permit, Rights, Terms
+from sandbox import cgroup
 from sandbox.backend import SandboxUnavailable, noted_connections
 from sandbox.linux import Linux
 
@@ -33,16 +34,19 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 
 
 async def main() -> None:
-    backends: dict[str, Linux] = {}
+    backends: dict[tuple[str, str], Linux] = {}
+    usable = cgroup.usable
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         told = json.loads(line)
         name = told["tier"]
         names.update(told.get("names", {}))
-        backend = backends.get(name)
+        counted = told.get("counted", "kernel")
+        cgroup.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
+        backend = backends.get((name, counted))
         if backend is None:
             cache = Path(told["cache"])
-            backend = backends[name] = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve)
+            backend = backends[name, counted] = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve)
         made = getattr(actions, told["action"].pop("kind"))
         if "argv" in told["action"]:
             told["action"]["argv"] = tuple(told["action"]["argv"])
@@ -76,6 +80,8 @@ async def main() -> None:
                     "data": outcome.data,
                     "level": enforcement and enforcement.level.value,
                     "checks": enforcement and dict(enforcement.checks),
+                    "limits": enforcement and enforcement.limits,
+                    "inferred": [v.what for v in outcome.violations if v.inferred],
                     "missing": list(enforcement.missing) if enforcement else [],
                     "helpers": [slot.process.pid for slot in backend.pool.all],
                 }
