@@ -131,7 +131,7 @@ def _mount_proc(stage: str, plan: Plan) -> None:
     kernel.mount("proc", stage + "/proc", "proc", flags)
     # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
-        _set(stage + "/proc/sys/kernel/pid_max", max(plan.pid_max, 310))  # RLIMIT_NPROC and the watchdog count as well
+        _set(stage + "/proc/sys/kernel/pid_max", plan.pid_max)  # a coarse end; others count more exactly
     # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
     proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)

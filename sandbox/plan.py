@@ -20,6 +20,7 @@ LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the 
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _BEHIND = 64  # processes by which a coarser limit comes after an exact one
+_RESERVED = 300  # numbers that a PID namespace never gives again once it is past them (kernel/pid.c, RESERVED_PIDS)
 Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
 Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
 
@@ -85,13 +86,13 @@ def compile_plan(
         ),
         loopback=loopback,
         egress=PORT if terms.hosts else 0,
-        pid_max=limits.pids,
+        pid_max=limits.pids + _BEHIND + _RESERVED,
         pids=limits.pids,
         memory=limits.memory,
         cpu=limits.cpu,
         disk=limits.disk,
         writable=_filled(terms, tier),
-        private=tuple(path for path in _private(terms) if work and tier != "T3"),
+        private=() if not rooted else _private(terms) if work else (LOOK_TMP,),
         tmpfs=min(limits.memory // 2, limits.file),
         vanishing=LOOK_TMP if rooted and not work else "",
         environment=tuple(f"{name}={value}" for name, value in environment.items()),
@@ -106,8 +107,8 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
         plan.memory = 0
         plan.rlimits = tuple(rlimit for rlimit in plan.rlimits if rlimit[0] != resource.RLIMIT_DATA)
     if PIDS in held:
-        # The other two stay behind it: a refusal by the group is counted, and so can be told.
-        plan.pids, plan.pid_max = 0, plan.pid_max + _BEHIND
+        # The other one stays behind it: a refusal by the group is counted, and so can be told.
+        plan.pids = 0
         nproc = resource.RLIMIT_NPROC
         plan.rlimits = tuple((name, value + _BEHIND if name == nproc else value) for name, value in plan.rlimits)
     if CPU in held:

@@ -78,6 +78,7 @@ SURVIVES: list[tuple[str, dict[str, float], str]] = [
     ("for n in 1 2 3 4; do fallocate -l 300M big; sleep 0.25; rm big; done", {"disk": 500 * M}, "space that was given back"),
     (f"{PY} 'import mmap; m = mmap.mmap(-1, 900 << 20, prot=mmap.PROT_READ); print(len(m))'", {"memory": 256 * M}, "address space is no memory"),
     ("for n in $(seq 400); do /bin/true & done; wait", {"pids": 350}, "many processes, one after the other"),
+    ("for n in $(seq 400); do /bin/true; done; for n in $(seq 90); do sleep 1 & done; wait", {"pids": 110}, "as many as promised, whatever numbers were used up before"),
     ("for n in $(seq 300); do (/bin/true &) ; done; sleep 0.5; for n in $(seq 300); do (/bin/true &); done", {"pids": 350}, "orphans that are over"),
 ]
 # fmt: on
@@ -110,7 +111,8 @@ def test_a_fork_bomb_takes_no_more_than_its_share(bench: Bench, counted: str) ->
     done.set()
     looking.join()
     assert answer["ended"] in ("pids", "wall"), answer
-    assert most - before < 320 + 120, "the machine's other processes come and go"
+    # The machine's other processes come and go; the watchdog looks a few times a second only.
+    assert most - before < 320 + (120 if counted == "kernel" or bench.user == "nobody" else 500)
     assert bench.run("echo alive", limits={"wall": 6.0, "pids": 320}, counted=counted)["out"] == "alive\n"
 
 
@@ -120,6 +122,7 @@ def test_a_fork_that_was_refused_is_certain_where_the_kernel_counts(bench: Bench
     if counted == "kernel":
         assert answer["status"] == 3
         assert "temporarily unavailable" in answer["out"], answer
+        assert len(answer["violations"]) == 1, answer
         (what,) = (what for what, _, _ in answer["violations"])
         assert "could not be started, 1 time(s): the limit is 320" in what
         assert answer["inferred"] == []
