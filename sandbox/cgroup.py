@@ -25,6 +25,9 @@ _PROCESSES = 3  # those of the helper: its two halves, and the launcher of a tie
 _STUBBORN = 1000  # refused forks after which a command is no program that gives up or waits, but a bomb
 _PATIENCE = 0.5  # seconds until a group must be empty after everything in it was killed
 _numbers = count()
+_looking = threading.Lock()  # groups are made beside each other, and our own is moved once
+_living: set[str] = set()  # names of the groups of this process
+_moved: list[tuple[str, str, list[str]]] = []  # our own group, the leaf of it that we are in, the controllers
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,18 @@ class Group:
         self._made: list[tuple[Place, str]] = []
         self._files: dict[str, int] = {}
         self._before, self._cpu = Used(), 0
+        _living.add(self._name)
         # Moving a process waits for every fork on the machine to be seen (a grace period of some milliseconds).
         self._thread: threading.Thread | None = threading.Thread(target=self._make, args=(pid,), daemon=True)
         self._thread.start()
 
     def _make(self, pid: int) -> None:
-        for place in usable() if self.places is None else self.places:
+        with _looking:
+            places = usable() if self.places is None else self.places
+        for place in places:
             path = f"{place.folder}/{self._name}"
             try:
-                os.mkdir(path, 0o755)
+                _new(path)
                 self._made.append((place, path))
                 _write(path, "cgroup.procs", str(pid))
             except OSError:
@@ -159,6 +165,9 @@ class Group:
                     break
                 _empty(place, path)
                 time.sleep(0.001)
+        _living.discard(self._name)
+        if not _living:
+            move_back()
 
     def _join(self) -> None:
         if self._thread is not None:
@@ -244,7 +253,11 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
         # Moving a process needs the right to write to the nearest group above both (same page, "Delegation").
         if os.access(current, os.W_OK) and os.access(f"{current}/cgroup.procs", os.W_OK):
             there = _words(current, "cgroup.subtree_control")
-            if current == folder and not {MEMORY, PIDS} & wanted <= there and _make_room(current, wanted):
+            if (
+                current == folder
+                and not {MEMORY, PIDS} & wanted <= there
+                and make_room(current, frozenset({MEMORY, PIDS} & wanted))
+            ):
                 there = _words(current, "cgroup.subtree_control")
             if there & {MEMORY, PIDS} & wanted:
                 return Place(2, current, frozenset(there & wanted | {CPU} & wanted), tuple(sorted(most.items())))
@@ -258,24 +271,37 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
     return None
 
 
-def _make_room(folder: str, wanted: frozenset[str]) -> bool:
-    """Let children of our own group be limited; when it is ours alone we move into a leaf of it first."""
-    asked = " ".join(f"+{name}" for name in sorted({MEMORY, PIDS} & wanted & _words(folder, "cgroup.controllers")))
-    if not asked:
-        return False
+def make_room(folder: str, names: frozenset[str]) -> bool:
+    """Let children of our own group be limited by these controllers. It has to be ours alone: we move into a leaf."""
+    asked = sorted(names & _words(folder, "cgroup.controllers"))
     inside = {int(word) for word in _words(folder, "cgroup.procs")}
-    with contextlib.suppress(OSError):
-        if not inside:
-            _write(folder, "cgroup.subtree_control", asked)
-            return True
-        if os.getpid() in inside and all(pid == os.getpid() or _parent(pid) == os.getpid() for pid in inside):
-            leaf = f"{folder}/{_mark(os.getpid())}self"
+    leaf = f"{folder}/{_mark(os.getpid())}self"
+    if not asked or any(pid != os.getpid() and _parent(pid) != os.getpid() for pid in inside):
+        return False
+    try:
+        if inside:
             os.mkdir(leaf, 0o755)
+            _moved.append((folder, leaf, asked))
             for pid in inside:
                 _write(leaf, "cgroup.procs", str(pid))
-            _write(folder, "cgroup.subtree_control", asked)
-            return True
-    return False
+        _write(folder, "cgroup.subtree_control", " ".join(f"+{name}" for name in asked))
+    except OSError:
+        move_back()
+        return False
+    return True
+
+
+def move_back() -> None:
+    """Leave our own group as it was before `make_room`: what starts next to us could not enter it else."""
+    while _moved:
+        folder, leaf, names = _moved.pop()
+        with contextlib.suppress(OSError):
+            _write(folder, "cgroup.subtree_control", " ".join(f"-{name}" for name in names))
+        for word in _words(leaf, "cgroup.procs"):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                _write(folder, "cgroup.procs", word)
+        _gone(leaf)
+        usable.cache_clear()
 
 
 def sweep(folder: str) -> None:
@@ -308,6 +334,10 @@ def _stat(pid: int) -> list[str]:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def _new(path: str) -> None:
+    os.mkdir(path, 0o755)  # the kernel fills it with its files
 
 
 def _gone(path: str) -> bool:

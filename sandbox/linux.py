@@ -89,7 +89,9 @@ class Linux:
             try:
                 outcome = await _talking(slot, _converse(slot, permit, stdin, listen))
                 refused = slot.group.refused() if outcome.status else 0
-                healthy = True
+                healthy = (
+                    outcome.ended_by != "memory"
+                )  # what fills its private file systems would be there for the next
             except asyncio.CancelledError:
                 watch.settle()
                 raise
