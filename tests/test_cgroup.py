@@ -11,10 +11,7 @@ import pytest
 from sandbox import cgroup
 from sandbox.cgroup import ALL, CPU, MEMORY, PIDS, Group, Place, places, sweep, usable, words
 
-pytestmark = [
-    pytest.mark.threat("T64"),
-    pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
 G = 1 << 30
 
 
@@ -48,6 +45,7 @@ NEAREST: list[tuple[dict[str, dict[str, str]], str, list[tuple[str, tuple[tuple[
 
 
 @pytest.mark.parametrize(("tree", "own", "expected", "why"), NEAREST, ids=[row[3] for row in NEAREST])
+@pytest.mark.threat("T64")
 def test_the_nearest_group_whose_children_can_be_limited(
     tmp_path: Path,
     tree: dict[str, dict[str, str]],
@@ -142,6 +140,7 @@ def test_the_file_protocol_of_version_2(tmp_path: Path, monkeypatch: pytest.Monk
     assert (folder / "cgroup.kill").read_text() == "1"
 
 
+@pytest.mark.threat("T64")
 def test_where_only_some_are_ours_the_watchdog_keeps_the_rest(tmp_path: Path) -> None:
     """A limit that cannot be set is not held, and the words say so."""
     group = Group(os.getpid(), (Place(1, str(tmp_path / "missing"), frozenset({MEMORY})),))
@@ -151,6 +150,7 @@ def test_where_only_some_are_ours_the_watchdog_keeps_the_rest(tmp_path: Path) ->
     group.remove()
 
 
+@pytest.mark.threat("T64")
 def test_a_group_that_is_taken_away_ends_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroup, "_new", lambda path: lay(Path(path), pids__max="", pids__events="max 0\n"))
     group = Group(1, (Place(2, str(tmp_path), frozenset({PIDS})),))
@@ -180,6 +180,7 @@ def left(kernel: tuple[Place, ...]) -> list[str]:
     return [name for place in kernel for name in os.listdir(place.folder) if name.startswith(mine)]
 
 
+@pytest.mark.threat("T64")
 def test_a_group_holds_a_process_and_all_it_starts_and_leaves_nothing(kernel: tuple[Place, ...]) -> None:
     with subprocess.Popen(["sh", "-c", "sleep 0.2; setsid sleep 60 & sleep 60"]) as process:
         group = Group(process.pid)
@@ -194,6 +195,7 @@ def test_a_group_holds_a_process_and_all_it_starts_and_leaves_nothing(kernel: tu
     group.remove()
 
 
+@pytest.mark.threat("T64")
 def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Place, ...]) -> None:
     folder = kernel[0].folder
     mine = cgroup._mark(os.getpid())
@@ -212,6 +214,7 @@ def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Plac
                 os.rmdir(f"{folder}/{name}")
 
 
+@pytest.mark.threat("T64")
 def test_a_session_that_is_killed_is_swept_by_the_next(kernel: tuple[Place, ...]) -> None:
     script = (
         "import os, signal, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox.cgroup import Group\n"

@@ -19,8 +19,6 @@ M, G = 1 << 20, 1 << 30
 PY = "/usr/bin/python3 -c"
 ON_DISK = "import os, time; "
 
-pytestmark = pytest.mark.threat("T14")
-
 
 @pytest.fixture(params=["kernel", "watchdog"])
 def counted(request: pytest.FixtureRequest, bench: Bench) -> str:
@@ -55,6 +53,7 @@ ENDED: list[tuple[str, dict[str, float], str, str]] = [
 
 
 @pytest.mark.parametrize(("script", "limits", "ended", "why"), ENDED, ids=[row[3] for row in ENDED])
+@pytest.mark.threat("T14")
 def test_a_bomb_is_ended_by_its_limit(
     bench: Bench, counted: str, script: str, limits: dict[str, float], ended: str, why: str
 ) -> None:
@@ -85,6 +84,7 @@ SURVIVES: list[tuple[str, dict[str, float], str]] = [
 
 
 @pytest.mark.parametrize(("script", "limits", "why"), SURVIVES, ids=[row[2] for row in SURVIVES])
+@pytest.mark.threat("T14")
 def test_what_is_within_its_limits_goes_on(
     bench: Bench, counted: str, script: str, limits: dict[str, float], why: str
 ) -> None:
@@ -93,6 +93,7 @@ def test_what_is_within_its_limits_goes_on(
     assert (answer["status"], answer["ended"]) == (0, None), answer
 
 
+@pytest.mark.threat("T14")
 def test_a_fork_bomb_takes_no_more_than_its_share(bench: Bench, counted: str) -> None:
     limits: dict[str, float] = {"wall": 6.0, "pids": 320}
     helpers = set(bench.run("sleep 0.05", limits=limits, counted=counted)["helpers"])
@@ -152,6 +153,7 @@ def test_too_many_open_files_are_told_with_the_flag(bench: Bench) -> None:
     assert answer["inferred"] == [what]
 
 
+@pytest.mark.threat("T14")
 def test_another_program_that_fills_the_disk_does_not_end_the_command(bench: Bench) -> None:
     """Up to twice the limit; beyond that the machine comes first."""
     for size, ended in ((700 * M, None), (1300 * M, "disk")):
@@ -173,6 +175,7 @@ def test_another_program_that_fills_the_disk_does_not_end_the_command(bench: Ben
 
 
 @pytest.mark.threat("T15")
+@pytest.mark.threat("T14")
 def test_files_in_memory_that_ended_one_command_do_not_burden_the_next(bench: Bench, counted: str) -> None:
     limits = {"memory": 256 * M, "wall": 20.0}
     fill = f"head -c 120M /dev/zero > /dev/shm/a; head -c 120M /dev/zero > ~/b; {PY} 'import time; x = bytearray(60 << 20); time.sleep(9)'"
@@ -181,6 +184,7 @@ def test_files_in_memory_that_ended_one_command_do_not_burden_the_next(bench: Be
     assert answer["out"] == f"{150 * M}\n", answer
 
 
+@pytest.mark.threat("T15")
 def test_without_namespaces_a_control_group_still_finds_what_fled(bench: Bench) -> None:
     if bench.user != "root":
         pytest.skip("this user may make no control group here")
