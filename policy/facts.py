@@ -35,7 +35,7 @@ class Facts:
     `reading`: variables that a command which only reads gets over its environment, so that Git starts no program that
     the workspace's repository names. `beyond`: why those do not do for this repository, or empty.
     `cache` is the folder on this machine that keeps what tools in this workspace fetched and built (there or not), and
-    `caching` the variables by which they use it.
+    `caching` the variables by which they use it; `fetching`, further ones for those that may talk to a host.
     `remotes` says what the settings of the repository that holds a folder name; `registries`, for a package manager and
     a folder, which hosts it asks, each with the scope of whoever names it; `telling` which variables tell it, of those
     among given hosts. All three look when they are asked.
@@ -54,6 +54,7 @@ class Facts:
     today: date | None = None
     cache: str = ""
     caching: tuple[tuple[str, str], ...] = ()
+    fetching: tuple[tuple[str, str], ...] = ()
     names: Callable[[str], tuple[str, ...] | None] = lambda path: None
     remotes: Callable[[str], Remotes] = lambda folder: Remotes()
     registries: Callable[[str, str], tuple[tuple[str, Scope], ...]] = lambda program, folder: ()

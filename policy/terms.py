@@ -75,7 +75,7 @@ def terms_for(
         locked=locked,
         hosts=hosts,
         env=_told(
-            _merged(environment, facts.caching if works else _looking_environment(assessment, facts, hosts)),
+            _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
             assessment,
             facts,
             hosts,
@@ -100,6 +100,10 @@ def _told(
                             for effect in assessment.effects):  # fmt: skip
         return environment
     return _merged(facts.telling(hosts), environment)  # what is there already counts
+
+
+def _working(facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return (*facts.caching, *facts.fetching) if hosts else facts.caching
 
 
 def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,8 @@ from policy.secrecy import inside
 from runner import certificates
 from runner.drivers import Drivers
 
+Variables = tuple[tuple[str, str], ...]
+
 # A repository's own settings can name programs that Git starts. These outrank them. Filters and drivers, which have
 # names, are outranked for commands that only read (`reading`): without its clean filter, Git would commit in the clear
 # what that encrypts. What they start for other commands runs inside the sandbox.
@@ -96,6 +98,9 @@ _CACHES = {
 }
 # fmt: on
 
+# What is readable below the home, where the sandbox's own cache keeps the same.
+_READABLE = {"CARGO_HOME": (".cargo/registry", "cargo/registry"), "GOMODCACHE": ("go/pkg", "go-mod")}
+
 # Where toolchains are told their own folder. Kept only when that folder may be read anyway.
 _FOLDERS = (
     "ANDROID_HOME", "ASDF_DATA_DIR", "ASDF_DIR", "BUN_INSTALL", "CARGO_HOME", "CONDA_PREFIX", "DENO_INSTALL",
@@ -135,11 +140,21 @@ def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
 
 
-def caching(home: str) -> tuple[tuple[str, str], ...]:
-    """What a command that may change the workspace gets over `child_environment`: the sandbox's own cache."""
+def caching(home: str, system: tuple[str, ...], cache: str) -> tuple[Variables, Variables]:
+    """What a command that may change the workspace gets over `child_environment`: the sandbox's own cache; and what it
+    gets besides when it may fetch.
+
+    Crates and modules that you have already are readable, and without a network they are all there is: until something
+    was fetched into the sandbox's own cache, only who can fetch uses that in their place.
+    """
     found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
     found["MAVEN_ARGS"] = f"-Dmaven.repo.local={found['MAVEN_ARGS']}"
-    return tuple(sorted(found.items()))
+    later = {
+        name: found.pop(name)
+        for name, (yours, own) in _READABLE.items()
+        if f"{home}/{yours}" in system and os.path.isdir(f"{home}/{yours}") and not os.path.isdir(f"{cache}/{own}")
+    }
+    return tuple(sorted(found.items())), tuple(sorted(later.items()))
 
 
 def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, str]:

@@ -48,6 +48,8 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     # A PATH that leads to no system program at all is taken for a mistake, not for a wish.
     path = path if any(one in usual for one in path) else (*path, *usual)
     git = drivers(workspace, home)
+    cache = "" if home == "/" else caches.place(places.caches(environ), workspace)
+    keeps, fetches = caching(home, system, cache) if cache else ((), ())
     return Facts(
         workspace=workspace,
         home=home,
@@ -63,8 +65,9 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         remotes=_lazily_remotes(home),
         registries=_lazily_registries(home, environ),
         telling=_lazily_telling(home, environ, workspace),
-        cache="" if home == "/" else caches.place(places.caches(environ), workspace),
-        caching=() if home == "/" else caching(home),
+        cache=cache,
+        caching=keeps,
+        fetching=fetches,
     )
 
 

@@ -271,6 +271,17 @@ def test_only_what_may_change_the_workspace_gets_the_cache_and_its_variables() -
     assert (look.permit.terms.cache, "XDG_CACHE_HOME" in dict(look.permit.terms.env)) == ("", False)
 
 
+def test_who_may_fetch_uses_the_cache_in_place_of_what_is_there_already() -> None:
+    facts = replace(FACTS, cache="/srv/state/kept", fetching=(("CARGO_HOME", "/home/u/.cache/cargo"),))
+    inner = effect(EffectKind.WRITES, "/home/u/p/x", Scope.WORKSPACE)
+    fetches = assess([Tier.NETWORK, Tier.EXECUTE], [effect(EffectKind.CONNECTS, "a.org:443", Scope.NONE), inner])
+    rows = [(fetches, True), (assess([Tier.EXECUTE], []), False), (assess([Tier.READ], []), False)]
+    for assessment, expected in rows:
+        found = verdict(assessment, Mode.DANGEROUSLY, facts=facts)
+        assert isinstance(found, Allow)
+        assert ("CARGO_HOME" in dict(found.permit.terms.env)) is expected
+
+
 def test_unix_sockets_are_for_those_who_asked_for_them_and_never_for_a_look() -> None:
     asked = replace(PROFILE, unix_sockets=True)
     rows = [(PROFILE, Tier.EXECUTE, False), (asked, Tier.EXECUTE, True), (asked, Tier.READ, False)]

@@ -411,6 +411,21 @@ def test_toolchains(top: Path, path: list[str], expected: list[str], why: str) -
     assert found == set(expected), why
 
 
+@pytest.mark.threat("T62")
+def test_what_you_have_fetched_is_read_until_the_sandbox_has_its_own(top: Path) -> None:
+    home = home_of(top)
+    told = {"PATH": f"{home}/.cargo/bin:{home}/go/bin:/usr/bin"}
+    facts, own = look_around(top, **told), {"CARGO_HOME": f"{home}/.cache/cargo", "GOMODCACHE": f"{home}/.cache/go-mod"}
+    assert dict(facts.fetching) == own
+    assert not own.keys() & dict(facts.caching).keys()
+    assert dict(facts.caching)["GOCACHE"] == f"{home}/.cache/go-build"
+    (Path(facts.cache) / "cargo/registry").mkdir(parents=True)
+    after = look_around(top, **told)
+    assert (dict(after.caching)["CARGO_HOME"], list(dict(after.fetching))) == (own["CARGO_HOME"], ["GOMODCACHE"])
+    without = look_around(top, PATH="/usr/bin")
+    assert (without.fetching, own.items() <= dict(without.caching).items()) == ((), True)
+
+
 @pytest.mark.parametrize(
     ("named", "readable"),
     [("home/rust", True), ("home", False), ("home/.ssh", False), ("home/nowhere", False), ("", False)],
