@@ -13,7 +13,7 @@ from policy.record import dataclass
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
 from runner.messages import Usage
-from sandbox.backend import Enforcement, Violation
+from sandbox.backend import Connection, Enforcement, Violation
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,7 @@ class Finished(_Event):
     problem: Problem | None
     text: str
     kept: str | None
+    connections: tuple[Connection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Protocol
 
 from policy.assessment import Assessment
 from policy.verdict import Allow, Deny, Limits, Problem
 from runner.problems import Exit, Stopped, print_problem, say, unwritten
 from runner.relay import write_all
-from sandbox.backend import Enforcement, Outcome
+from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 
 class Report(Protocol):
@@ -46,7 +47,7 @@ class PlainReport:
     def finished(self, outcome: Outcome, limits: Limits) -> int:
         for violation in outcome.violations:
             path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
-            why = "concluded from what the program said" if violation.inferred else "stopped by the kernel"
+            why = "concluded from what the program said" if violation.inferred else "stopped by the sandbox"
             print_problem(Problem(f"{violation.what}{path}", why, violation.fix), label="sandbox")
         problem, code = ending(outcome, limits)
         if problem is not None:
@@ -100,6 +101,7 @@ class EventReport:
                 "seconds": round(outcome.seconds, 6),
                 "ended_by": outcome.ended_by,
                 "violations": violations,
+                "connections": [asdict(made) for made in outcome.connections[:MOST_TOLD]],
                 "problem": _problem(problem) if problem else None,
             }
         )

@@ -242,7 +242,12 @@ def _ways(
         )
     if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
         ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
-    what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this in this version"
+    hosts = [effect.target for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
+    beyond_network = any(reason.tier > Tier.NETWORK for reason in assessment.reasons)
+    if ways and hosts and not beyond_network and cell.mode is not Mode.PLAN:
+        named = " ".join(f"--host {host}" for host in dict.fromkeys(hosts) if host) or "--host HOST"
+        ways.append(f"for one command that you type: `agent exec {named} ...`")
+    what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this"
     beyond = no_rule_lifts(assessment)
     if ways and beyond is not None:
         ways.append(f"no rule allows what is `{beyond.label}`{'' if free else ': it needs a yes each time'}")

@@ -10,7 +10,7 @@ from runner.messages import ImageBlock, TextBlock, ToolResult
 from runner.visible import one_line
 from runner.wording import action_words
 from runner.world import World
-from sandbox.backend import Listener, Outcome
+from sandbox.backend import MOST_TOLD, Listener, Outcome
 from tools.answer import problem_of
 from tools.tool import TextPart
 
@@ -69,6 +69,7 @@ def finished(planned: Planned, outcome: Outcome, world: World) -> Report:
             problem=problem,
             text="\n".join(block.text for block in content if isinstance(block, TextBlock)),
             kept=kept[-1] if kept else None,
+            connections=outcome.connections[:MOST_TOLD],
         )
     )
     failed = problem is not None or outcome.ended_by is not None  # a command's own exit status is its answer

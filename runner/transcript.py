@@ -38,6 +38,7 @@ from runner.wording import action_words
 
 WIDEST = 120  # long lines are hard to read on a wide screen
 COMMAND_LINES, COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
+_HOSTS_TOLD = 5
 FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
 
 # fmt: off
@@ -206,6 +207,12 @@ class Transcript:
             style = _diff_style(line) if diff else ""
             shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
             self._row(self._styled(shown, style))
+        met = [made for made in event.connections if made.allowed and made.address]
+        reached = dict.fromkeys(f"{made.host}:{made.port}" for made in met)
+        if reached:
+            names = list(reached)[:_HOSTS_TOLD]
+            more = f" and {len(reached) - len(names)} more" if len(reached) > len(names) else ""
+            self._row(self._styled(f"talked to {', '.join(names)}{more}", "dim"))
         for violation in event.violations:
             where = f" ({violation.path})" if violation.path not in violation.what else ""
             self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(violation.what + where)))

@@ -56,6 +56,9 @@ class Connection:
     seconds: float
 
 
+MOST_TOLD = 200  # connections of one command that an event names; the record counts them all
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The end of one action.

@@ -15,13 +15,14 @@ from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
 from runner import events
 from runner.messages import Usage
-from sandbox.backend import Enforcement, Level, Violation
+from sandbox.backend import Connection, Enforcement, Level, Violation
 
 PROBLEM = Problem("`cat` was refused", "it reads a secret", "leave it")
 CELL = Cell(Tier.SECRET, Mode.DEFAULT, Ruling.DENY)
 RULE = RuleRef("policy/commands/cat.toml", 3)
 DENIED = events.Denied("1.1", "$ cat ~/.ssh/id_rsa", Tier.SECRET, RULE, PROBLEM)
 FULL = Enforcement(Level.FULL, "T1", (("network", True),))
+MADE = Connection("x.org", 443, "tunnel", "192.0.2.1", True, "", 1, 2, 0.5)
 VIOLATION = Violation("writes", "/var/tmp/x", "write into the workspace", inferred=True)
 
 # fmt: off
@@ -49,6 +50,9 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"type": "finished", "violations": [{"what": "writes", "path": "/var/tmp/x", "fix": "write into the workspace",
       "inferred": True}], "problem": {"what": PROBLEM.what, "why": PROBLEM.why, "fix": PROBLEM.fix}},
      "violations whole"),
+    (events.Finished("1.1", 0, 0.5, None, (), None, "t", None, (MADE,)),
+     {"type": "finished", "connections": [{"host": "x.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1",
+      "allowed": True, "why": "", "sent": 1, "received": 2, "seconds": 0.5}]}, "who was talked to"),
     (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
     (events.Malformed("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
     (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),

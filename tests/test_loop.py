@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
+from test_reached import SECRET as SERVED
+from test_reached import Site
 
 from policy.action import Action, RunScript
 from policy.tier import Mode
@@ -35,8 +39,10 @@ from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.redactor import Redactor
 from runner.shelf import Shelf
+from runner.suggestion import read_rules
 from runner.world import Bounds, World
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, Violation
+from sandbox.linux import Linux
 from tools import TOOLS
 from tools.seen import Seen
 
@@ -615,3 +621,41 @@ def test_a_provider_that_fails(stage: Make, provider: Flaky, exit: Exit, request
     assert found.play().exit is exit, why
     assert provider.requests == requests, why
     assert len(found.of(Notice)) == requests - 1, "every wait is said"
+
+
+# ---- hosts
+
+
+@pytest.mark.threat("T68")
+def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(stage: Make, tmp_path: Path) -> None:
+    """The whole way with a real sandbox: what the proxy refuses reaches the model with what a person could allow."""
+    server = HTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    fetch = f"curl -sS -L --noproxy '' http://localhost:{port}"
+    found = stage(bash(f"{fetch}/"), bash(f"{fetch}/away"), bash("curl -sS http://y.test/"), DONE)
+    rules = read_rules(f'[[rule]]\nverdict = "allow"\nhost = ["localhost:{port} private"]\n')
+    sandbox = Linux("T1", cache=tmp_path / "cache")
+    world = replace(found.world, profile=replace(found.world.profile, permissions=rules), sandbox=sandbox)
+
+    async def play() -> None:
+        try:
+            await run("do it", world, found.history)
+        finally:
+            await sandbox.close()
+
+    try:
+        asyncio.run(play())
+    finally:
+        server.shutdown()
+        server.server_close()
+    first, second, third = found.told()
+    assert SERVED in first
+    assert "host elsewhere.test is not on the allowlist" in second
+    assert "a person could allow" in second
+    assert "y.test" in third
+    finished = [event for event in found.of(Finished) if isinstance(event, Finished)]
+    assert [[(made.host, made.allowed) for made in event.connections] for event in finished] == [
+        [("localhost", True)],
+        [("localhost", True), ("elsewhere.test", False)],
+    ], "another host is a question, which nobody is there to answer"
