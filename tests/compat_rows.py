@@ -22,7 +22,7 @@ from policy.record import dataclass
 from runner.environment import child_environment
 from runner.facts import gather
 
-BACKENDS = ("T1",)  # those that this table is run on; a further one joins here
+BACKENDS = ("T1", "T2")  # those that this table is run on; a further one joins here
 _PROFILE_FILE = Path(__file__).parent.parent / "profiles" / "default.toml"
 _PROFILE = parse_profile(_PROFILE_FILE.read_text("utf-8"), "profiles/default.toml")
 _WALL = 100.0
