@@ -51,7 +51,13 @@ ENV = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Set a variable for it, unless that would undo a guard. Repeatable."),
 ]
-BACKEND = Annotated[str | None, typer.Option(metavar="T1|T3", help="Use this sandbox and no other.")]
+BACKEND = Annotated[str | None, typer.Option(metavar="T1|T2|T3|container", help="Use this sandbox and no other.")]
+REQUIRE = Annotated[
+    str | None,
+    typer.Option(
+        metavar="full|partial", help="The least a sandbox must enforce, whatever the configuration says; else exit 4."
+    ),
+]
 ACCEPT = Annotated[
     bool,
     typer.Option(
@@ -83,6 +89,7 @@ def exec_help(
     env: ENV = None,
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
+    require: REQUIRE = None,
     unix: UNIX = False,
 ) -> NoReturn:
     """Run one command behind the gate, without a model.

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from runner.cli_gate import FLAG, JSON
+from runner.cli_gate import ACCEPT, FLAG, JSON, REQUIRE
 from runner.problems import coloured
 
 
-def doctor(json: JSON = False) -> int:
+def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
     """Show what this machine offers: kernel, a canary in every sandbox, programs, and where things live.
 
     Exit 4 when no sandbox meets the minimum: then nothing would run. Each line that is not ok says what to do.
@@ -18,14 +18,18 @@ def doctor(json: JSON = False) -> int:
     **Examples**
 
         agent doctor
+        agent doctor --require full                  for a script: exit 4 unless a sandbox enforces everything
         agent doctor --json | jq '.findings[] | select(.state != "ok")'
     """
     from runner.config import load
     from runner.doctor import examine, render, verdict
     from runner.gate import folder
+    from runner.gate_args import least
+    from sandbox.backend import Level
 
     settings = load(folder(None), os.environ, unattended=True)
-    minimum = settings.sandbox_minimum
+    said = least(accept_partial, require)
+    minimum = Level(said.upper()) if said else settings.sandbox_minimum
     findings = examine(settings.container)
     if json:
         from dataclasses import asdict

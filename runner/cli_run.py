@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, UNATTENDED
+from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQUIRE, UNATTENDED
+from runner.gate_args import least
 from runner.model_run import RunArgs, start_conversation, start_run
 from runner.problems import Exit, usage
 
@@ -42,6 +43,7 @@ def run(
     config: CONFIG = None,
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
+    require: REQUIRE = None,
 ) -> int:
     """Let a model work on one prompt, every action of it through the gate.
 
@@ -66,7 +68,7 @@ def run(
         tuple(limit or ()),
         config,
         backend,
-        accept_partial,
+        least(accept_partial, require),
     )
     return start_run(args, prompt, prompt_file)
 
@@ -82,6 +84,7 @@ def converse(
     config: CONFIG = None,
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
+    require: REQUIRE = None,
     version: Annotated[
         bool, typer.Option("--version", "-V", metavar=FLAG, help="Print the version and leave.")
     ] = False,
@@ -100,7 +103,18 @@ def converse(
         agent audit --denied                         what was refused
     """
     args = RunArgs(
-        mode, model, provider, False, unattended, None, cwd, None, tuple(limit or ()), config, backend, accept_partial
+        mode,
+        model,
+        provider,
+        False,
+        unattended,
+        None,
+        cwd,
+        None,
+        tuple(limit or ()),
+        config,
+        backend,
+        least(accept_partial, require),
     )
     chosen = args != RunArgs() or version
     if context.invoked_subcommand is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import errno
 import os
 import platform
 import shutil
@@ -10,14 +11,17 @@ from enum import StrEnum
 
 from policy.record import dataclass
 from policy.verdict import Problem
+from runner import remedy
 from runner.problems import Exit
 from runner.version import VERSION
 from sandbox.backend import Enforcement, Level
 from sandbox.container.choice import Choice
+from sandbox.kernel import is_admin
+from sandbox.runtime import bubblewrap
 
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
-_CAP_SYS_ADMIN = 21
+_API = 3  # of libseccomp 2.4; seccomp_api_get(3) also says what the kernel can do
 # The kernel's switches allow namespaces and it refuses all the same: a container around us does that.
 _OUTSIDE = "run it outside of the container, or in one that may make namespaces (`--privileged`)"
 
@@ -38,12 +42,13 @@ class Finding:
     fix: str = ""
     sandbox: bool = False
     missing: tuple[str, ...] = ()  # what this sandbox does not enforce here
+    lines: tuple[str, ...] = ()  # what to type, where `fix` is more than one line
 
 
 def examine(container: Choice = Choice()) -> tuple[Finding, ...]:  # noqa: B008  # frozen
     """Look at everything. Runs a canary in every backend; changes nothing."""
     spaces = namespaces(
-        admin=_is_admin(),
+        admin=sys.platform == "linux" and is_admin(),
         most=_read("/proc/sys/user/max_user_namespaces"),
         clone=_read("/proc/sys/kernel/unprivileged_userns_clone"),
         apparmor=_read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
@@ -53,7 +58,9 @@ def examine(container: Choice = Choice()) -> tuple[Finding, ...]:  # noqa: B008 
         _kernel(),
         _landlock(),
         spaces,
+        *_surroundings(),
         _libseccomp(),
+        _cgroups(),
         *asyncio.run(_backends(spaces)),
         asyncio.run(_container(container)),
         *(_program(*row) for row in _PROGRAMS),
@@ -77,6 +84,7 @@ def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour
         lines += [f"{'':<24}not enforced: {item}" for item in finding.missing]
         if finding.fix:
             lines.append(f"{'':<24}fix: {finding.fix}")
+        lines += [f"{'':<28}{line}" for line in finding.lines]
     ready = verdict(findings, minimum) is Exit.DONE
     lines.append("")
     lines.append(
@@ -102,8 +110,9 @@ def _landlock() -> Finding:
     abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG) if sys.platform == "linux" else -1
     if abi >= 1:
         return Finding("landlock", State.OK, f"ABI {abi}")
-    why = os.strerror(ctypes.get_errno()).lower()
-    return Finding("landlock", State.MISSING, why, "use a kernel from 5.13 on that is booted with lsm=landlock,...")
+    known = "off" if ctypes.get_errno() == errno.EOPNOTSUPP else "none"
+    why, fix = remedy.landlock(known, _read("/sys/kernel/security/lsm"))
+    return Finding("landlock", State.MISSING, why, fix)
 
 
 def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
@@ -116,31 +125,76 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> Finding:
         (
             apparmor == "1",
             "AppArmor restricts unprivileged ones",
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+            "let bubblewrap alone make them (then T2 works) by these lines, or everybody by `sudo sysctl -w "
+            "kernel.apparmor_restrict_unprivileged_userns=0`",
         ),
     )
     for off, why, fix in ways:
         if off:
-            return Finding("namespaces", State.WEAK, why, fix)
+            lines = remedy.apparmor(bubblewrap() or "/usr/bin/bwrap") if off and "AppArmor" in why else ()
+            return Finding("namespaces", State.WEAK, why, fix, lines=lines)
     return Finding(
         "namespaces", State.OK, f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}"
     )
 
 
-def _is_admin() -> bool:
-    """Root with its powers. Root of a container or of a user namespace may lack the one that makes namespaces."""
-    status = _read("/proc/self/status")
-    powers = status.partition("CapEff:")[2].split()[:1]
-    return os.geteuid() == 0 and bool(powers) and bool(int(powers[0], 16) >> _CAP_SYS_ADMIN & 1)
+def _install(wanted: str) -> str:
+    return remedy.install(wanted, remedy.release(_read("/etc/os-release") or _read("/usr/lib/os-release")))
+
+
+def _surroundings() -> list[Finding]:
+    """What only some machines have, or lack: a container around us, and no /dev/shm."""
+    found = []
+    kind = container(
+        os.environ.get("container", ""),  # noqa: SIM112  # its name (systemd's container interface)
+        (os.path.exists("/.dockerenv"), os.path.exists("/run/.containerenv")),
+        _read("/proc/1/cgroup"),
+        _read("/proc/self/mounts"),
+    )
+    if kind:
+        found.append(Finding("inside", State.OK, f"{kind}: what it withholds cannot be had in here"))
+    memory = "/dev/shm"  # noqa: S108  # looked for, not written to
+    if sys.platform == "linux" and not os.path.isdir(memory):
+        found.append(Finding(memory, State.OK, "this machine has none; every sandbox but T3 brings its own"))
+    return found
+
+
+def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) -> str:
+    """What runs us, in words; empty when nothing that we know of does."""
+    if marks[0] or "docker" in groups:
+        return "a Docker container"
+    if marks[1]:
+        return "a Podman container"
+    if named or any(word in groups for word in ("kubepods", "lxc", "containerd")):
+        return f"a container ({named or 'by its control group'})"
+    sealed = any(
+        line.split()[1:2] == ["/proc/sys"] and "ro" in line.split()[3].split(",") for line in mounts.splitlines()
+    )
+    return "something that seals /proc/sys, as containers do" if sealed else ""
+
+
+def _cgroups() -> Finding:
+    if sys.platform != "linux":
+        return Finding("control groups", State.OK, "not on this system")
+    from sandbox.cgroup import usable
+
+    kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
+    if kept:
+        return Finding("control groups", State.OK, "; ".join(kept))
+    how = "run it in a session of your own: `systemd-run --user --scope -p Delegate=yes agent ...`"
+    return Finding("control groups", State.WEAK, "none may be made, so the helper counts five times a second", how)
 
 
 def _libseccomp() -> Finding:
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:  # pyseccomp raises RuntimeError without the library
-        return Finding("libseccomp", State.MISSING, str(error).lower(), "sudo apt-get install libseccomp2")
-    version = getattr(pyseccomp, "version", None)
-    return Finding("libseccomp", State.OK, f"API {pyseccomp.get_api()}" if version is None else str(version))
+        return Finding("libseccomp", State.MISSING, str(error).lower(), _install("libseccomp"))
+    api = int(pyseccomp.get_api())
+    if api < _API:
+        old = f"API {api}: it does not know newer system calls, and programs that need them fail"
+        return Finding("libseccomp", State.WEAK, old, _install("libseccomp"))
+    return Finding("libseccomp", State.OK, f"API {api}")
 
 
 async def _backends(spaces: Finding) -> list[Finding]:
@@ -196,17 +250,15 @@ _PROGRAMS = (
     ("bash", True, "every script runs in it"),
     ("git", False, "most work needs it"),
     ("rg", False, "the grep tool is quicker with it"),
+    ("bwrap", False, "T2 needs it, in a system folder"),
 )
 
 
 def _program(name: str, needed: bool, why: str) -> Finding:
-    found = shutil.which(name)
+    found = bubblewrap() if name == "bwrap" else shutil.which(name)
     if found:
         return Finding(name, State.OK, found)
-    package = {"rg": "ripgrep"}.get(name, name)
-    return Finding(
-        name, State.MISSING if needed else State.WEAK, f"not found; {why}", f"sudo apt-get install {package}"
-    )
+    return Finding(name, State.MISSING if needed else State.WEAK, f"not found; {why}", _install(name))
 
 
 def _places() -> list[Finding]:

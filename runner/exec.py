@@ -73,7 +73,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
             return report.denied(case.assessment, verdict)
         case Allow() as verdict:
             stdin = read_stdin(gate.limits.wall)
-            minimum = Level.PARTIAL if args.accept_partial else gate.settings.sandbox_minimum
+            minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
             # Imported now: a denial needs no sandbox. The event loop is loaded while the helper locks itself in.
             from sandbox.launch import launched_ahead
 

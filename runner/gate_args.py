@@ -26,6 +26,7 @@ OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "--env": (True, ("exec", "why", "sandbox show")),
     "--backend": (True, ("exec",)),
     "--accept-partial": (False, ("exec",)),
+    "--require": (True, ("exec",)),
     "--unix": (False, ("exec", "why")),
 }
 
@@ -47,7 +48,7 @@ class GateArgs:
     limits: tuple[str, ...] = ()
     timeout: str | None = None
     backend: str | None = None
-    accept_partial: bool = False
+    least: str | None = None  # `full` or `partial`: what --require and --accept-partial say
     unix: bool = False
     tool: str | None = None
     path: str | None = None
@@ -117,7 +118,7 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
         limits=tuple(values.get("--limit", ())),
         timeout=_last(values, "--timeout"),
         backend=_last(values, "--backend"),
-        accept_partial="--accept-partial" in values,
+        least=least("--accept-partial" in values, _last(values, "--require")),
         unix="--unix" in values,
         tool=_tool(tool, argv, _last(values, "--path")),
         path=_last(values, "--path"),
@@ -142,6 +143,23 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
             near or "write for example `agent why --tool write --path notes.txt`",
         )
     return name
+
+
+def least(accept: bool, required: str | None) -> str | None:
+    """The least enforcement that a person asked for, as `sandbox.minimum` spells it; None when nothing was said."""
+    if required not in (None, "full", "partial"):
+        raise usage(
+            f"`--require {required}` is not known",
+            "a sandbox enforces `full` or `partial`",
+            nearest(str(required), ["full", "partial"]) or "write `--require full`",
+        )
+    if accept and required == "full":
+        raise usage(
+            "`--require full` and `--accept-partial` say the opposite",
+            "only one of them can hold",
+            "leave one of them out",
+        )
+    return "partial" if accept else required
 
 
 def parse_mode(text: str | None) -> Mode | None:

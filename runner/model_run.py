@@ -35,7 +35,7 @@ class RunArgs:
     limits: tuple[str, ...] = ()
     config: str | None = None
     backend: str | None = None
-    accept_partial: bool = False
+    least: str | None = None
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -103,7 +103,7 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         mode=args.mode,
         limits=args.limits,
         backend=args.backend,
-        accept_partial=args.accept_partial,
+        least=args.least,
         bounds=Bounds(turns=args.max_turns or settings.max_turns or Bounds().turns, seconds=seconds),
         argv=("agent", *sys.argv[1:]),
     )

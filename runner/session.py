@@ -33,7 +33,7 @@ class SessionOptions:
     mode: Mode | None = None
     limits: tuple[str, ...] = ()
     backend: str | None = None
-    accept_partial: bool = False
+    least: str | None = None
     bounds: Bounds = field(default_factory=Bounds)
     argv: tuple[str, ...] = ()
 
@@ -60,7 +60,7 @@ async def open_session(
     cwd = str(options.cwd)
     profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
     facts = gather(cwd, environ, profile)
-    minimum = Level.PARTIAL if options.accept_partial else settings.sandbox_minimum
+    minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
     state = state_dir(environ)
     redactor = Redactor(model.secrets)

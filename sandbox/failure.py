@@ -28,6 +28,16 @@ def unavailable(tier: str, answer: str, said: str = "") -> SandboxUnavailable:
     )
 
 
+def no_landlock(tier: str) -> SandboxUnavailable:
+    return SandboxUnavailable(
+        Problem(
+            f"the {tier} sandbox cannot be built here",
+            "the kernel has no Landlock, or it was switched off at boot",
+            "run `agent doctor`: it says which, and what to do; nothing was run",
+        )
+    )
+
+
 def no_bubblewrap() -> SandboxUnavailable:
     return SandboxUnavailable(
         Problem(

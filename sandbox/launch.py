@@ -18,6 +18,7 @@ from policy.secrecy import inside
 from policy.verdict import Rights, Terms
 from sandbox import caches, identity, kernel, plan, seccomp
 from sandbox.cgroup import Group
+from sandbox.failure import no_landlock
 from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
@@ -74,7 +75,8 @@ def launch(
     programs = seccomp.programs(rights, unix=unix, cache=cache, noexec=tier == "T1")
     if terms.cache and terms.rights is Rights.WORK:
         caches.ready(terms.cache, terms.workspace)
-    abi = kernel.landlock_abi()
+    if not (abi := kernel.landlock_abi()):
+        raise no_landlock(tier)
     compiled = plan.compile_plan(
         terms,
         found,

@@ -29,12 +29,13 @@ SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
 T3_LACKS = (
-    "the file names and sizes of the whole machine can be seen (no private root)",
+    "the file names and sizes of the whole machine can be seen and watched (no private root)",
     "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
     "secret files inside the workspace cannot be masked, nor its auto-run files kept read-only",
     "memory and processes are limited one by one, not for everything that a command starts",
     "a command can end the process that watches it, and what it left then goes on",
-    "other processes of the same user share the PID and IPC namespaces",
+    "other processes of the same user share the PID and IPC namespaces: their shared memory can be attached",
+    "a file of the workspace that has a second name outside (a hard link) is changed there too",
 )
 _T3_OPEN = frozenset({"processes"})
 _T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything closes these

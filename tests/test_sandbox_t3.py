@@ -1,0 +1,85 @@
+"""T3 promises less: every kind of attempt that it lets through is tried, so that its list is true, and so is what it holds."""
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandbox_bench import SECRET, Bench
+
+from sandbox.linux import T3_LACKS
+
+PY = "/usr/bin/python3 -c"
+
+
+@pytest.fixture
+def outside(bench: Bench) -> Path:
+    """A file of the user's own beside the workspace, with a second name in it; a secret and an auto-run file."""
+    folder = bench.base / "t3"
+    folder.mkdir(exist_ok=True)
+    target = folder / "known.txt"
+    target.write_text("original")
+    target.chmod(0o644)
+    for name in ("t3-hard", ".t3-env"):
+        (bench.workspace / name).unlink(missing_ok=True)
+    os.link(target, bench.workspace / "t3-hard")
+    (bench.workspace / ".t3-env").write_text(SECRET)
+    bench.own(folder)
+    bench.own(bench.workspace)
+    return target
+
+
+# fmt: off
+LET_THROUGH = [
+    # a part of the words for it, the attempt, what it prints when it got through
+    ("names and sizes",   "stat -c %s {target}",                                         "8"),
+    ("names and sizes",   f"{PY} 'import ctypes; print(ctypes.CDLL(None).inotify_add_watch(ctypes.CDLL(None).inotify_init(), b\"{{folder}}\", 0x100))'", "1"),
+    ("modes, times",      "chmod 600 {target} && stat -c %a {target}",                   "600"),
+    ("modes, times",      "touch -d @1 {target} && stat -c %Y {target}",                 "1"),
+    ("secret files",      "cat .t3-env",                                                 SECRET),
+    ("IPC namespaces",    f"{PY} 'import ctypes; print(ctypes.CDLL(None).shmget({{key}}, 1, 0) >= 0)'", "True"),
+    ("hard link",         "echo changed > t3-hard && cat t3-hard",                       "changed"),
+]
+HELD = [
+    ("cat {target}",                                  "what it holds cannot be read"),
+    ("echo x > {target}",                             "nor written"),
+    ("rm {target}",                                   "nor removed"),
+    ("ls {folder}",                                   "its folder cannot be listed"),
+    ("ln {target} t3-new",                            "nor linked to"),
+    (f"{PY} 'import socket; socket.socket()'",         "no sockets at all"),
+    (f"{PY} 'import os; os.kill({{pid}}, 0)'",         "nobody outside can be signalled"),
+    ("cat /proc/{pid}/environ",                       "/proc is withheld"),
+    (f"{PY} 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'", "no namespaces"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("words", "attempt", "printed"), LET_THROUGH, ids=[row[1][:30] for row in LET_THROUGH])
+def test_what_is_let_through_is_listed(bench: Bench, outside: Path, words: str, attempt: str, printed: str) -> None:
+    libc = ctypes.CDLL(None)
+    key = 0x52490000 + os.getpid() % 0xFFFF
+    segment = libc.shmget(key, 4096, 0o1666)
+    try:
+        told: dict[str, Any] = {"hidden": [".t3-env"]}
+        script = attempt.format(target=outside, folder=outside.parent, key=key, pid=os.getpid())
+        answer = bench.run(script, tier="T3", **told)
+    finally:
+        libc.shmctl(segment, 0, None)
+    assert answer["out"].strip() == printed, answer
+    assert answer["level"] == "PARTIAL"
+    assert any(words in lack for lack in T3_LACKS)
+    assert any(words in lack for lack in answer["missing"])
+    assert any("1 secret file(s) of the workspace stay readable" in lack for lack in answer["missing"])
+
+
+@pytest.mark.threat("T19")
+@pytest.mark.parametrize(("attempt", "why"), HELD, ids=[row[1] for row in HELD])
+def test_what_it_holds(bench: Bench, outside: Path, attempt: str, why: str) -> None:
+    script = attempt.format(target=outside, folder=outside.parent, pid=os.getpid())
+    assert bench.run(script, tier="T3")["status"] != 0, why
+    assert outside.read_text() == "original"
+
+
+def test_named_hosts_are_refused(bench: Bench) -> None:
+    assert "no network of its own" in bench.run("echo ran", tier="T3", hosts=["example.org"])["unavailable"][1]
