@@ -92,7 +92,7 @@ class Bench:
         self, action: dict[str, Any], *, tier: str | None = None, stdin: bytes | None = None, **told: Any
     ) -> dict[str, Any]:
         """`tier`: the sandbox for this one, when it is not the bench's own."""
-        extra = {name: told.pop(name) for name in ("cancel", "names", "counted") if name in told}
+        extra = {name: told.pop(name) for name in ("cancel", "names", "counted", "container") if name in told}
         terms = {
             "rights": "work",
             "workspace": str(self.workspace),

@@ -15,6 +15,9 @@ from policy import action as actions
 from policy.verdict import _MINT, Limits, Permit, Rights, Terms
 from sandbox import cgroup
 from sandbox.backend import SandboxUnavailable, noted_connections
+from sandbox.container.backend import Container
+from sandbox.container.box import Box
+from sandbox.container.choice import Choice
 from sandbox.linux import Linux
 
 
@@ -34,7 +37,7 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 
 
 async def main() -> None:
-    backends: dict[tuple[str, str], Linux] = {}
+    backends: dict[tuple[str, str], Linux | Container] = {}
     usable = cgroup.usable
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
@@ -43,10 +46,15 @@ async def main() -> None:
         names.update(told.get("names", {}))
         counted = told.get("counted", "kernel")
         cgroup.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
-        backend = backends.get((name, counted))
+        key = (name, f"{counted} {told.get('container')}")
+        backend = backends.get(key)
         if backend is None:
             cache = Path(told["cache"])
-            backend = backends[name, counted] = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve)
+            if name == "container":
+                backend = Container(Choice(**told["container"]), cache=cache, aside=cache / "aside", resolver=resolve)
+            else:
+                backend = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve)
+            backends[key] = backend
         made = getattr(actions, told["action"].pop("kind"))
         if "argv" in told["action"]:
             told["action"]["argv"] = tuple(told["action"]["argv"])
@@ -83,7 +91,7 @@ async def main() -> None:
                     "limits": enforcement and enforcement.limits,
                     "inferred": [v.what for v in outcome.violations if v.inferred],
                     "missing": list(enforcement.missing) if enforcement else [],
-                    "helpers": [slot.process.pid for slot in backend.pool.all],
+                    "helpers": [slot.pid if isinstance(slot, Box) else slot.process.pid for slot in backend.pool.all],
                 }
         except SandboxUnavailable as error:
             answer = {"unavailable": [error.problem.what, error.problem.why, error.problem.fix]}

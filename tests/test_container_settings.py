@@ -344,6 +344,7 @@ ASKED = canary.Asked(
     (("/home/u/p", "/home/u/p", False), ("/home/u/p/.git/config", "/home/u/p/.git/config", True)),
     (("/home/u", False),),
     108,
+    frozenset({"HOME"}),
 )
 
 # fmt: off

@@ -7,7 +7,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Problem, Rights, Terms
@@ -26,7 +26,10 @@ from sandbox.linux import SHELL, Linux
 from sandbox.pool import Pool
 from sandbox.scratch import Scratch
 
-LOCAL = ("T1", "T3")  # where file actions run, best first
+if TYPE_CHECKING:
+    from sandbox.egress.resolver import Resolve
+
+LOCAL = ("T1", "T2", "T3")  # where file actions run, best first
 
 # What a container does not do that T1 does, in words; `agent doctor` and every record of it list them.
 LACKS = (
@@ -48,8 +51,10 @@ class Container:
         cache: Path | None = None,
         aside: Path | None = None,
         files: bool = True,
+        resolver: "Resolve | None" = None,
     ) -> None:
         self.name = "container"
+        self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
         self.choice = choice
         self.cache = cache
         self.aside = aside
@@ -86,13 +91,13 @@ class Container:
         box = await self.pool.take(terms)
         watch = Watch(terms, box.scan, self.aside, known_trees(self.cache))
         try:
-            outcome, refused = await self._converse(box, permit, stdin, listen)
+            outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen))
         except BaseException:
             watch.settle()
             self.pool.discard(terms, box)
             raise
         self.pool.give_back(terms, box)  # which ends it when it is of no more use
-        violations = watch.settle()
+        violations = (*outcome.violations, *watch.settle())
         if outcome.status != 0:
             from sandbox.limits import reached  # their patterns are for commands that failed
             from sandbox.violations import explain
@@ -180,17 +185,12 @@ class Container:
         """It runs as asked, and its canary got nowhere."""
         assert self.daemon is not None
         sockets = (self.daemon.socket, *usual(os.environ))
-        if terms.hosts:
-            raise SandboxUnavailable(
-                Problem(
-                    f"the container sandbox cannot open the network to {', '.join(terms.hosts)}",
-                    "it has no egress proxy, and it never opens the whole network for the sake of one host",
-                    "use T1 for commands that need a host",
-                )
-            )
+        plan.refuse_hosts(terms, self.name)
         guard.refuse_daemons(terms, sockets)
         body = await asyncio.to_thread(self._body, box, terms)
         await box.start(body)
+        if terms.hosts:
+            box.open_egress(self.resolver)
         assert self.scratch is not None
         checks = await box.prove(self.scratch.path, body, sockets)
         if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):
@@ -213,7 +213,9 @@ class Container:
             empty_file=f"{self.masks.path}/file",
             empty_folder=f"{self.masks.path}/folder",
             profile=syscalls.profile(
-                terms.rights, unix=terms.unix and terms.rights is Rights.WORK, machine=os.uname().machine
+                Rights.WORK if terms.hosts else terms.rights,  # the proxy is reached over TCP
+                unix=terms.unix and terms.rights is Rights.WORK,
+                machine=os.uname().machine,
             ),
             runtime=self.choice.runtime,
             labels=leftovers.labels(self.session, self.scratch.path),
@@ -233,6 +235,18 @@ class Container:
         task = asyncio.get_running_loop().create_task(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+
+
+async def _talking(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> tuple[Outcome, int]:
+    """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
+    if box.egress is None:
+        return await work
+    box.egress.begin()
+    try:
+        outcome, count = await work
+    finally:
+        connections, refused = await box.egress.end()
+    return replace(outcome, connections=connections, violations=refused), count
 
 
 def _owner(workspace: str) -> str:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policy.verdict import LOOK_TMP, Problem, Rights, Terms
 from sandbox import removal
@@ -16,6 +16,7 @@ from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
 from sandbox.container import canary, settings
 from sandbox.container.command import Ended, Running
 from sandbox.container.daemon import Daemon, Refused
+from sandbox.container.inside import listen_inside
 from sandbox.container.processes import Processes
 from sandbox.container.wire import Wire, open_wire
 from sandbox.decoys import hiding_place
@@ -25,6 +26,10 @@ LOOKS = 0.2  # seconds between two looks at memory, and at a command that has cl
 EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
 DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
+if TYPE_CHECKING:
+    from sandbox.egress.proxy import Egress
+    from sandbox.egress.resolver import Resolve
+
 _CANARY = ("/bin/bash", "--norc", "--noprofile", "-c", canary.SCRIPT, "canary")
 
 
@@ -41,6 +46,12 @@ class Box:
         self.user = user
         self.scan = Scan()
         self.enforcement = Enforcement(Level.NONE, "container")
+        self.egress: Egress | None = None  # the way out, where its terms name hosts
+        self.environment = dict(terms.env)
+        if terms.hosts:
+            from sandbox.egress.variables import variables  # only for the few commands that talk to somebody
+
+            self.environment |= variables(self.environment)
         self.pid = 0  # of the first process, as the daemon numbers it
         self._later = later
         self._tree: Processes | None = None
@@ -80,6 +91,28 @@ class Box:
         if not self._tree.seen:
             self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
 
+    def open_egress(self, resolver: "Resolve | None") -> None:
+        """Have the runner's proxy accept on a listener inside. Raises SandboxUnavailable where none can be made."""
+        from sandbox.egress.proxy import Egress
+        from sandbox.egress.resolver import resolve
+        from sandbox.egress.variables import PORT
+
+        tree = self._tree
+        try:
+            if tree is None or not tree.seen:
+                raise OSError(0, "its processes are not seen here")
+            listener = listen_inside(self.pid, PORT)
+        except OSError as error:
+            raise SandboxUnavailable(
+                Problem(
+                    f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}",
+                    f"its network cannot be entered ({(error.strerror or '').lower()}), which only root may, and it "
+                    "never opens the whole network for the sake of one host",
+                    "use T1 for commands that need a host",
+                )
+            ) from None
+        self.egress = Egress(listener, self.terms.hosts, resolver or resolve)
+
     async def prove(self, scratch: str, body: settings.Body, sockets: tuple[str, ...]) -> dict[str, bool]:
         """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""
         terms = self.terms
@@ -112,7 +145,7 @@ class Box:
                 text += "outside 0\n"
         if ended.failed or ended.why or not ended.out:
             raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary said nothing")
-        checks, missing = canary.judge(text, canary.asked(terms, self.user, body))
+        checks, missing = canary.judge(text, canary.asked(terms, self.user, body, self.environment))
         kept = not any(words.startswith("the limit") for words in missing)
         level = Level.FULL if kept else Level.PARTIAL
         limits = "the container's cgroup (memory, pids)" if kept else ""
@@ -146,7 +179,7 @@ class Box:
         tree = self._tree
         assert tree is not None
         until = time.monotonic() + wall
-        variables = {**dict(self.terms.env), "PWD": cwd}
+        variables = {**self.environment, "PWD": cwd}
         try:
             made = await self.daemon.call(
                 lambda client: client.exec_create(
@@ -226,6 +259,8 @@ class Box:
         self._dead = True
         if self._tree is not None:
             self._tree.strike()
+        if self.egress is not None:
+            self.egress.close()
         if self._wire is not None:
             self._wire.close()
         if self._made:
@@ -241,14 +276,15 @@ class Box:
 def _not_made(why: str) -> SandboxUnavailable:
     fix = "look at the image and at the daemon's log; nothing was run"
     for words, better in _FIXES:
-        if words in why:
+        if words in why.lower():
             fix = better
             break
     return SandboxUnavailable(Problem("the container cannot be made", why.strip().rstrip("."), fix))
 
 
 _FIXES = (
-    ("runtime name", "install that runtime and add it to the daemon (`runtimes` in daemon.json), or leave it out"),
+    ("unknown runtime", "install that runtime and add it to the daemon (`runtimes` in daemon.json), or leave it out"),
+    ("invalid runtime", "install that runtime and add it to the daemon, or leave it out"),
     ("bind source path does not exist", "use a daemon that sees this machine's files (one from a snap does not)"),
     ("/bin/bash", "use an image with /bin/bash, in which scripts are run"),
 )

@@ -81,15 +81,16 @@ class Asked:
     binds: tuple[tuple[str, str, bool], ...]  # source, target, whether it is read-only
     filesystems: tuple[tuple[str, bool], ...]  # target, whether it is read-only
     pids: int
+    variables: frozenset[str]
 
 
-def asked(terms: Terms, user: str, body: Body) -> Asked:
+def asked(terms: Terms, user: str, body: Body, environment: Mapping[str, str]) -> Asked:
     """From the body of the request that made the container."""
     host = body["HostConfig"]
     assert isinstance(host, dict)
     binds = tuple((each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"])
     filesystems = tuple((target, "ro" in options.split(",")) for target, options in host["Tmpfs"].items())
-    return Asked(terms, user, binds, filesystems, host["PidsLimit"])
+    return Asked(terms, user, binds, filesystems, host["PidsLimit"], frozenset(environment))
 
 
 def judge(text: str, asked: Asked) -> tuple[dict[str, bool], tuple[str, ...]]:
@@ -105,8 +106,7 @@ def judge(text: str, asked: Asked) -> tuple[dict[str, bool], tuple[str, ...]]:
     checks["seccomp"] = status.get("Seccomp", "").strip() == "2"
     uid, _, gid = asked.user.partition(":")
     checks["user"] = status.get("Uid", "").split() == [uid] * 4 and status.get("Gid", "").split() == [gid] * 4
-    allowed = {name for name, _ in asked.terms.env}
-    checks["variables"] = {rest for name, _, rest in lines if name == "set"} <= allowed | {"PWD", "LC_ALL", "HOME"}
+    checks["variables"] = {rest for name, _, rest in lines if name == "set"} <= asked.variables | {"PWD", "HOME"}
     table = _mounts(rest for name, _, rest in lines if name == "mount")
     ended = any(name == "over" for name, _, _ in lines)  # else nothing is proven
     checks["mounted"] = ended and _as_asked(table, asked)
