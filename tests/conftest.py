@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # test support modules lie beside the tests
 
+from container_bench import Dock, dock
 from sandbox_bench import USERS, Bench, make
 
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
@@ -19,6 +20,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A workspace with decoys around it and a driver under each user that this machine lets us be."""
     yield from make(request.param)
+
+
+@pytest.fixture(scope="session")
+def docked() -> Iterator[Dock]:
+    """A container daemon with an image that was built here."""
+    with dock() as found:
+        yield found
 
 
 @pytest.fixture(scope="session", params=[f"{user}-{tier}" for user in USERS for tier in ("T1", "T2")])

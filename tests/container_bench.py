@@ -26,7 +26,7 @@ from policy.record import dataclass
 from sandbox.backend import SandboxUnavailable
 from sandbox.container.daemon import Daemon, find_socket
 
-PACKAGES = ("bash", "coreutils", "git", "mount", "procps", "python3", "tar", "util-linux")
+PACKAGES = ("bash", "coreutils", "curl", "git", "mount", "procps", "python3", "tar", "util-linux")
 KEPT = Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "ringfence-test-image"
 # What an image may say of itself, and no command shall see.
 CHANGES = [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from container_bench import Containers, Dock, dock
+from container_bench import Containers, Dock
 from sandbox_bench import SECRET, USERS
 
 # The same promise, the same test: collected here once more, with the `bench` below.
@@ -41,12 +41,6 @@ from test_sandbox import (  # noqa: F401  # isort: skip  # pytest finds them in 
     test_what_a_command_leaves_behind_is_killed,
     test_what_look_grants_is_reading_and_nothing_else,
 )
-
-
-@pytest.fixture(scope="session")
-def docked() -> Iterator[Dock]:
-    with dock() as found:
-        yield found
 
 
 @pytest.fixture(scope="module", params=USERS)
@@ -226,9 +220,12 @@ def test_the_daemons_socket_is_never_inside(bench: Containers, docked: Dock) -> 
 
 
 @pytest.mark.threat("T06")
-def test_named_hosts_are_refused_and_nothing_is_run(bench: Containers) -> None:
+def test_who_cannot_enter_the_network_of_a_container_opens_none(bench: Containers) -> None:
+    if bench.user == "root":
+        pytest.skip("root can: test_container_egress")
     answer = bench.run("touch ran", hosts=["example.org"])
     assert "example.org" in answer["unavailable"][0]
+    assert "only root may" in answer["unavailable"][1]
     assert not (bench.workspace / "ran").exists()
 
 
@@ -356,7 +353,7 @@ def test_a_name_that_is_swapped_for_a_link_meanwhile_shows_nothing(docked: Dock)
 @pytest.fixture
 def agent(docked: Dock, tmp_path: Path) -> Any:
     config = tmp_path / "config" / "config.toml"
-    config.parent.mkdir()
+    config.parent.mkdir(mode=0o700)
     config.write_text(f'[sandbox.container]\nimage = "{docked.image}"\nsocket = "{docked.socket}"\n')
     workspace = tmp_path / "project"
     workspace.mkdir()
@@ -376,12 +373,10 @@ def agent(docked: Dock, tmp_path: Path) -> Any:
 
 
 def test_agent_exec_in_a_container(agent: Any, docked: Dock) -> None:
-    done = agent(
-        "exec", "--backend", "container", "--mode", "trust-project", "--unattended", "cat /etc/hostname; exit 3"
-    )
+    done = agent("exec", "--backend", "container", "--mode", "trust-project", "--unattended", "uname -n; exit 3")
     assert (done.returncode, done.stdout) == (3, "sandbox\n"), done.stderr
     done = agent("exec", "--backend", "container", "--json", "echo hi")
-    assert '"backend": "container"' in done.stdout, done.stdout
+    assert '"backend":"container"' in done.stdout, done.stdout
     before = containers(docked)
     assert all("running" in state for state in before.values())
 
@@ -393,7 +388,8 @@ def test_agent_doctor_lists_it(agent: Any) -> None:
 
 
 def test_without_an_image_it_says_what_to_write_and_exits_with_4(agent: Any, tmp_path: Path) -> None:
-    (tmp_path / "config" / "config.toml").write_text("")
+    config = tmp_path / "config" / "config.toml"
+    config.write_text(config.read_text().replace("image =", "# image ="))
     done = agent("exec", "--backend", "container", "--mode", "trust-project", "--unattended", "make")
     assert done.returncode == 4, done.stderr
     assert "image =" in done.stderr

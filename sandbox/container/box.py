@@ -136,9 +136,15 @@ class Box:
             same.write_text(mark, encoding="utf-8")
             same.chmod(0o644)
             stack.callback(same.unlink)
+            net = "no" if terms.rights is Rights.LOOK and not terms.hosts else "yes"
             words = (secret, target, str(listener.getsockname()[1]), terms.workspace, terms.rights.value)
             ended = await self.run(
-                (*_CANARY, *words, str(os.getpid()), name, mark, *sockets), "/", None, None, wall=20.0, most=1 << 20
+                (*_CANARY, *words, str(os.getpid()), name, mark, net, *sockets),
+                "/",
+                None,
+                None,
+                wall=20.0,
+                most=1 << 20,
             )
             text = ended.out.decode("utf-8", "replace")
             if Path(target).read_text(encoding="utf-8") != "untouched":

@@ -31,7 +31,7 @@ WORDS = {
 # fmt: on
 
 SCRIPT = r"""
-secret=$1 target=$2 port=$3 workspace=$4 rights=$5 runner=$6 abstract=$7 mark=$8; shift 8 # the rest are sockets
+secret=$1 target=$2 port=$3 workspace=$4 rights=$5 runner=$6 abstract=$7 mark=$8 net=$9; shift 9 # the rest are sockets
 no() { if eval "$2" 2>/dev/null; then echo "$1 0"; else echo "$1 1"; fi; }
 mapfile -d '' -t all < /proc/self/environ
 for one in "${all[@]}"; do echo "set ${one%%=*}"; done
@@ -57,14 +57,15 @@ no image ': > /.ringfence-canary || : > /etc/.ringfence-canary || : > /usr/.ring
 for device in /dev/*; do [[ -b $device || $device == /dev/k?* || $device == /dev/mem ]] && echo "devices 0"; done
 for socket in "$@"; do [[ -S $socket ]] && echo "daemon 0"; done
 [[ $(< "/tmp/$mark") == "$mark" ]] && echo "same 1" || echo "same 0"
-if [[ $rights == look ]]; then
-  no workspace ': > "$workspace/.ringfence-canary"'
+[[ $rights == look ]] && no workspace ': > "$workspace/.ringfence-canary"'
+if [[ $net == no ]]; then
   said=$( { exec 3<> /dev/udp/127.0.0.1/9; } 2>&1 )
   [[ $said == *"not supported"* ]] && echo "filter 1" || echo "filter 0"
 elif type -P chmod >/dev/null; then
-  : > /tmp/.ringfence-mode
-  no filter 'chmod u+s /tmp/.ringfence-mode'
-  type -P rm >/dev/null && rm -f /tmp/.ringfence-mode
+  [[ $rights == look ]] && own=/run/tmp || own=/tmp
+  : > $own/.ringfence-mode
+  no filter 'chmod u+s $own/.ringfence-mode'
+  type -P rm >/dev/null && rm -f $own/.ringfence-mode
 fi
 type -P unshare >/dev/null && no namespaces 'unshare -U : < /dev/null'
 type -P mount >/dev/null && no mounts 'mount -t tmpfs none /mnt < /dev/null'
