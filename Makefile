@@ -6,7 +6,7 @@ PACKAGES := policy sandbox tools runner profiles
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit docs bench fuzz lock witness clean
+.PHONY: help demo test lint types imports unit docs tables bench fuzz lock witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,9 @@ unit: $(VENV)/.dev
 
 docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules
 	$(BIN)/python docs/make_commands.py
+
+tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write what came of it into SECURITY.md
+	$(BIN)/python tests/make_tables.py
 
 bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)
 	$(BIN)/python tests/bench/bench.py

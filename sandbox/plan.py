@@ -18,6 +18,8 @@ from sandbox.wire import Plan
 
 LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the disk
 
+# What the kernel tells of the whole machine, whatever namespace asks: keys that others hold, and its own addresses.
+_FACTS = ("/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/vmallocinfo", "/proc/kcore")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _BEHIND = 64  # processes by which a coarser limit comes after an exact one
 _RESERVED = 300  # numbers that a PID namespace never gives again once it is past them (kernel/pid.c, RESERVED_PIDS)
@@ -199,6 +201,7 @@ def mounts(
         over: list[Step] = [("rw", path, path) for path in found.pinned]
         over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
         steps += sorted(over, key=lambda step: step[2].count("/"))
+    steps += [("mask", "file", path) for path in _FACTS if look(path)]
     return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
 
 

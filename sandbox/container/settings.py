@@ -122,6 +122,8 @@ def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[
     binds: list[Body] = []
     filesystems = dict.fromkeys(place.volumes, "ro,nosuid,nodev,noexec,size=4k,mode=0755")
     for kind, source, target in mounts(replace(terms, system=()), found, look, place.scratch):
+        if target.startswith("/proc/"):
+            continue  # the runtime has its own list of what it covers there
         if target.startswith("/dev/") and kind in ("ro", "rw"):
             continue  # the runtime makes a /dev of its own, with the same few devices
         if kind in ("ro", "rw"):

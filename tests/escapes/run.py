@@ -1,0 +1,246 @@
+"""Escape attempts against every backend that this machine has: `python tests/escapes/run.py [--backend T1] [--user nobody]`.
+
+Each attempt runs twice, in a world of decoys: unconfined, where it must get out, or it proves nothing (NA), and through
+`agent exec` under the backend. Verdicts: CONTAINED, ESCAPED (with what showed it), NA, ERROR (it did not run to its end,
+which is never a pass). As root everything happens in namespaces of its own. Nothing here harms the machine: settings
+are opened and never written, calls that would end it get arguments that make no sense.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from attempt import Attempt
+from attempts_files import ATTEMPTS as FILES
+from attempts_kernel import ATTEMPTS as KERNEL
+from attempts_network import ATTEMPTS as NETWORK
+from attempts_processes import ATTEMPTS as PROCESSES
+from attempts_workspace import ATTEMPTS as WORKSPACE
+from world import ADDRESS, Stage, World, compiled
+
+ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
+AGENT = Path(sys.executable).parent / "agent"
+LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M"}
+USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one attempt. `fired`: what showed that it got out."""
+
+    fired: list[str]
+    output: bytes
+    status: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    attempt: Attempt
+    word: str
+    why: str = ""
+
+
+def once(world: World, attempt: Attempt, backend: str | None, binary: Path | None) -> Run:
+    """Under `backend`, or unconfined when there is none."""
+    stage = world.lay(attempt, binary)
+    argv = stage.argv
+    if backend is None and os.geteuid() == 0 and world.uid == 0:
+        argv = ["unshare", "--mount", "--propagation", "private", *argv]  # what it mounts goes with it
+    elif backend is not None:
+        limits = {**LIMITS, "wall": str(attempt.seconds)}
+        told = [part for name, value in limits.items() for part in ("--limit", f"{name}={value}")]
+        agent = [
+            str(AGENT),
+            "exec",
+            "--backend",
+            backend,
+            "--accept-partial",
+            "--mode",
+            "trust-project",
+            "--unattended",
+        ]
+        argv = [*agent, "--cwd", str(stage.ws), *told, "--", *argv]
+    with _reaching_in(stage, attempt):
+        output, status = _finished(stage, argv, attempt)
+    return Run(stage.fired(output), output, status)
+
+
+def _finished(stage: Stage, argv: list[str], attempt: Attempt) -> tuple[bytes, int]:
+    process = subprocess.Popen(
+        argv,
+        stdin=stage.world.slave if attempt.tty else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=stage.ws,
+        env=stage.environment(),
+        pass_fds=stage.descriptors,
+        start_new_session=True,
+        preexec_fn=_take_terminal if attempt.tty else None,
+        **stage.world.who(),
+    )
+    assert process.stdout is not None
+    output = bytearray()
+
+    def take() -> None:
+        with contextlib.suppress(ValueError, OSError):
+            while chunk := os.read(process.stdout.fileno(), 1 << 16):  # type: ignore[union-attr]  # it is a pipe
+                output.extend(chunk)
+
+    taking = threading.Thread(target=take, daemon=True)
+    taking.start()
+    try:
+        status = process.wait(attempt.seconds + 8)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        status = process.wait()
+    taking.join(1.0)  # what it left may hold the stream open
+    return bytes(output), status
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 1)
+
+
+@contextlib.contextmanager
+def _reaching_in(stage: Stage, attempt: Attempt):  # type: ignore[no-untyped-def]  # a generator of nothing
+    """For the attempt to be reached: somebody outside who keeps trying."""
+    import socket
+
+    done = threading.Event()
+
+    def knock() -> None:
+        while not done.wait(0.1):
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", stage.told["inward"]), 0.2).close()
+
+    if attempt.name == "listen-outside":
+        threading.Thread(target=knock, daemon=True).start()
+    yield
+    done.set()
+
+
+def judged(attempt: Attempt, control: Run | None, confined: Run) -> Verdict:
+    lines = confined.output.split(b"\n")
+    if confined.fired:
+        return Verdict(attempt, "ESCAPED", "; ".join(dict.fromkeys(confined.fired))[:200])
+    if attempt.x86 and os.uname().machine != "x86_64":
+        return Verdict(attempt, "NA", "its numbers are those of x86_64")
+    if b"STARTED" not in lines or (b"TRIED" not in lines and not attempt.dies):
+        last = confined.output.decode("utf-8", "replace").strip()[-300:]
+        return Verdict(attempt, "ERROR", f"it did not run to its end (status {confined.status}): {last}")
+    if control is not None and not control.fired:
+        return Verdict(attempt, "NA", "unconfined it gets nothing here either")
+    return Verdict(attempt, "CONTAINED")
+
+
+def judge(
+    backends: list[str], user: str, chosen: list[Attempt], *, loud: bool, controls: bool = True
+) -> dict[str, list[Verdict]]:
+    world = World(user)
+    found: dict[str, list[Verdict]] = {backend: [] for backend in backends}
+    try:
+        for attempt in chosen:
+            binary = compiled(attempt, world.base) if attempt.language == "c" else None
+            control = once(world, attempt, None, binary) if controls else None
+            for backend in backends:
+                verdict = judged(attempt, control, once(world, attempt, backend, binary))
+                found[backend].append(verdict)
+                if loud or verdict.word in ("ESCAPED", "ERROR"):
+                    told = f"{backend:<10} {user:<7} {verdict.word:<10} {attempt.name:<26} {verdict.why}"
+                    print(told, file=sys.stderr, flush=True)
+    finally:
+        world.close()
+    return found
+
+
+def available() -> list[str]:
+    """The backends whose canary holds here, in the registry's order."""
+    told = json.loads(subprocess.run([AGENT, "doctor", "--json"], capture_output=True, check=False).stdout)
+    findings = told["findings"] if isinstance(told, dict) else told
+    good = [each["name"] for each in findings if each.get("sandbox") and each["state"] in ("ok", "weak")]
+    return [name.removeprefix("sandbox ") for name in good]
+
+
+def in_a_world(argv: list[str]) -> int | None:
+    """As root: the same again in mount, network, IPC and UTS namespaces of our own. None: we are there, or need none."""
+    if os.geteuid() != 0 or os.environ.get("ESCAPES_WORLD"):
+        return None
+    spaces = ["unshare", "--mount", "--net", "--ipc", "--uts", "--propagation", "private", sys.executable, __file__]
+    return subprocess.run([*spaces, *argv], env={**os.environ, "ESCAPES_WORLD": "1"}, check=False).returncode
+
+
+def settle_in() -> None:
+    if os.environ.get("ESCAPES_WORLD"):
+        for argv in (
+            ["ip", "link", "set", "lo", "up", "multicast", "on"],
+            ["ip", "addr", "add", f"{ADDRESS}/32", "dev", "lo"],
+            ["ip", "route", "add", "224.0.0.0/4", "dev", "lo"],
+            *(["mount", "-t", "tmpfs", "tmpfs", place] for place in ("/etc/cron.d", "/etc/profile.d", "/usr/local/games", "/var/spool/cron") if os.path.isdir(place)),
+        ):  # fmt: skip
+            subprocess.run(argv, check=True)
+        Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 2147483647")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--backend", action="append", help="one of the registry; again for more; default: all there are"
+    )
+    parser.add_argument("--user", choices=USERS, action="append", help="default: all that we may be")
+    parser.add_argument("--only", default="", help="attempts whose kind or name holds this text")
+    parser.add_argument("--kind", action="append", help="attempts of this kind; again for more")
+    parser.add_argument("--part", default="1/1", help="one of several shares, as 1/2")
+    parser.add_argument("--no-control", action="store_true", help="only confined: quicker, and NA cannot be told")
+    parser.add_argument("--json", action="store_true", help="verdicts as JSON on standard output")
+    parser.add_argument("--list", action="store_true", help="the attempts, without running them")
+    parser.add_argument("-v", action="store_true", help="every verdict as it comes")
+    told = parser.parse_args()
+    chosen = [each for each in ATTEMPTS if told.only in each.name or told.only == each.kind]
+    chosen = [each for each in chosen if not told.kind or each.kind in told.kind]
+    number, _, count = told.part.partition("/")
+    chosen = chosen[int(number) - 1 :: int(count)]
+    if told.list:
+        for each in chosen:
+            print(f"{each.kind:<12} {each.name:<26} {each.why}")
+        return 0
+    if (status := in_a_world(sys.argv[1:])) is not None:
+        return status
+    settle_in()
+    started, answers = time.monotonic(), []
+    backends = told.backend or available()
+    for user in told.user or USERS:
+        for backend, verdicts in judge(backends, user, chosen, loud=told.v, controls=not told.no_control).items():
+            answers += [
+                {
+                    "backend": backend,
+                    "user": user,
+                    "name": v.attempt.name,
+                    "kind": v.attempt.kind,
+                    "verdict": v.word,
+                    "why": v.why,
+                }
+                for v in verdicts
+            ]
+    if told.json:
+        print(json.dumps(answers))
+    words = ("CONTAINED", "ESCAPED", "NA", "ERROR")
+    for backend, user in dict.fromkeys((each["backend"], each["user"]) for each in answers):
+        mine = [each["verdict"] for each in answers if (each["backend"], each["user"]) == (backend, user)]
+        counts = ", ".join(f"{mine.count(word)} {word}" for word in words)
+        print(f"{backend} as {user}: {counts} of {len(mine)}", file=sys.stderr)
+    print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)
+    return int(any(each["verdict"] in ("ESCAPED", "ERROR") for each in answers))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

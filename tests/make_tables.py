@@ -1,0 +1,111 @@
+"""`make tables`: run the escape attempts and the everyday work on every backend of this machine, and write what came of
+it into SECURITY.md, between its marks. Takes several minutes a backend and user."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+DOCUMENT = HERE.parent / "SECURITY.md"
+sys.path[:0] = [str(HERE), str(HERE / "escapes"), str(HERE.parent)]
+WORDS = {"CONTAINED": "held", "ESCAPED": "**ESCAPED**", "NA": "-", "ERROR": "error"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", action="append", help="of the registry; again for more; default: all there are")
+    parser.add_argument(
+        "--rows-only", action="store_true", help="run nothing: the rows, with the answers that are there"
+    )
+    parser.add_argument("--no-everyday", action="store_true", help="leave the table of everyday work as it is")
+    told = parser.parse_args()
+    if told.rows_only:
+        write("escapes", escapes(kept(), listed()))
+        return
+    chosen = [part for name in told.backend or () for part in ("--backend", name)]
+    run = subprocess.run(
+        [sys.executable, HERE / "escapes" / "run.py", "--json", *chosen], stdout=subprocess.PIPE, check=False
+    )
+    write("escapes", escapes(json.loads(run.stdout), listed()))
+    if not told.no_everyday:
+        write("everyday", everyday(told.backend))
+
+
+def listed() -> list[Any]:
+    from run import ATTEMPTS
+
+    return list(ATTEMPTS)
+
+
+def escapes(answers: list[dict[str, str]], attempts: list[Any]) -> str:
+    """Counts by column, then a row for each attempt; what an escape showed stands below."""
+    columns = list(dict.fromkeys((each["backend"], each["user"]) for each in answers))
+    found = {(each["backend"], each["user"], each["name"]): each for each in answers}
+    heads = [f"{backend} as {user}" for backend, user in columns]
+    lines = ["| | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(columns)]
+    for word, meaning in (("CONTAINED", "held"), ("ESCAPED", "**escaped**"), ("NA", "cannot be judged here"), ("ERROR", "error")):  # fmt: skip
+        counts = [sum(1 for each in answers if (each["backend"], each["user"], each["verdict"]) == (*column, word)) for column in columns]  # fmt: skip
+        lines.append(f"| {meaning} | " + " | ".join(map(str, counts)) + " |")
+    lines += ["", "| attempt | kind | what would be gained | " + " | ".join(heads) + " |"]
+    lines.append("| --- | --- | --- |" + " --- |" * len(columns))
+    for each in attempts:
+        cells = [WORDS.get(found.get((*column, each.name), {}).get("verdict", ""), "?") for column in columns]
+        lines.append(f"| `{each.name}` | {each.kind} | {each.why} | " + " | ".join(cells) + " |")
+    bad = [each for each in answers if each["verdict"] in ("ESCAPED", "ERROR")]
+    if bad:
+        lines += ["", "What showed it:", ""]
+        lines += [f"- {each['backend']} as {each['user']}, `{each['name']}`: {told(each['why'])}" for each in bad]
+    return "\n".join(lines)
+
+
+def told(why: str) -> str:
+    """One line of printable characters, as a word of the document."""
+    return "".join(c if c.isprintable() and c not in "|`<>" else " " for c in why)[:160].strip()
+
+
+def everyday(chosen: list[str] | None) -> str:
+    import compat_rows
+    from sandbox_bench import USERS
+
+    backends = [name for name in compat_rows.BACKENDS if chosen is None or name in chosen]
+    columns = [(backend, user) for backend in backends for user in USERS]
+    lines = ["| everyday work | " + " | ".join(f"{backend} as {user}" for backend, user in columns) + " |"]
+    lines.append("| --- |" + " --- |" * len(columns))
+    for row in compat_rows.rows():
+        cells = []
+        for backend, user in columns:
+            result = compat_rows.run(row, backend, user)
+            cells.append("works" if result.ok else f"no `{result.missing}` here" if result.missing else "**fails**")
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    return "\n".join(lines)
+
+
+def kept() -> list[dict[str, str]]:
+    """The answers that the document holds: attempts come and go, and running them all takes its time."""
+    table = DOCUMENT.read_text("utf-8").partition("<!-- escapes: begin -->")[2].partition("<!-- escapes: end -->")[0]
+    rows = [[part.strip() for part in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    heads = next((row[3:] for row in rows if row[0] == "attempt"), [])
+    words = {shown: word for word, shown in WORDS.items()}
+    return [
+        {"backend": head.split()[0], "user": head.split()[2], "name": row[0].strip("`"), "verdict": words[cell], "why": ""}
+        for row in rows if row[0][:1] == "`"
+        for head, cell in zip(heads, row[3:], strict=True) if cell in words
+    ]  # fmt: skip
+
+
+def write(name: str, text: str) -> None:
+    before, begin, rest = DOCUMENT.read_text("utf-8").partition(f"<!-- {name}: begin -->\n")
+    _, end, after = rest.partition(f"<!-- {name}: end -->")
+    if not begin or not end:
+        sys.exit(f"{DOCUMENT.name} has no marks for `{name}`")
+    DOCUMENT.write_text(f"{before}{begin}{text}\n{end}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    os.chdir(HERE.parent)
+    main()
