@@ -174,7 +174,7 @@ def test_law_a_rule_that_is_passed_over_would_not_be_met(script: str, rule: Perm
     found = assess(script, PROFILE)
     texts = match._texts(found)
     if texts is not None and not match._may_meet(rule, texts):
-        assert match._meeting(rule, found, machine()).how is match._Met.NO
+        assert match._meeting(rule, found, machine(), {}).how is match._Met.NO
 
 
 @pytest.mark.threat("T23")

@@ -18,7 +18,7 @@ from policy.action import (
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Span
 from policy.facts import Facts, Kind
 from policy.matrix import Ruling
-from policy.permission.cover import covered
+from policy.permission.cover import Opened, covered
 from policy.permission.hosts import meets
 from policy.permission.paths import touches
 from policy.permission.rule import PermissionRule, Source, Tool
@@ -73,13 +73,16 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         and (not rule.tool or tool in rule.tool)
         and (not rule.source or source in rule.source)
     ]
+    allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
+    by, opened = covered(assessment, facts, allowing) if allowing else ({}, {})
+    opened = _undenied(opened, live)
     denied: dict[Reason, None] = {}
     asked: dict[Reason, None] = {}
     texts = _texts(assessment) if live else None
     for rule in live:
         if rule.verdict is Ruling.ALLOW or (texts is not None and not _may_meet(rule, texts)):
             continue
-        met = _meeting(rule, assessment, facts)
+        met = _meeting(rule, assessment, facts, opened)
         if met.how is _Met.NO:
             continue
         said = f"{whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {about(rule)}"
@@ -89,10 +92,21 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
             denied[Reason(Tier.DENIED, f"{said}: {rule.why}", rule.ref, met.span)] = None
         else:
             asked[Reason(Tier.READ, f"{said}: {rule.why}", rule.ref, met.span)] = None
-    allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
-    by, opened = covered(assessment, facts, allowing) if allowing else ({}, {})
     reasons = (*denied, *assessment.reasons)
     return replace(assessment, reasons=reasons, asked=tuple(asked), covered=by, opened=opened)
+
+
+def _undenied(opened: Opened, rules: Sequence[PermissionRule]) -> Opened:
+    """What allows open, but for hosts that a denial is about, for whatever command: an allow of another rule or of one
+    command must not open them to code that reaches where it likes."""
+    patterns = [host for rule in rules if rule.verdict is Ruling.DENY for host in rule.host]
+    if not patterns:
+        return opened
+    kept = {
+        effect: tuple(host for host in hosts if not any(meets(pattern, host) for pattern in patterns))
+        for effect, hosts in opened.items()
+    }
+    return {effect: hosts for effect, hosts in kept.items() if hosts}
 
 
 def _texts(assessment: Assessment) -> str | None:
@@ -114,7 +128,7 @@ def _may_meet(rule: PermissionRule, texts: str) -> bool:
     return not rule.run or any("*" in name or "?" in name or name in texts for name in rule.run[0])
 
 
-def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts) -> _Meeting:
+def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts, opened: Opened) -> _Meeting:
     """Every key that is given must be met, by whatever command of the action."""
     parts, steps = [], assessment.steps
     if rule.tier:
@@ -123,7 +137,7 @@ def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts) -> _Mee
         met = _strongest(_run_met(rule, step) for step in steps)
         parts.append(_Meeting(_Met.YES) if _handed(rule, assessment) else met)
     if rule.read or rule.write or rule.host:
-        parts.append(_strongest(_effects_met(rule, assessment, facts)))
+        parts.append(_strongest(_effects_met(rule, assessment, facts, opened)))
     if not parts:
         return _Meeting(_Met.YES)  # it is about a tool alone
     weakest = min(parts, key=lambda part: part.how)
@@ -200,7 +214,7 @@ def _readings(step: Step) -> Iterator[tuple[tuple[Sense, ...], int]]:
         yield (*map(exactly, step.also), *step.named[step.name :]), len(step.also)
 
 
-def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts) -> Iterator[_Meeting]:
+def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, opened: Opened) -> Iterator[_Meeting]:
     """Every effect once, whichever commands bring it; `loose` are the patterns that the sandbox does not hold."""
     reading = tuple(path for path in rule.read if not holds_reading(rule, path, facts))
     writing = tuple(path for path in rule.write if not holds_writing(rule, path, facts))
@@ -208,15 +222,17 @@ def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts) -> 
         yield _Meeting(_Met.MAYBE, None, "what it does cannot be read with certainty")
     for effect in assessment.effects:
         if effect.kind is EffectKind.CONNECTS:
-            yield _host_met(rule, effect, assessment)
+            yield _host_met(rule, effect, assessment, opened)
         elif effect.kind is EffectKind.READS and rule.read:
             yield _path_met(rule.read, reading, effect, assessment, facts)
         elif effect.kind in _CHANGES and rule.write:
             yield _path_met(rule.write, writing, effect, assessment, facts)
 
 
-def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment) -> _Meeting:
+def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment, opened: Opened) -> _Meeting:
     if rule.host and not effect.target:
+        if opened.get(effect):
+            return _NOT  # wherever it goes, it reaches what was named for it, and none of that is denied
         return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
     fits = any(meets(host, effect.target) for host in rule.host)
     return _Meeting(_Met.YES, _span_of(effect, assessment)) if fits else _NOT
