@@ -79,7 +79,7 @@ _CACHES = {
     "PIP_CACHE_DIR":          "/pip",
     "UV_CACHE_DIR":           "/uv",
     "npm_config_cache":       "/npm",
-    "npm_config_store_dir":   "/pnpm",  # pnpm's
+    "pnpm_config_store_dir":  "/pnpm",  # since pnpm 11
     "YARN_CACHE_FOLDER":      "/yarn",
     "YARN_GLOBAL_FOLDER":     "/yarn-berry",
     "BUN_INSTALL_CACHE_DIR":  "/bun",
@@ -140,7 +140,7 @@ def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
 
 
-def caching(home: str, system: tuple[str, ...], cache: str) -> tuple[Variables, Variables]:
+def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> tuple[Variables, Variables]:
     """What a command that may change the workspace gets over `child_environment`: the sandbox's own cache; and what it
     gets besides when it may fetch.
 
@@ -149,6 +149,8 @@ def caching(home: str, system: tuple[str, ...], cache: str) -> tuple[Variables, 
     """
     found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
     found["MAVEN_ARGS"] = f"-Dmaven.repo.local={found['MAVEN_ARGS']}"
+    if os.path.lexists(f"{workspace}/pnpm-lock.yaml"):
+        found["npm_config_store_dir"] = found["pnpm_config_store_dir"]  # before pnpm 11; npm would complain of it
     later = {
         name: found.pop(name)
         for name, (yours, own) in _READABLE.items()

@@ -49,7 +49,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     path = path if any(one in usual for one in path) else (*path, *usual)
     git = drivers(workspace, home)
     cache = "" if home == "/" else caches.place(places.caches(environ), workspace)
-    keeps, fetches = caching(home, system, cache) if cache else ((), ())
+    keeps, fetches = caching(home, workspace, system, cache) if cache else ((), ())
     return Facts(
         workspace=workspace,
         home=home,

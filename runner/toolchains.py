@@ -89,7 +89,10 @@ class _Search:
 
     def _around(self, program: str) -> Iterator[str]:
         folder = os.path.dirname(program)
-        if whole := self._installation(folder):
+        above, mark, _ = program.partition("/node_modules/")
+        if mark and self.fits(f"{above}/node_modules"):
+            yield f"{above}/node_modules"  # a package's program needs the rest of it, and the packages beside it
+        elif whole := self._installation(folder):
             yield whole
             yield from self._interpreter(whole)
         elif self.fits(program) and not self.secrets.named(os.path.realpath(program)):

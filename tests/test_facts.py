@@ -356,6 +356,9 @@ def home_of(top: Path) -> Path:
     put(home / "apps/single/tool.sh", "", 0o755)
     link(home / "bin/tool", home / "apps/tool/bin/tool")
     put(home / "apps/tool/bin/tool", "", 0o755)
+    put(home / "npm/node_modules/pnpm/bin/pnpm.cjs", "", 0o755)
+    put(home / "npm/notes")
+    link(home / "npm/node_modules/.bin/pnpm", "../pnpm/bin/pnpm.cjs")
     link(home / "bin/single", home / "apps/single/tool.sh")
     link(home / "bin/key", home / ".ssh/id_rsa")
     link(home / "bin/key-again", home / "bin/key")
@@ -399,6 +402,7 @@ TOOLCHAINS = [
         ],
         "links, the Python of a tool, and the first lines of scripts",
     ),
+    (["npm/node_modules/.bin"], ["npm/node_modules"], "a package needs all of itself, and those beside it"),
     (["bin"], ["bin", "apps/tool", "apps/single/tool.sh"], "where links lead, but to no secret and never to the home"),
 ]
 
@@ -422,7 +426,11 @@ def test_what_you_have_fetched_is_read_until_the_sandbox_has_its_own(top: Path) 
     (Path(facts.cache) / "cargo/registry").mkdir(parents=True)
     after = look_around(top, **told)
     assert (dict(after.caching)["CARGO_HOME"], list(dict(after.fetching))) == (own["CARGO_HOME"], ["GOMODCACHE"])
+    put(top / "project/pnpm-lock.yaml")
     without = look_around(top, PATH="/usr/bin")
+    told = {name: value for name, value in without.caching if name.endswith("npm_config_store_dir")}
+    assert told == dict.fromkeys(("npm_config_store_dir", "pnpm_config_store_dir"), f"{home}/.cache/pnpm")
+    assert "npm_config_store_dir" not in dict(facts.caching), "npm complains of what it does not know"
     assert (without.fetching, own.items() <= dict(without.caching).items()) == ((), True)
 
 
