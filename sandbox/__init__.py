@@ -1,1 +1,38 @@
-"""Enforcement: takes a Permit, returns an Outcome, grants exactly what the Terms say."""
+"""Enforcement: takes a Permit, returns an Outcome, grants exactly what the Terms say. docs/embedding.md shows its use.
+
+The names below are what another program may rely on. Nothing is imported before it is asked for: helpers start here.
+"""
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.verdict import Limits as Limits
+    from policy.verdict import Permit as Permit
+    from policy.verdict import Problem as Problem
+    from policy.verdict import Rights as Rights
+    from policy.verdict import Terms as Terms
+    from sandbox.backend import Backend as Backend
+    from sandbox.backend import Connection as Connection
+    from sandbox.backend import Enforcement as Enforcement
+    from sandbox.backend import Level as Level
+    from sandbox.backend import Outcome as Outcome
+    from sandbox.backend import SandboxUnavailable as SandboxUnavailable
+    from sandbox.backend import Violation as Violation
+    from sandbox.choose import open_backend as open_backend
+
+_FROM = {
+    "policy.verdict": ("Limits", "Permit", "Problem", "Rights", "Terms"),
+    "sandbox.backend": (
+        *("Backend", "Connection", "Enforcement", "Level", "Outcome", "SandboxUnavailable", "Violation"),
+    ),
+    "sandbox.choose": ("open_backend",),
+}
+__all__ = sorted(name for names in _FROM.values() for name in names)
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _FROM.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(module), name)
+    raise AttributeError(f"sandbox has no name {name!r}")
