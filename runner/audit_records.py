@@ -140,7 +140,10 @@ def finished_body(decided: int, outcome: Outcome) -> dict[str, object]:
         "truncated": outcome.truncated,
         "problem": _problem(outcome.problem) if outcome.problem else None,
         "violations": [
-            {"what": _text(item.what), "path": _text(item.path), "fix": _text(item.fix), "inferred": item.inferred}
+            {
+                **{"what": _text(item.what), "path": _text(item.path), "fix": _text(item.fix)},
+                **{"inferred": item.inferred, "layer": item.layer},
+            }
             for item in outcome.violations[:LISTED]
         ],
         "connections": [_connection(item) for item in outcome.connections[:LISTED]],

@@ -11,6 +11,15 @@ from runner.problems import Exit, Stopped, print_problem, say, unwritten
 from runner.relay import write_all
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
+# Who stopped it, for what is certain.
+_STOPPED = {
+    "landlock": "stopped by the kernel, by its own record",
+    "proxy": "stopped by the egress proxy",
+    "limit": "stopped by a limit",
+    "watch": "found after the command",
+    "guess": "stopped by the sandbox",
+}
+
 
 class Report(Protocol):
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
@@ -47,7 +56,7 @@ class PlainReport:
     def finished(self, outcome: Outcome, limits: Limits) -> int:
         for violation in outcome.violations:
             path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
-            why = "concluded from what the program said" if violation.inferred else "stopped by the sandbox"
+            why = "concluded from what the program said" if violation.inferred else _STOPPED[violation.layer]
             print_problem(Problem(f"{violation.what}{path}", why, violation.fix), label="sandbox")
         problem, code = ending(outcome, limits)
         if problem is not None:
@@ -90,7 +99,7 @@ class EventReport:
                 self._print({"type": "output", "call": "exec", "stream": stream, "text": rest})
         problem, code = ending(outcome, limits)
         violations = [
-            {"what": item.what, "path": item.path, "fix": item.fix, "inferred": item.inferred}
+            {"what": item.what, "path": item.path, "fix": item.fix, "inferred": item.inferred, "layer": item.layer}
             for item in outcome.violations
         ]
         self._print(

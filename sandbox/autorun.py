@@ -61,9 +61,9 @@ class Watch:
             place = folder / f"{time.time_ns()}-{os.path.basename(path)}"
             shutil.move(path, place)
         except OSError as error:
-            return Violation(f"{what}; it could not be set aside ({error.strerror})", path, "remove it", inferred=False)
+            return Violation(f"{what}; it could not be set aside ({error.strerror})", path, "remove it", False, "watch")
         return Violation(
-            f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False
+            f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False, "watch"
         )
 
 

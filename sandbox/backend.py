@@ -28,12 +28,17 @@ class Enforcement:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not the kernel's."""
+    """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not the kernel's.
+
+    `layer`: who stopped it: `landlock` (by the kernel's record of it), `proxy`, `limit`, `watch` (moved aside
+    afterwards), or `guess` for what is inferred.
+    """
 
     what: str
     path: str
     fix: str
     inferred: bool
+    layer: str = "guess"
 
 
 @dataclass(frozen=True, slots=True)

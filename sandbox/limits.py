@@ -53,7 +53,7 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
     found: list[Violation] = []
 
     def say(what: str, name: str, value: str, *, inferred: bool) -> None:
-        found.append(Violation(what, "", f"raise it with --limit {name}={value}, or ask for less", inferred=inferred))
+        found.append(Violation(what, "", f"raise it with --limit {name}={value}, or ask for less", inferred, "limit"))
 
     if refused:
         times = f"{refused} time(s)"

@@ -109,7 +109,7 @@ class Linux:
 
             violations = (
                 *violations,
-                *explain(permit, outcome),
+                *explain(permit, outcome, slot.scan, private=self.name != "T3"),
                 *reached(outcome, terms.limits, refused, slot.group.held),
             )
         return replace(outcome, violations=violations, enforcement=slot.enforcement)

@@ -10,6 +10,7 @@ import re
 from policy.secrecy import inside
 from policy.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
+from sandbox.scan import Scan
 
 _ERROR = re.compile(
     r"permission denied|read-only file system|no such file or directory|operation not permitted|resource busy",
@@ -30,56 +31,109 @@ _REFUSED = re.compile(
     r"(?P<path>[^\s:'\"]+)['\"]?: Permission denied$|permission denied[:,][^'\"]*['\"](?P<quoted>[^'\"]+)['\"]",
     re.IGNORECASE,
 )
+_BUSY = re.compile(r"['\"‘](?P<quoted>[^'\"’]+)['\"’][^'\"]*resource busy", re.IGNORECASE)
+_NEAR = re.compile(
+    r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connection refused", re.IGNORECASE
+)  # its own loopback
+_MISSING = "no such file or directory"
+_PLAIN = ("permission denied", "operation not permitted")
 _TAIL = 64 << 10  # bytes of each stream that are looked at
 _MOST = 5
 
 
-def explain(permit: Permit, outcome: Outcome) -> tuple[Violation, ...]:
-    """At most five, in the order of their first mention. Empty when the command ended well or the text says nothing."""
+def explain(
+    permit: Permit, outcome: Outcome, found: Scan | None = None, *, private: bool = True
+) -> tuple[Violation, ...]:
+    """At most five, in the order of their first mention. Empty when the command ended well or the text says nothing.
+
+    `found`: what the mounts of its helper kept read-only. `private`: a root of its own, where what is not granted does
+    not exist; else it is there and refused.
+    """
     if outcome.status == 0 or outcome.ended_by is not None:
         return ()
     terms = permit.terms
-    found: dict[str, Violation] = {}
+    told: dict[str, Violation] = {}
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
     for line in text.splitlines():
-        if _NETWORK.search(line):
-            found.setdefault("network", _network(terms))
-        if not _ERROR.search(line):
+        if _NETWORK.search(line) and not _NEAR.search(line):
+            told.setdefault("network", _network(terms))
+        error = _ERROR.search(line)
+        if not error:
             continue
+        said = error[0].lower()
         line = _PREFIX.sub("", line)
         names = [match["quoted"] or match["bare"] for match in _PATH.finditer(line)]
         names += [match["path"] or match["quoted"] for match in _READ_ONLY.finditer(line)]
+        if "busy" in said:
+            names += [match["quoted"] for match in _BUSY.finditer(line)]
         refused = [match["path"] or match["quoted"] for match in _REFUSED.finditer(line)]
         for name in dict.fromkeys((*names, *refused)):
             path = os.path.normpath(os.path.join(_folder(permit, terms), name))
-            hidden = _masked(path, terms) and "no such file" not in line.lower()
-            violation = _about(path, line, terms) if name in names and not hidden else None
+            hidden = _masked(path, terms) and said != _MISSING
+            violation = _about(path, said, terms, found, private) if not hidden else None
+            if violation is not None and name not in names and violation.path == path:
+                continue  # a relative name that no link leads away: its own program's business
             if hidden or violation is not None:
-                found.setdefault(path, violation or _hidden(path))
-    return tuple(found.values())[:_MOST]
+                told.setdefault(path, violation or _hidden(path))
+    return tuple(told.values())[:_MOST]
 
 
-def _about(path: str, line: str, terms: Terms) -> Violation | None:
-    missing = "no such file" in line.lower()
-    writable = terms.write + ((terms.workspace, "/tmp") if terms.rights is Rights.WORK else ())  # inside
-    if any(inside(path, root) for root in writable):
-        if missing or not inside(path, terms.workspace):
-            return None
-        return Violation(
-            f"`{path}` is kept read-only: other programs run or read it by themselves, or a rule denies changing it",
-            path,
-            "change it yourself, outside the agent",
-            inferred=True,
-        )
-    visible = (*terms.system, *terms.read, terms.workspace)
-    if any(inside(path, root) for root in visible):
-        if missing:
+def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool) -> Violation | None:
+    """Why the sandbox may have answered `said` about `path`; None when it has nothing to do with it."""
+    given = (terms.workspace, *terms.read, *terms.write)
+    real = os.path.realpath(path) if any(inside(path, root) for root in given) else path
+    leads = "" if real == path else f"`{path}` leads to "
+    visible = (*terms.system, *given, *(() if private else (terms.home,)))
+    own = ("/tmp", "/dev", "/proc", "/run", terms.home) if private else ("/dev", "/proc")
+    if any(inside(real, root) for root in visible):
+        if said == _MISSING:
             return None  # granted for reading and really not there
-        right = "writing" if terms.rights is Rights.WORK or not inside(path, terms.workspace) else "changing anything"
-        return Violation(f"{right} `{path}` is not in its terms", path, _fix(path, terms), inferred=True)
-    if not (os.path.lexists(path) or os.path.isdir(os.path.dirname(path))):
+        if private and said in _PLAIN:
+            return None  # the boundary says "read-only" or "busy" there: these are the file's own modes and owner
+        writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORK else ()))
+        if any(inside(real, root) for root in writable):
+            if not _kept(real, terms, found):
+                return None  # a mount of the host that is read-only, a folder in use
+            what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
+            what += " elsewhere, or a rule denies changing it"
+            return Violation(what, path, "change it yourself, outside the agent", inferred=True)
+        right = "writing" if terms.rights is Rights.WORK or not inside(real, terms.workspace) else "changing anything"
+        if not private and not _may(real, os.W_OK):
+            return None  # nobody else could write there either
+        what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
+        return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True)
+    if any(inside(real, place) for place in own) and not (
+        private and inside(real, terms.home) and os.path.lexists(real)
+    ):
+        return None  # the sandbox's own: what is missing there, nobody took away
+    there = os.path.lexists(real) or (os.path.isdir(os.path.dirname(real)) and not _above(real, visible))
+    if said == _MISSING and not there:
         return None  # it does not exist outside either
-    return Violation(f"`{path}` is outside what this command was given", path, _fix(path, terms), inferred=True)
+    if not private and not _may(real, os.R_OK):
+        return None
+    what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
+    return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True)
+
+
+def _kept(path: str, terms: Terms, found: Scan | None) -> bool:
+    """Whether the mounts of a writable place keep `path` as it is."""
+    if found is not None:
+        return any(inside(path, kept) for kept in (*found.locked, *found.shared)) or path in found.pinned
+    from fnmatch import fnmatchcase
+
+    tail = path.removeprefix(terms.workspace).strip("/").split("/")
+    ends = ["/".join(tail[start:stop]) for start in range(len(tail)) for stop in range(start + 1, len(tail) + 1)]
+    return any(fnmatchcase(end, pattern) for pattern in terms.locked for end in ends)
+
+
+def _above(path: str, roots: tuple[str, ...]) -> bool:
+    """Whether the folder of `path` exists inside all the same, as the way to something that was granted."""
+    return any(inside(root, os.path.dirname(path)) for root in roots)
+
+
+def _may(path: str, how: int) -> bool:
+    """Whether the user could, without any sandbox."""
+    return os.access(path if os.path.lexists(path) else os.path.dirname(path), how)
 
 
 def _masked(path: str, terms: Terms) -> bool:

@@ -83,7 +83,7 @@ async def main() -> None:
                     "ended": outcome.ended_by,
                     "seconds": outcome.seconds,
                     "connections": [list(astuple(each)) for each in outcome.connections],
-                    "violations": [[v.what, v.path, v.fix] for v in outcome.violations],
+                    "violations": [[v.what, v.path, v.fix, v.layer] for v in outcome.violations],
                     "problem": outcome.problem and [outcome.problem.what, outcome.problem.why, outcome.problem.fix],
                     "data": outcome.data,
                     "level": enforcement and enforcement.level.value,

@@ -82,10 +82,10 @@ class Ledger:
         for attempt in self.attempts:
             error = attempt.error
             if error is not None and not isinstance(error, Failed):
-                found.setdefault(error.what, Violation(error.what, error.host, fix(error), inferred=False))
+                found.setdefault(error.what, Violation(error.what, error.host, fix(error), False, "proxy"))
         if self.beyond:
             what = f"more than {ATTEMPTS} connections were made; the last {self.beyond} were closed unheard"
-            found[what] = Violation(what, "", "connect less often, or in several commands", inferred=False)
+            found[what] = Violation(what, "", "connect less often, or in several commands", False, "proxy")
         return tuple(found.values())
 
 
