@@ -87,7 +87,7 @@ _CACHES = {
     "GOCACHE":                "/go-build",
     "GOMODCACHE":             "/go-mod",
     "GRADLE_USER_HOME":       "/gradle",
-    "MAVEN_ARGS":             "/maven",  # see `caching`
+    "MAVEN_OPTS":             "/maven",  # see `caching`
     "COURSIER_CACHE":         "/coursier",
     "NUGET_PACKAGES":         "/nuget",
     "COMPOSER_CACHE_DIR":     "/composer",
@@ -148,7 +148,9 @@ def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> t
     was fetched into the sandbox's own cache, only who can fetch uses that in their place.
     """
     found = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
-    found["MAVEN_ARGS"] = f"-Dmaven.repo.local={found['MAVEN_ARGS']}"
+    found["MAVEN_OPTS"] = f"-Dmaven.repo.local={found['MAVEN_OPTS']}"
+    if not home.isprintable() or " " in home:
+        del found["MAVEN_OPTS"]  # it would be split there
     if os.path.lexists(f"{workspace}/pnpm-lock.yaml"):
         found["npm_config_store_dir"] = found["pnpm_config_store_dir"]  # before pnpm 11; npm would complain of it
     later = {

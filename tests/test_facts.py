@@ -431,6 +431,7 @@ def test_what_you_have_fetched_is_read_until_the_sandbox_has_its_own(top: Path) 
     told = {name: value for name, value in without.caching if name.endswith("npm_config_store_dir")}
     assert told == dict.fromkeys(("npm_config_store_dir", "pnpm_config_store_dir"), f"{home}/.cache/pnpm")
     assert "npm_config_store_dir" not in dict(facts.caching), "npm complains of what it does not know"
+    assert dict(without.caching)["MAVEN_OPTS"] == f"-Dmaven.repo.local={home}/.cache/maven"
     assert (without.fetching, own.items() <= dict(without.caching).items()) == ((), True)
 
 
