@@ -66,7 +66,7 @@ def compile_plan(
     if terms.hosts:
         from sandbox.egress.variables import PORT, variables  # only for the few commands that talk to somebody
 
-        environment |= variables(environment)
+        environment |= variables(environment, terms.hosts)
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
     return Plan(
         tier=tier,

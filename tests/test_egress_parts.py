@@ -154,6 +154,7 @@ BAD_HELLOS = [
     (made(sni(b"a.b"), size=1 << 20),                       "usual size",   "a megabyte"),
     (made(sni(b"a.b"), size=50),                            "follows",      "a shorter message with something after it"),
     (made(sni(b"a.b")) + b"\x16\x03\x01\x00\x01\x01",       "follows",      "a second hello at once"),
+    (split(made(sni(b"a.b") + extension(21, bytes(400))), every=1), "pieces", "hundreds of records, to be read again and again"),
     (made(sni(b"a.b") + sni(b"c.d")),                       "twice",        "two extensions of names"),
     (made(sni(b"a.b", b"c.d")),                             "cannot",       "two names in one"),
     (made(sni(b"a.b", kind=1)),                             "cannot",       "a name of another kind"),
@@ -182,6 +183,11 @@ def test_what_is_no_client_hello_that_can_be_judged(data: bytes, part: str, why:
     with pytest.raises(Malformed) as caught:
         hello.server_name(data)
     assert part in caught.value.what, why
+
+
+def test_early_data_may_follow_a_hello() -> None:
+    early = b"\x14\x03\x03\x00\x01\x01\x17\x03\x03\x00\x02xx"
+    assert hello.server_name(made(sni(b"a.b")) + early) == (True, "a.b")
 
 
 @pytest.mark.parametrize("name", ["example.org", "xn--bcher-kva.example", None])

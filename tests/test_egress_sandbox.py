@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import os
 import socket
 import threading
 import time
@@ -26,13 +27,15 @@ class Site(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def site(folder: Path, handler: type[http.server.BaseHTTPRequestHandler] = Site) -> Iterator[int]:
+def site(
+    folder: Path, handler: type[http.server.BaseHTTPRequestHandler] = Site, *, address: str = ADDRESS
+) -> Iterator[int]:
     """The files of a folder by HTTP; its port."""
 
     def made(*told: object) -> object:
         return handler(*told, directory=str(folder)) if issubclass(handler, Site) else handler(*told)  # type: ignore[arg-type, call-arg]  # one of two kinds
 
-    server = http.server.ThreadingHTTPServer((ADDRESS, 0), made)  # type: ignore[arg-type]  # makes a handler
+    server = http.server.ThreadingHTTPServer((address, 0), made)  # type: ignore[arg-type]  # makes a handler
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -77,44 +80,57 @@ for name, number in (("netlink", 16), ("packet", 17), ("vsock", 40), ("bluetooth
 attempt("raw", family(socket.AF_INET, socket.SOCK_RAW))
 attempt("as-proxy", lambda: socket.create_server(("127.0.0.1", 3128)).close())
 attempt("as-proxy-shared", lambda: socket.create_server(("127.0.0.1", 3128), reuse_port=True).close())
+attempt("as-proxy-anywhere", lambda: socket.create_server(("0.0.0.0", 3128)).close())
 """
 
 
 @pytest.mark.threat("T06")
 @pytest.mark.threat("T52")
+@pytest.mark.parametrize("tier", ["T1", "T2"])
 @pytest.mark.parametrize("rights", ["look", "work"])
-def test_nothing_else_is_reached(bench: Bench, rights: str) -> None:
+def test_nothing_else_is_reached(bench: Bench, rights: str, tier: str) -> None:
     """With a host named, sockets exist; yet only the proxy is there, and it is nobody else's place."""
     bench.own(bench.workspace).joinpath("tries.py").write_text(TRIES)
-    abstract = f"ringfence-egress-{rights}"
+    abstract = f"ringfence-egress-{rights}-{tier}-{os.getpid()}"
     with socket.socket() as listener, socket.socket(socket.AF_UNIX) as hidden:
         listener.bind(("0.0.0.0", 0))
         listener.listen()
         hidden.bind("\0" + abstract)
         hidden.listen()
         port = listener.getsockname()[1]
-        answer = bench.run(f"python3 tries.py {port} {abstract}", rights=rights, hosts=["example.org"])
+        answer = bench.run(f"python3 tries.py {port} {abstract}", rights=rights, hosts=["example.org"], tier=tier)
     lines = answer["out"].splitlines()
-    assert len(lines) == 18, answer
+    assert len(lines) == 19, answer
     assert [line for line in lines if " no " not in line] == []
     assert answer["connections"] == []
 
 
-def test_a_command_reaches_the_host_that_it_was_given(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tier", ["T1", "T2"])
+def test_a_command_reaches_the_host_that_it_was_given(bench: Bench, tmp_path: Path, tier: str) -> None:
     (tmp_path / "file").write_text("through the proxy\n")
     with site(tmp_path) as port:
         hosts = [f"{ADDRESS}:{port} private"]
         for rights in ("look", "work"):
-            answer = bench.run(f"curl -sS http://{ADDRESS}:{port}/file", rights=rights, hosts=hosts)
+            answer = bench.run(f"curl -sS http://{ADDRESS}:{port}/file", rights=rights, hosts=hosts, tier=tier)
             assert answer["out"] == "through the proxy\n", answer
             (connection,) = answer["connections"]
             assert connection[:6] == [ADDRESS, port, "GET /file", ADDRESS, True, ""]
-        other = bench.run(f"curl -sS http://127.0.0.3:{port}/file; curl -sS https://example.org/", hosts=hosts)
+        other = bench.run(
+            f"curl -sS http://127.0.0.3:{port}/file; curl -sS https://example.org/", hosts=hosts, tier=tier
+        )
     assert "host 127.0.0.3 is not on the allowlist" in other["out"]
     assert "403" in other["err"]
     said = [what for what, *_ in other["violations"]]
     assert said == ["host 127.0.0.3 is not on the allowlist", "host example.org is not on the allowlist"]
     assert "`example.org`" in other["violations"][1][2]
+
+
+def test_a_host_called_like_the_own_loopback_is_the_runners(bench: Bench, tmp_path: Path) -> None:
+    """Otherwise programs would never ask the proxy for it, and the entry would do nothing."""
+    (tmp_path / "file").write_text("outside\n")
+    with site(tmp_path, address="127.0.0.1") as port:
+        answer = bench.run(f"curl -sS http://127.0.0.1:{port}/file", hosts=[f"127.0.0.1:{port} private"])
+    assert answer["out"] == "outside\n", answer
 
 
 def test_without_a_host_there_is_no_proxy(bench: Bench) -> None:

@@ -6,7 +6,8 @@ Nothing is decrypted: the name stands in the clear, in the first message of the 
 from sandbox.egress.refused import Malformed
 
 HANDSHAKE = 0x16
-LONGEST = 64 << 10  # bytes: a ClientHello with post-quantum keys and a ticket takes less than 8 KiB
+LONGEST = 16 << 10  # bytes: a ClientHello with post-quantum keys and a ticket takes less than 8 KiB
+_RECORDS = 256  # that one may lie in: each piece that arrives is read from the start
 _SERVER_NAME, _ENCRYPTED = 0, 0xFE0D
 
 
@@ -17,7 +18,7 @@ def server_name(data: bytes) -> tuple[bool, str]:
     judged, a hello that hides its name (Encrypted ClientHello) among it.
     """
     body, size = bytearray(), -1
-    here = 0
+    here = records = 0
     while size < 0 or len(body) < size:
         if len(data) < here + 5:
             _begins_well(data[here:])
@@ -27,15 +28,18 @@ def server_name(data: bytes) -> tuple[bool, str]:
         if not 0 < length <= (16 << 10) + 256:  # RFC 8446, 5.2
             raise Malformed("the TLS record has an impossible length")
         body += data[here + 5 : here + 5 + length]
+        records += 1
         if size < 0 and len(body) >= 4:
             size = 4 + int.from_bytes(body[1:4], "big")
             if body[0] != 1 or size > LONGEST:
                 raise Malformed("the TLS connection does not begin with a ClientHello of a usual size")
+        if records > _RECORDS:
+            raise Malformed("the ClientHello of TLS comes in too many pieces")
         if len(data) < here + 5 + length and (size < 0 or len(body) < size):
             return False, ""
         here += 5 + length
-    if len(body) != size or here < len(data):
-        # RFC 8446, 5.1: nothing may follow in the record; a client waits for the answer before it goes on.
+    if len(body) != size or data[here : here + 1] == b"\x16":
+        # RFC 8446, 5.1: nothing may follow in the record. Only early data goes on before the answer (2.3).
         raise Malformed("something else follows the ClientHello before it was answered")
     try:
         return True, _name(_extensions(bytes(body[4:])))

@@ -19,7 +19,7 @@ from sandbox.egress.relay import pour, relay
 from sandbox.egress.resolver import Resolve, resolve
 from sandbox.egress.stream import Stream, first
 
-OPEN = 96  # connections at one time; more wait to be accepted
+OPEN = 48  # connections at one time; more wait to be accepted. Each takes two descriptors of the runner
 HEAD = 30.0  # seconds for everything that must be read before bytes are passed on
 IDLE = 300.0  # seconds in which nothing moves
 _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -233,7 +233,7 @@ class _Served:
         finally:
             body.cancel()
             answer.cancel()
-            await asyncio.wait({body, answer})
+            await asyncio.gather(body, answer, return_exceptions=True)
         if request.websocket and answer.result() == 101:
             await self._pass_on()
         await self.client.part()

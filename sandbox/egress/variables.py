@@ -1,21 +1,26 @@
 """How programs inside learn of the proxy: the variables that they look for, each in its own spelling."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from policy.host_rule import HostRule, host_rule
 
 # On the loopback of a network namespace of our own everything is free. One that never changes keeps what commands write
 # down about it true for the next one.
 PORT = 3128
-_OWN = "localhost,127.0.0.1,::1"  # the sandbox's own servers
+_OWN = ("localhost", "127.0.0.1", "::1")  # the sandbox's own servers
 
 
-def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is added to `environment`. SOCKS5 is spoken on the same port, for programs that are told so themselves.
+def variables(environment: Mapping[str, str], hosts: Iterable[str] = ()) -> dict[str, str]:
+    """What is added to `environment`. One of `hosts` that is called like the own loopback is the runner's machine.
 
+    SOCKS5 is spoken on the same port, for programs that are told so themselves.
     ALL_PROXY is HTTP too: several libraries refuse to start when it names SOCKS and they lack a module for it.
     """
     proxy = f"http://127.0.0.1:{PORT}"
     java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PORT}" for scheme in ("http", "https"))
-    both = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": _OWN}
+    named = {rule.host.strip("[]") for rule in map(host_rule, hosts) if isinstance(rule, HostRule)}
+    own = ",".join(each for each in _OWN if each not in named)
+    both = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
     return {
         **both,
         **{name.lower(): value for name, value in both.items()},  # curl, wget and git read `http_proxy` in lower case
