@@ -21,6 +21,7 @@ _NETWORK = re.compile(
     r"address family not supported|cannot assign requested address|failed to connect to|EAI_AGAIN|ENETUNREACH",
     re.IGNORECASE,
 )
+_FAMILY = re.compile(r"address family not supported|EAFNOSUPPORT", re.IGNORECASE)
 _PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.*?\]])(?P<bare>/[^\s:'"`,;()]+)""")
 _PREFIX = re.compile(r"^\S+: line \d+: ")  # bash names itself and the line first
 _READ_ONLY = re.compile(
@@ -55,7 +56,9 @@ def explain(
     told: dict[str, Violation] = {}
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
     for line in text.splitlines():
-        if _NETWORK.search(line) and not _NEAR.search(line):
+        if _FAMILY.search(line) and terms.rights is Rights.WORK:
+            told.setdefault("family", _family(terms))  # IPv4 and IPv6 are there
+        elif _NETWORK.search(line) and not _NEAR.search(line):
             told.setdefault("network", _network(terms))
         error = _ERROR.search(line)
         if not error:
@@ -163,6 +166,18 @@ def _fix(path: str, terms: Terms) -> str:
     if terms.rights is Rights.LOOK and inside(path, terms.workspace):
         return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
     return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
+
+
+def _family(terms: Terms) -> Violation:
+    if terms.unix:
+        what = "sockets of other families than IPv4, IPv6 and AF_UNIX are closed to every command"
+        return Violation(what, "", "do without that socket", inferred=True)
+    return Violation(
+        "AF_UNIX sockets are closed to this command",
+        "",
+        "use a TCP port on 127.0.0.1; a person could allow them: `agent exec --unix`, or `sandbox.unix_sockets = true`",
+        inferred=True,
+    )
 
 
 def _network(terms: Terms) -> Violation:
