@@ -44,6 +44,26 @@ def endpoint(text: str, port: str = "") -> str | None:
     return _joined(*named, port) if named else ""
 
 
+def nearby(host: str) -> bool:
+    """Whether an entry of an allowlist names this machine or a private network by itself, and does not say `private`.
+
+    A name that leads there is found out when it is looked up; until then nobody can say.
+    """
+    from policy.host_rule import HostRule, host_rule
+
+    rule = host_rule(host)
+    if not isinstance(rule, HostRule) or rule.private:
+        return False
+    name = rule.host.removeprefix("*.")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    if not name.startswith("[") and not name.replace(".", "").isdigit():
+        return False
+    import ipaddress  # only for addresses: it is slow to load
+
+    return not ipaddress.ip_address(name.strip("[]")).is_global
+
+
 def _authority(text: str) -> tuple[str, str] | None:
     """The name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
     whole = re.split(r"[/?#]", text, maxsplit=1)[0].rpartition("@")[2]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from policy.action import RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Kind, PathFact
+from policy.hosts import nearby
 from policy.losses import LOSSES
 from policy.pattern import pattern
 from policy.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers
@@ -47,6 +48,10 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     given = powers(terms, around)
     if Tier.NETWORK in assessment.tiers and not terms.hosts:
         given += "; what needs the network will fail, since no host is known (name it with `--host`, or in a rule)"
+    inner = [host for host in terms.hosts if nearby(host)]
+    if inner:
+        where = "which is this machine or a private network"
+        given += f"; {listed(inner)} stays closed still, {where} (say `{inner[0]} private`)"
     return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
 
 
@@ -200,11 +205,19 @@ class _Telling:
     def _hosts(self) -> Iterator[str]:
         hosts = [effect.target for effect in self.effects if effect.kind is EffectKind.CONNECTS]
         known = list(dict.fromkeys(host for host in hosts if host))
+        theirs = {
+            effect.target
+            for effect in self.effects
+            if effect.kind is EffectKind.CONNECTS and effect.scope is Scope.WORKSPACE
+        }
         if known:
             self.told.update(
                 label for reason, label, why, _ in self.ruled if reason.tier is Tier.NETWORK and _only_talks(why)
             )
-            yield f"talks to {listed(known)}"
+            said = [host for host in known if host not in theirs]
+            yield from [f"talks to {listed(said)}"] if said else ()
+            led = [host for host in known if host in theirs]
+            yield from [f"talks to {listed(led)}, as the repository's settings say"] if led else ()
             reading = [(label, why) for reason, label, why, _ in self.ruled if reason.tier is Tier.READ]
             yield from (_with(why, label) for label, why in reading if "another machine" in why)
         yield from self._ruled(Tier.NETWORK)

@@ -4,6 +4,7 @@ import unicodedata
 
 from policy.action import Action, RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason
+from policy.hosts import nearby
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode, Tier
@@ -245,7 +246,8 @@ def _ways(
     hosts = [effect.target for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     beyond_network = any(reason.tier > Tier.NETWORK for reason in assessment.reasons)
     if ways and hosts and not beyond_network and cell.mode is not Mode.PLAN:
-        named = " ".join(f"--host {host}" for host in dict.fromkeys(hosts) if host) or "--host HOST"
+        every = [f"'{host} private'" if nearby(host) else host for host in dict.fromkeys(hosts) if host]
+        named = " ".join(f"--host {host}" for host in every) or "--host HOST"
         ways.append(f"for one command that you type: `agent exec {named} ...`")
     what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this"
     beyond = no_rule_lifts(assessment)

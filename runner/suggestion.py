@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Facts
+from policy.hosts import nearby
 from policy.permission.rule import Layer, PermissionRule
 from policy.step import Step
 from policy.tier import Tier
@@ -64,7 +65,7 @@ def _table(step: Step, reasons: Sequence[Reason], facts: Facts) -> str | None:
     if Tier.READ_OUTSIDE in tiers:
         keys["read"] = _paths(effects, (EffectKind.READS,), facts)
     if Tier.NETWORK in tiers:
-        keys["host"] = [effect.target for effect in effects if effect.kind is EffectKind.CONNECTS]
+        keys["host"] = [_host(effect.target) for effect in effects if effect.kind is EffectKind.CONNECTS]
     named = [value for key in ("write", "read", "host") for value in keys.get(key, [])]
     certain = all(effect.exact and effect.target for effect in effects) or not named
     if not certain or any(not value or _SPECIAL & set(value) or not value.isprintable() for value in named):
@@ -75,6 +76,11 @@ def _table(step: Step, reasons: Sequence[Reason], facts: Facts) -> str | None:
         if found
     ]
     return "\n".join(["[[rule]]", 'verdict = "allow"', *lines]) if lines else None
+
+
+def _host(target: str) -> str:
+    """As a rule has to say it: what is on this machine or in a private network is opened only by that word."""
+    return f"{target} private" if target and nearby(target) else target
 
 
 def _list(texts: list[str]) -> str:

@@ -165,7 +165,9 @@ def _terms(assessment: Assessment) -> Iterator[str]:
             yield f"{effect.kind.value} {effect.target}, outside, as {worst.label}"
         if effect.kind is EffectKind.CONNECTS and worst < Tier.NETWORK:
             yield f"talks to `{effect.target}` as {worst.label}"
-        passes = effect.kind is EffectKind.CONNECTS and effect.exact  # what no proxy passes on gets no right, and no yes
+        passes = (
+            effect.kind is EffectKind.CONNECTS and effect.exact
+        )  # what no proxy passes on gets no right, and no yes
         if passes and effect.target and effect.target not in terms.hosts:
             yield f"talks to `{effect.target}` without the right to"
     yield from _roots(terms)
