@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from world import ADDRESS, Stage, World, compiled
 
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
 AGENT = Path(sys.executable).parent / "agent"
-LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M"}
+LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M", "disk": "256M"}
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
 
 
@@ -164,19 +165,32 @@ def judge(
 
 
 def available() -> list[str]:
-    """The backends whose canary holds here, in the registry's order."""
+    """The backends whose canary holds here, in the registry's order, and containers where we may start a daemon."""
     told = json.loads(subprocess.run([AGENT, "doctor", "--json"], capture_output=True, check=False).stdout)
     findings = told["findings"] if isinstance(told, dict) else told
     good = [each["name"] for each in findings if each.get("sandbox") and each["state"] in ("ok", "weak")]
-    return [name.removeprefix("sandbox ") for name in good]
+    daemon = ["container"] if os.geteuid() == 0 and shutil.which("dockerd") and shutil.which("mmdebstrap") else []
+    return [*(name.removeprefix("sandbox ") for name in good), *daemon]
 
 
-def in_a_world(argv: list[str]) -> int | None:
-    """As root: the same again in mount, network, IPC and UTS namespaces of our own. None: we are there, or need none."""
+def in_a_world(argv: list[str], backends: list[str]) -> int | None:
+    """As root: the same again in mount, network, IPC and UTS namespaces of our own. None: we are there, or need none.
+
+    A daemon for containers is started before: its own namespaces are the machine's.
+    """
     if os.geteuid() != 0 or os.environ.get("ESCAPES_WORLD"):
         return None
     spaces = ["unshare", "--mount", "--net", "--ipc", "--uts", "--propagation", "private", sys.executable, __file__]
-    return subprocess.run([*spaces, *argv], env={**os.environ, "ESCAPES_WORLD": "1"}, check=False).returncode
+    told = {"ESCAPES_WORLD": "1", "ESCAPES_BACKENDS": " ".join(backends)}
+    with contextlib.ExitStack() as stack:
+        if "container" in backends:
+            sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+            sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+            from container_bench import dock  # only where it is wanted: it starts a daemon
+
+            found = stack.enter_context(dock())
+            told["ESCAPES_CONTAINER"] = f'[sandbox.container]\nimage = "{found.image}"\nsocket = "{found.socket}"\n'
+        return subprocess.run([*spaces, *argv], env={**os.environ, **told}, check=False).returncode
 
 
 def settle_in() -> None:
@@ -213,11 +227,11 @@ def main() -> int:
         for each in chosen:
             print(f"{each.kind:<12} {each.name:<26} {each.why}")
         return 0
-    if (status := in_a_world(sys.argv[1:])) is not None:
+    backends = told.backend or os.environ.get("ESCAPES_BACKENDS", "").split() or available()
+    if (status := in_a_world(sys.argv[1:], backends)) is not None:
         return status
     settle_in()
     started, answers = time.monotonic(), []
-    backends = told.backend or available()
     for user in told.user or USERS:
         for backend, verdicts in judge(backends, user, chosen, loud=told.v, controls=not told.no_control).items():
             answers += [

@@ -70,6 +70,8 @@ class World:
         self.told: dict[str, Any] = {"base": str(self.base), "plain": self.plain, "uid": self.uid, "shm": self.key}
         self.told |= {"outside": str(self.outside), "secret": str(self.outside / "secret.txt"), "address": ADDRESS}
         self.told |= {"target": str(self.outside / "target.txt"), "queue": f"decoy-{self.plain}", "multicast": 5353}
+        (self.state / "ringfence").mkdir(mode=0o700)
+        (self.state / "ringfence" / "config.toml").write_text(os.environ.get("ESCAPES_CONTAINER", ""))
         self._outside()
         self._services()
         self.victim = self._victim()
