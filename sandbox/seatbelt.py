@@ -17,7 +17,9 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import Limits, Permit, Problem, Rights, Terms
 from sandbox import canary
 from sandbox.autorun import Watch
-from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable
+from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, note_connections
+from sandbox.egress.proxy import Egress
+from sandbox.egress.variables import variables
 from sandbox.failure import file_outcome, leaks
 from sandbox.launch import in_scratch, survey
 from sandbox.linux import ANSWER
@@ -40,6 +42,7 @@ try workspace 'echo got in > .ringfence-canary && rm .ringfence-canary'
 """
 # What seatbelt cannot do, in words; `agent doctor` and every record of it list them.
 LACKS = (
+    "the port of the egress proxy is open to other programs of this machine while a command with hosts runs",
     "commands have no loopback of their own: they may listen on localhost but not connect to it",
     "processes have no namespace of their own: those of your user can be seen, not signalled",
     "what a command leaves in a process group of its own goes on after the command",
@@ -129,14 +132,6 @@ class Seatbelt:
             raise TypeError("the sandbox runs Permits and nothing else")
         enforcement = self.enforcement or await self.probe()
         action, terms = permit.action, permit.terms
-        if terms.hosts:
-            raise SandboxUnavailable(
-                Problem(
-                    f"the seatbelt sandbox cannot open the network to {', '.join(terms.hosts)}",
-                    "it has no egress proxy in this version, and never opens the whole network for one host",
-                    "run this command yourself, outside the agent",
-                )
-            )
         if isinstance(action, RunScript | RunArgv):
             argv = (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
             return replace(await self._confined(terms, argv, action.cwd, stdin, listen), enforcement=enforcement)
@@ -153,10 +148,12 @@ class Seatbelt:
             self.scratch.remove()
             self.scratch = None
 
-    def command(self, terms: Terms, found: Scan, argv: tuple[str, ...], code: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def command(
+        self, terms: Terms, found: Scan, argv: tuple[str, ...], code: tuple[str, ...] = (), proxy: int | None = None
+    ) -> tuple[str, ...]:
         """The whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
         self.scratch = self.scratch or Scratch()
-        written = profile_for(terms, found, scratch=self.scratch.path, code=code)
+        written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
         if found.truncated or _size(written) > _MOST:
             raise SandboxUnavailable(
                 Problem(
@@ -169,6 +166,8 @@ class Seatbelt:
         bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.file}
         bounds["RLIMIT_NOFILE"] = limits.open_files
         environment = dict(in_scratch(terms, self.scratch.path).env)
+        if proxy is not None:
+            environment |= variables(environment, terms.hosts, proxy)
         start = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "limited.py"), "start")
         told = tuple(part for name, path in written.parameters for part in ("-D", f"{name}={path}"))
         return (*start, json.dumps(bounds), json.dumps(environment), self.program, "-p", written.text, *told, *argv)
@@ -185,27 +184,48 @@ class Seatbelt:
     ) -> Outcome:
         found = survey(terms, self.scratch.path if self.scratch else "")
         watch, started = Watch(terms, found, self.aside), time.monotonic()
-        process = await asyncio.create_subprocess_exec(
-            *self.command(terms, found, argv, own),
-            cwd=cwd,
-            env={},
-            start_new_session=True,  # no controlling terminal, and one process group to end
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        talk, ended = _Talk(process, terms.limits.output, listen), None
+        # Terms without hosts have no proxy, and of a profile with one its port is all that can be reached.
+        listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
+        egress = Egress(listener, terms.hosts) if listener else None
+        line = self.command(terms, found, argv, own, listener.getsockname()[1] if listener else None)
         try:
-            await asyncio.wait_for(talk.whole(stdin), terms.limits.wall)
-        except TimeoutError:
-            ended = "wall"
+            process = await asyncio.create_subprocess_exec(
+                *line,
+                cwd=cwd,
+                env={},
+                start_new_session=True,  # no controlling terminal, and one process group to end
+                stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            talk, ended = _Talk(process, terms.limits.output, listen), None
+            try:
+                if egress is not None:
+                    egress.begin()
+                await asyncio.wait_for(talk.whole(stdin), terms.limits.wall)
+            except TimeoutError:
+                ended = "wall"
+            except asyncio.CancelledError as error:
+                note_connections(error, (await egress.end())[0] if egress is not None else ())
+                raise
+            finally:
+                talk.end()
+                violations = watch.settle()
+            connections, refused = await egress.end() if egress is not None else ((), ())
         finally:
-            talk.end()
-            violations = watch.settle()
-        code = await process.wait()
-        seconds, (out, err) = time.monotonic() - started, talk.streams
-        ended = "output" if talk.full else ended
-        return Outcome(code if code >= 0 else 128 - code, bytes(out), bytes(err), seconds, ended, talk.full, violations)
+            if egress is not None:
+                egress.close()
+        code, seconds, (out, err) = await process.wait(), time.monotonic() - started, talk.streams
+        return Outcome(
+            code if code >= 0 else 128 - code,
+            bytes(out),
+            bytes(err),
+            seconds,
+            "output" if talk.full else ended,
+            talk.full,
+            (*violations, *refused),
+            connections=connections,
+        )
 
     async def _canary(self, terms: Terms) -> dict[str, bool]:
         """Lay out decoys, let a confined shell try them, and look again from outside."""

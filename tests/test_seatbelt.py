@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,37 @@ def test_the_conversation_with_a_command(
     done = run_through(stand_in, script, **told)
     assert (done.status, done.stdout, done.ended_by) == (status, out, ended), done
     assert b"97531" not in subprocess.run(["ps", "axo", "args"], capture_output=True, check=True).stdout
+
+
+def test_named_hosts_are_reached_through_the_proxy_of_one_command(stand_in: Path) -> None:
+    """The stand-in confines nothing, so this is about the way that is offered; that it is the only one, the profile says."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        script = (
+            f"import os, urllib.request\nproxy = os.environ['http_proxy']\nprint(proxy.rpartition(':')[0])\n"
+            f"opener = urllib.request.build_opener(urllib.request.ProxyHandler({{'http': proxy}}))\n"
+            f"print(opener.open('http://127.0.0.1:{port}/').read())\n"
+            "try: opener.open('http://192.0.2.7/')\nexcept OSError as error: print(error.code)\n"
+        )
+
+        def serve() -> None:
+            with server.accept()[0] as client:
+                client.recv(4096)
+                client.sendall(b"HTTP/1.0 200 OK\r\n\r\nserved")
+
+        threading.Thread(target=serve, daemon=True).start()
+
+        async def once() -> Any:
+            backend = Seatbelt(program=str(stand_in / "sandbox-exec"))
+            told = Terms(Rights.LOOK, str(stand_in / "ws"), "/nonexistent", hosts=(f"127.0.0.1:{port} private",))
+            try:
+                return await backend._confined(told, ("/usr/bin/python3", "-c", script), "/", None, None)
+            finally:
+                await backend.close()
+
+        done = asyncio.run(once())
+    assert done.stdout.decode().split("\n")[:3] == ["http://127.0.0.1", "b'served'", "403"], done
+    assert [(each.host, each.allowed) for each in done.connections] == [("127.0.0.1", True), ("192.0.2.7", False)]
 
 
 def test_a_command_that_is_cancelled_is_ended(stand_in: Path) -> None:

@@ -10,14 +10,15 @@ PORT = 3128
 _OWN = ("localhost", "127.0.0.1", "::1")  # the sandbox's own servers
 
 
-def variables(environment: Mapping[str, str], hosts: Iterable[str] = ()) -> dict[str, str]:
+def variables(environment: Mapping[str, str], hosts: Iterable[str] = (), port: int = PORT) -> dict[str, str]:
     """What is added to `environment`. One of `hosts` that is called like the own loopback is the runner's machine.
 
-    SOCKS5 is spoken on the same port, for programs that are told so themselves.
-    ALL_PROXY is HTTP too: several libraries refuse to start when it names SOCKS and they lack a module for it.
+    `port`: of the proxy, where there is no loopback of one's own. SOCKS5 is spoken on it too, for programs that are told
+    so themselves. ALL_PROXY is HTTP as well: several libraries refuse to start when it names SOCKS and they lack a
+    module for it.
     """
-    proxy = f"http://127.0.0.1:{PORT}"
-    java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={PORT}" for scheme in ("http", "https"))
+    proxy = f"http://127.0.0.1:{port}"
+    java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={port}" for scheme in ("http", "https"))
     named = {rule.host.strip("[]") for rule in map(host_rule, hosts) if isinstance(rule, HostRule)}
     own = ",".join(each for each in _OWN if each not in named)
     both = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
