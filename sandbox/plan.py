@@ -121,6 +121,11 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
     def refuse(what: str, why: str, fix: str) -> None:
         raise SandboxUnavailable(Problem(what, why, fix))
 
+    for path in (terms.workspace, *terms.read, *terms.write):
+        if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
+            shown = path.replace("\0", "\\0")
+            why = "a sandbox is given whole paths, without `..` and without a NUL byte"
+            refuse(f"`{shown}` is no path that can be given to a sandbox", why, "name it from `/` on")
     if look(terms.workspace) != "dir":
         refuse(
             f"the workspace `{terms.workspace}` is not a folder", "it is missing or not a folder", "use --cwd FOLDER"
@@ -141,10 +146,19 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             "use --cwd with a smaller folder; a clone that shares its objects stops doing so by `git repack -a -d`",
         )
     for path in terms.read + terms.write:
-        if look(path) is None:
+        shape = look(path)
+        if shape is None:
             refuse(f"`{path}` does not exist", "a sandbox can only be given paths that exist", "create it first")
-        if path == "/" or path == "/proc" or path.startswith("/proc/"):
-            refuse(f"`{path}` cannot be given to a sandbox", "it contains everything else", "name a narrower path")
+        elif shape.startswith("-> "):
+            refuse(f"`{path}` is a link", "what is given is the place itself, not what leads to it", "name the place")
+        if path in ("/", "/run"):
+            why = "it contains everything else" if path == "/" else "it holds the sockets of the machine's services"
+            refuse(f"`{path}` cannot be given to a sandbox", why, "name a narrower path")
+        for base in ("/proc", "/sys", "/dev"):
+            device = path.startswith("/dev/") and path[5:] in DEVICES
+            if (path + "/").startswith(base + "/") and not device and not path.startswith("/dev/shm/"):
+                why = f"{base} is the kernel's: the sandbox has one of its own, with what is harmless in it"
+                refuse(f"`{path}` cannot be given to a sandbox", why, "copy what is needed into the workspace")
 
 
 def refuse_hosts(terms: Terms, tier: str) -> None:
@@ -182,7 +196,13 @@ def mounts(
         if shape is None:
             continue
         if shape.startswith("-> "):
-            if not any(inside(path, place) for place in ("/tmp", cache_place(terms)) if place):  # commands write there
+            given = (
+                "/tmp",
+                cache_place(terms),
+                *terms.read,
+                *terms.write,
+            )  # there it is already, or commands write there
+            if not any(inside(path, place) for place in given if place):
                 steps.append(("link", shape[3:], path))
         else:
             steps.append(("ro", instead.get(path, path), path))
