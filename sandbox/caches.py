@@ -70,6 +70,7 @@ def sweep(base: str) -> None:
     for key in _names(f"{base}/{_ALL}"):
         workspace = _owner(f"{base}/{_ALL}/{key}")
         if workspace is not None and not os.path.lexists(workspace):
+            removal.remove(f"{base}/{_ALL}/{key}/{_KEPT}")  # first: who is cut short finds the owner next time
             removal.remove(f"{base}/{_ALL}/{key}")
 
 
@@ -81,10 +82,14 @@ def _make(kept: str, workspace: str) -> os.stat_result:
             file.write(os.fsencode(workspace))
         with contextlib.suppress(FileExistsError):  # another session was quicker
             os.mkdir(kept, 0o700)
-        sweep(os.path.dirname(os.path.dirname(folder)))
-        return os.lstat(kept)
+        found = os.lstat(kept)
     except OSError as error:
         raise _unusable(kept, error) from None
+    import threading  # only for a new workspace
+
+    # Nobody waits for it: what is left there may be large. When we end first, the next one goes on.
+    threading.Thread(target=sweep, args=(os.path.dirname(os.path.dirname(folder)),), daemon=True).start()
+    return found
 
 
 def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
