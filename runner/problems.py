@@ -1,5 +1,6 @@
 """How the command line ends: Problems on stderr, exit codes, and the seam where the unexpected becomes a Problem."""
 
+import errno
 import os
 import sys
 import time
@@ -73,10 +74,40 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
         return error.problem, error.code
     problem = getattr(error, "problem", None)
     if not isinstance(problem, Problem):
-        return None
+        return starved(error)
     # By name, so that printing an error loads none of the modules that could have raised it.
     codes = {"SandboxUnavailable": Exit.SANDBOX, "AuditError": Exit.FAILED, "ProviderError": Exit.FAILED}
     return problem, codes.get(type(error).__name__, Exit.USAGE)
+
+
+# What the system refuses to whom it has given too much already: no defect of ours (errno(3)).
+_STARVED = {
+    errno.EMFILE: ("open files", "raise the limit of the shell that starts it (`ulimit -n 256`)"),
+    errno.ENFILE: ("open files on this machine", "close other programs"),
+    errno.EAGAIN: ("processes", "raise the limit of the shell that starts it (`ulimit -u`), or close other programs"),
+    errno.ENOMEM: ("memory", "close other programs, or raise the limit of the shell that starts it (`ulimit -v`)"),
+}
+
+
+def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
+    """The Problem of a run that the limits of its own surroundings left too little; None for any other error."""
+    while error is not None:
+        if isinstance(error, OSError | MemoryError):
+            number = (error.errno or 0) if isinstance(error, OSError) else errno.ENOMEM
+            if number in _STARVED and (number != errno.EAGAIN or _starting(error)):
+                what, fix = _STARVED[number]
+                said = f"ringfence itself ran out of {what} and stopped; nothing more was run"
+                return Problem(said, os.strerror(number).lower(), fix), Exit.FAILED
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _starting(error: BaseException) -> bool:
+    """Whether it came from starting a process: the same number means other things elsewhere."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    return at is not None and at.tb_frame.f_code.co_filename.endswith("subprocess.py")
 
 
 def unwritten(error: OSError) -> Problem:

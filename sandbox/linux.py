@@ -90,9 +90,8 @@ class Linux:
             try:
                 outcome = await _talking(slot, _converse(slot, permit, stdin, listen))
                 refused = slot.group.refused() if outcome.status else 0
-                healthy = (
-                    outcome.ended_by != "memory"
-                )  # what fills its private file systems would be there for the next
+                # What filled its private file systems would be there for the next one.
+                healthy = outcome.ended_by != "memory"
             except asyncio.CancelledError:
                 watch.settle()
                 raise

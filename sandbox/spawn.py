@@ -94,15 +94,14 @@ def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group"
 def send(control: socket.socket, request: dict[str, object], handles: list[int]) -> None:
     """One request, whole, with its descriptors. Raises OSError when the helper is gone."""
     body = marshal.dumps(request)
-    # SAFETY: eight bytes always fit; the descriptors travel with them and with nothing else.
-    socket.send_fds(control, [struct.pack("Q", len(body))], handles)
-    with contextlib.suppress(BlockingIOError):
-        sent = control.send(body)
-        body = body[sent:]
-    if body:  # larger than the socket's buffer: a file to write. The helper reads it at once.
+    head = struct.pack("Q", len(body))
+    # One call for both: two would wake the helper twice. SAFETY: the descriptors travel with the first bytes.
+    sent = socket.send_fds(control, [head, body], handles)
+    rest = (head + body)[sent:]
+    if rest:  # larger than the socket's buffer: a file to write. The helper reads it at once.
         control.setblocking(True)
         try:
-            control.sendall(body)
+            control.sendall(rest)
         finally:
             control.setblocking(False)
 

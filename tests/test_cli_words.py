@@ -1,5 +1,8 @@
 """The words after `agent`: what is understood, and what each mistake is told. Nothing here starts a sandbox."""
 
+import errno
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -200,3 +203,41 @@ def test_a_deliberate_error_keeps_its_exit_code() -> None:
     assert known_problem(SandboxUnavailable(problem)) == (problem, Exit.SANDBOX)
     assert known_problem(Stopped(problem, Exit.LIMIT)) == (problem, Exit.LIMIT)
     assert known_problem(ValueError("a defect")) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "word", "why"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "open files", "our own shell gave us few"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "memory", "no memory"),
+        (MemoryError(), "memory", "Python's word for it"),
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), None, "a defect: nothing was being started"),
+        (OSError(errno.ENOENT, "No such file or directory"), None, "a defect"),
+    ],
+)
+def test_surroundings_that_give_us_too_little_are_no_defect(error: Exception, word: str | None, why: str) -> None:
+    found = known_problem(error)
+    assert (found is None) == (word is None), why
+    if found is not None and word is not None:
+        assert word in found[0].what
+        assert found[1] is Exit.FAILED
+
+
+@pytest.mark.parametrize("most", [5, 6, 8, 11, 14, 17, 20, 24])
+def test_few_open_files_are_told_as_such_and_nothing_half_confined_runs(most: int, tmp_path: Path) -> None:
+    agent, work = Path(sys.executable).with_name("agent"), tmp_path / "work"
+    work.mkdir()
+    done = subprocess.run(
+        ["bash", "-c", f'ulimit -n {most}; exec "$@"', "bash", agent, "exec", "--unattended", "pwd"],
+        cwd=work,
+        env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "defect" not in done.stderr, done.stderr
+    if done.returncode == 0:
+        assert done.stdout == f"{work}\n"
+    else:
+        assert done.stdout == ""
+        assert "open files" in done.stderr, done.stderr
