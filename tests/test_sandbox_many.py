@@ -68,21 +68,53 @@ def test_concurrent_permits_keep_their_own_output(terms: Terms, tmp_path: Path) 
     assert left_behind() == []
 
 
+def state(backend: Linux) -> dict[str, object]:
+    """All that could grow with every command: ours, the helper's, and the kernel's."""
+    (slot,) = backend.pool.all
+    inner = int(Path(f"/proc/{slot.process.pid}/task/{slot.process.pid}/children").read_text())
+    assert backend.scratch is not None
+    return {
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "helper": (slot.process.pid, inner),
+        "its descriptors": len(os.listdir(f"/proc/{inner}/fd")) if os.geteuid() == 0 else 0,
+        "its children": Path(f"/proc/{inner}/task/{inner}/children").read_text(),
+        "its mounts": len(Path(f"/proc/{inner}/mountinfo").read_text().splitlines()) if os.geteuid() == 0 else 0,
+        "mounts": [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "ringfence" in line],
+        "groups": sorted(path for _, path in slot.group._made),
+        "scratch": os.listdir(backend.scratch.path),
+        "gates": (len(backend.pool._gates), len(backend.pool._users)),
+    }
+
+
+def resident(backend: Linux) -> int:
+    """Bytes of this process and of the helper that serves."""
+    (slot,) = backend.pool.all
+    inner = Path(f"/proc/{slot.process.pid}/task/{slot.process.pid}/children").read_text().strip()
+    return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in ("self", inner)) * 4096
+
+
 def test_a_thousand_in_a_row_grow_nothing(terms: Terms, tmp_path: Path) -> None:
     async def main() -> None:
         backend = Linux("T1", cache=tmp_path, files=False)
-        permit = Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT)
-        for _ in range(20):
-            await backend.run(permit)
-        before, helpers = len(os.listdir("/proc/self/fd")), {slot.process.pid for slot in backend.pool.all}
-        for _ in range(1000):
-            assert (await backend.run(permit)).status == 0
-        assert len(os.listdir("/proc/self/fd")) == before
-        assert {slot.process.pid for slot in backend.pool.all} == helpers
-        scratch = backend.scratch
+        true = Permit(RunArgv(("/bin/true",), terms.workspace), terms, _MINT)
+        fails = Permit(RunArgv(("/bin/false",), terms.workspace), terms, _MINT)
+        leaves = Permit(RunScript("sleep 99 & (sleep 98 &); echo x", terms.workspace), terms, _MINT)
+        for number in range(60):
+            await backend.run((true, fails, leaves)[number % 3])
+        before, size = state(backend), resident(backend)
+        for number in range(1000):
+            if number % 20:
+                assert (await backend.run(true)).status == 0
+            else:
+                assert (await backend.run(fails)).status == 1
+                assert (await backend.run(leaves)).stdout == b"x\n"
+        assert state(backend) == before
+        assert resident(backend) - size < 2 << 20, "less than 2 kB a command"
+        scratch, groups = backend.scratch, [path for (slot,) in [backend.pool.all] for _, path in slot.group._made]
         assert scratch is not None
         await backend.close()
         assert not os.path.exists(scratch.path)
+        assert [path for path in groups if os.path.exists(path)] == []
 
     asyncio.run(main())
     assert left_behind() == []
