@@ -14,6 +14,7 @@ from runner.problems import Exit, Stopped, usage
 
 MOST = 200  # of each; a list as long as that is nothing that somebody typed
 _KERNEL = ("/proc", "/sys", "/dev")
+_SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
 
@@ -76,6 +77,9 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
     if real == "/" or any(real == root or real.startswith(f"{root}/") for root in _KERNEL):
         why = "it is everything there is" if real == "/" else "it belongs to the kernel, and every sandbox has its own"
         raise usage(f"{shown} cannot be granted", why, "name a narrower path")
+    if real == _SCRATCH:
+        why = "every session has a `/tmp` of its own, empty at first"
+        raise usage(f"{shown} cannot be granted", why, "name the file or folder in it that you mean")
     return real
 
 

@@ -190,6 +190,7 @@ REFUSED = [
     ("read", "/proc/self/environ", "kernel", "in it"),
     ("write", "/dev/null", "kernel", "devices"),
     ("write", "/sys/kernel", "kernel", "switches"),
+    ("read", "/tmp", "of its own", "the machine's /tmp as a whole"),
     ("read", "~nobody/x", "your own home", "somebody else's home"),
     ("read", "a\0b", "no path", "a NUL"),
     ("hosts", "", "not one host", "nothing"),
