@@ -47,6 +47,7 @@ class Gate:
     limits: Limits
     mode: Mode
     cwd: str
+    backend: str | None = None  # the one that was asked for by name
     typed: "Typed | None" = None  # what flags add to the one action that was asked for
 
     def assess(self, action: Action, source: Source = Source.MODEL) -> Assessment:
@@ -63,7 +64,7 @@ class Gate:
             environment=self.environment,
             limits=self.limits,
         )
-        return within_reach(verdict, assessment)
+        return within_reach(verdict, assessment, self.backend)
 
     def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
         """What every mode would rule on the same action, were somebody there to ask."""
@@ -97,13 +98,13 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     environment = child_environment(facts, environ, settings.profile)
     mode = args.mode or settings.mode or Mode.DEFAULT
     if not (args.read or args.write or args.hosts or args.env):
-        return Gate(settings, facts, environment, limits, mode, str(cwd)), action
+        return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend), action
     from runner.typed import notices, typed  # only where somebody typed some
 
     given = typed(args, str(cwd), facts.home)
     settings = replace(settings, notices=(*settings.notices, *notices(given)))
     environment = tuple(sorted((dict(environment) | dict(given.env)).items()))
-    return Gate(settings, facts, environment, limits, mode, str(cwd), given), action
+    return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, given), action
 
 
 def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action:
