@@ -44,11 +44,21 @@ class Scratch:
 
 def _held() -> tuple[str, int]:
     """A new folder by its real name, and its lock."""
-    path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-    # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed.
-    lock = os.open(path, FOLDER)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return path, lock
+    while True:
+        path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed. Until it is
+        # held, a session that ends just now may take it for one and sweep it up: then there is another.
+        try:
+            lock = os.open(path, FOLDER)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), os.lstat(path)):
+                return path, lock
+        except (BlockingIOError, FileNotFoundError):
+            pass  # the other one holds it, or has just removed it
+        os.close(lock)
 
 
 def make_point(top: int, root: str, target: str, *, folder: bool) -> None:

@@ -1,6 +1,7 @@
 """The session's own /tmp on the host: made, shared, never followed out of, and swept up."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,25 @@ def test_mount_points_are_never_made_through_a_link_that_a_command_left(own_tmp:
     scratch.make("/tmp/new/deep", folder=folder)
     assert Path(scratch.path, "new", "deep").is_dir() is folder
     scratch.remove()
+
+
+def test_a_session_that_starts_while_others_end_has_its_folder(own_tmp: Path) -> None:
+    """The end of one sweeps up what nobody holds, and a new folder is held by nobody for a moment."""
+    problems: list[Exception] = []
+
+    def come_and_go() -> None:
+        try:
+            for _ in range(150):
+                scratch = Scratch()
+                assert os.path.isdir(scratch.path)
+                scratch.remove()
+        except (OSError, AssertionError) as error:
+            problems.append(error)
+
+    sessions = [threading.Thread(target=come_and_go) for _ in range(6)]
+    for session in sessions:
+        session.start()
+    for session in sessions:
+        session.join()
+    assert problems == []
+    assert list(own_tmp.iterdir()) == []
