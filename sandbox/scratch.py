@@ -46,8 +46,8 @@ def _held() -> tuple[str, int]:
     """A new folder by its real name, and its lock."""
     while True:
         path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed. Until it is
-        # held, a session that ends just now may take it for one and sweep it up: then there is another.
+        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed. Until it
+        # is held, a session that ends just now may take it for one and sweep it up: then there is another.
         try:
             lock = os.open(path, FOLDER)
         except FileNotFoundError:
