@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +58,7 @@ def bench(request: pytest.FixtureRequest, docked: Dock) -> Iterator[Containers]:
 
 def containers(docked: Dock) -> dict[str, str]:
     """The containers of the product that are there: name to state."""
-    return {str(each["Names"][0]): str(each["State"]) for each in docked.ask("containers", all=True)}
+    return {str(each["Names"][0]).strip("/"): str(each["State"]) for each in docked.ask("containers", all=True)}
 
 
 def eventually(what: Any, seconds: float = 10.0) -> bool:
@@ -160,6 +161,44 @@ def test_a_new_secret_file_is_covered_for_the_next_command(bench: Containers) ->
     (bench.workspace / "later.pem").unlink()
 
 
+def test_bytes_that_the_daemon_would_change_are_refused(bench: Containers) -> None:
+    name = os.fsdecode(b"caf\xe9.pem")
+    assert "UTF-8" in bench.run(f"touch '{name}'")["problem"][1]
+    assert not [each for each in os.listdir(bench.workspace) if each.startswith("caf")]
+    (bench.workspace / name).write_text(SECRET)
+    bench.own(bench.workspace / name)
+    try:
+        assert "UTF-8" in bench.run("ls", hidden=["*.pem"])["unavailable"][1], "it cannot be covered"
+    finally:
+        (bench.workspace / name).unlink()
+
+
+def test_a_container_that_is_taken_away_is_a_problem_and_the_next_command_gets_another(
+    bench: Containers, docked: Dock
+) -> None:
+    bench.run("true", limits={"pids": 99})
+    before = set(containers(docked))
+    bench.run("true", limits={"pids": 98})
+    (mine,) = set(containers(docked)) - before
+    docked.ask("remove_container", mine, force=True)
+    assert bench.run("echo again", limits={"pids": 98})["out"] == "again\n"
+    now = set(containers(docked)) - before - {mine}
+    timer = threading.Timer(1.0, lambda: [docked.ask("kill", each) for each in now])
+    timer.start()
+    answer = bench.run("sleep 20; echo late", limits={"pids": 98})
+    timer.join()
+    assert answer["seconds"] < 15
+    assert (answer["status"], answer["out"]) in ((125, ""), (137, "")), answer
+    assert bench.run("echo again", limits={"pids": 98})["out"] == "again\n"
+
+
+def test_a_script_that_is_too_long_says_so(bench: Containers) -> None:
+    answer = bench.run("true #" + "x" * 200_000)
+    assert answer["status"] == 126, answer
+    assert answer["problem"][0]
+    assert bench.run("echo fine")["out"] == "fine\n"
+
+
 # ---- what cannot be used
 
 
@@ -252,8 +291,6 @@ def test_a_killed_runner_leaves_no_container_and_no_process(docked: Dock, tmp_pa
 
 def _send(bench: Containers, script: str) -> None:
     """Ask for a command and do not wait for it."""
-    import threading
-
     threading.Thread(target=lambda: _quietly(bench, script), daemon=True).start()
 
 

@@ -29,6 +29,7 @@ from sandbox.scratch import Scratch
 if TYPE_CHECKING:
     from sandbox.egress.resolver import Resolve
 
+_LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
 LOCAL = ("T1", "T2", "T3")  # where file actions run, best first
 
 # What a container does not do that T1 does, in words; `agent doctor` and every record of it list them.
@@ -92,6 +93,8 @@ class Container:
         watch = Watch(terms, box.scan, self.aside, known_trees(self.cache))
         try:
             outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen))
+        except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
+            outcome, refused = Outcome(125, ended_by="container", problem=error.problem), 0
         except BaseException:
             watch.settle()
             self.pool.discard(terms, box)
@@ -127,6 +130,8 @@ class Container:
         action, limits = permit.action, permit.terms.limits
         assert isinstance(action, RunScript | RunArgv)
         argv = (*SHELL, action.script) if isinstance(action, RunScript) else action.argv
+        if problem := _unspeakable((*argv, action.cwd)):
+            return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem), 0
         started = time.monotonic()
         ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output)
         seconds = time.monotonic() - started
@@ -203,6 +208,9 @@ class Container:
         self.masks = self.masks or _make_masks()
         box.scan = survey(terms, self.scratch.path, self.cache)
         plan.refuse_impossible(terms, box.scan, plan.kind)
+        named = (terms.workspace, *terms.read, *terms.write, *box.scan.masked, *box.scan.locked, *box.scan.shared)
+        if problem := _unspeakable((*named, *(f"{name}={value}" for name, value in terms.env))):
+            raise SandboxUnavailable(problem)
         if terms.cache and terms.rights is Rights.WORK:
             caches.ready(terms.cache, terms.workspace)
         place = settings.Place(
@@ -247,6 +255,25 @@ async def _talking(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> 
     finally:
         connections, refused = await box.egress.end()
     return replace(outcome, connections=connections, violations=refused), count
+
+
+def _unspeakable(words: tuple[str, ...]) -> Problem | None:
+    """The daemon is talked to in JSON, which has no words for other bytes than UTF-8: another command would run."""
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError:
+        return Problem(
+            "the command cannot be given to a container",
+            "it holds bytes that are not UTF-8, and the daemon would change them",
+            "use names that are UTF-8, or T1",
+        )
+    if any(len(word.encode()) >= _LONGEST for word in words):
+        return Problem(
+            "the command is too long",
+            f"one of its words (a script is one) has {_LONGEST} bytes or more, and the kernel takes less",
+            "put it into a file of the workspace, and run that",
+        )
+    return None
 
 
 def _owner(workspace: str) -> str:

@@ -57,7 +57,7 @@ class Box:
         self._tree: Processes | None = None
         self._keepers = 0  # processes that are not a command's, where we do not see them ourselves
         self._wire: Wire | None = None  # its end ends the container
-        self._made = False
+        self._making: asyncio.Future[Any] | None = None
         self._dead = False
 
     @property
@@ -67,8 +67,11 @@ class Box:
     async def start(self, body: settings.Body) -> None:
         """Make it and wait until it runs. Raises SandboxUnavailable; whoever holds it kills it then."""
         try:
-            self._made = True
-            await self.daemon.call(lambda client: client.create_container_from_config(body, name=self.name))
+            # Shielded: a container that is being made when we are cancelled must be there before it can be removed.
+            self._making = asyncio.ensure_future(
+                self.daemon.call(lambda client: client.create_container_from_config(body, name=self.name))
+            )
+            await asyncio.shield(self._making)
             path = f"/v{self.daemon.version}/containers/{self.name}/attach?stream=1&stdin=1&stdout=1"
             self._wire = await open_wire(self.daemon.socket, path)
             await self.daemon.call(lambda client: client.start(self.name))
@@ -175,6 +178,9 @@ class Box:
         running = Running(most, listen)
         try:
             return await self._run(running, argv, cwd, stdin, wall)
+        except Refused:
+            self.kill()
+            raise _gone() from None
         except BaseException:
             self.kill()  # SAFETY: nothing of a command that nobody waits for goes on
             raise
@@ -269,10 +275,13 @@ class Box:
             self.egress.close()
         if self._wire is not None:
             self._wire.close()
-        if self._made:
+        if self._making is not None:
             self._later(self._remove())
 
     async def _remove(self) -> None:
+        assert self._making is not None
+        await asyncio.wait({self._making})
+        self._making.exception()  # whoever asked for it has it; here it only must be over
         if self._tree is not None and self._tree.seen:
             await self._tree.clear()
         with contextlib.suppress(Refused, SandboxUnavailable):  # it is gone, or the next start finds it
