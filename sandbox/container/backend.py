@@ -204,6 +204,7 @@ class Container:
 
     def _body(self, box: Box, terms: Terms) -> settings.Body:
         assert self.image is not None
+        assert self.daemon is not None
         self.scratch = self.scratch or Scratch()
         self.masks = self.masks or _make_masks()
         box.scan = survey(terms, self.scratch.path, self.cache)
@@ -220,20 +221,30 @@ class Container:
             scratch=self.scratch.path,
             empty_file=f"{self.masks.path}/file",
             empty_folder=f"{self.masks.path}/folder",
-            profile=syscalls.profile(
-                Rights.WORK if terms.hosts else terms.rights,  # the proxy is reached over TCP
-                unix=terms.unix and terms.rights is Rights.WORK,
-                machine=os.uname().machine,
-            ),
+            profile=self._profile(terms),
             runtime=self.choice.runtime,
             labels=leftovers.labels(self.session, self.scratch.path),
             unset=tuple(sorted({*self.image.variables, "HOSTNAME", "PATH", "HOME"})),
             volumes=self.image.volumes,
             userns="host",
+            owned=not self.daemon.podman,
         )
         make_points(self.scratch, terms, plan.mounts(replace(terms, system=()), box.scan, plan.kind, self.scratch.path))
         _hand_over(self.scratch.path, box.user)
         return settings.body(terms, box.scan, place, plan.kind)
+
+    def _profile(self, terms: Terms) -> str:
+        """The seccomp profile as the daemon wants it: as JSON, or (Podman) as a file that it can read."""
+        assert self.daemon is not None
+        assert self.masks is not None
+        rights = Rights.WORK if terms.hosts else terms.rights  # the proxy is reached over TCP
+        unix = terms.unix and terms.rights is Rights.WORK
+        text = syscalls.profile(rights, unix=unix, machine=os.uname().machine)
+        if not self.daemon.podman:
+            return text
+        path = Path(self.masks.path, f"{rights.value}-{unix}.json")
+        path.write_text(text, encoding="utf-8")
+        return str(path)
 
     def _still_true(self, box: Box, terms: Terms) -> bool:
         """Whether the mounts of `box` still cover all that must be covered."""

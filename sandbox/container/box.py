@@ -24,6 +24,7 @@ from sandbox.scan import Scan
 
 LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
 EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
+_WORDS = 500  # characters of what a daemon says
 DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
 if TYPE_CHECKING:
@@ -294,7 +295,7 @@ def _not_made(why: str) -> SandboxUnavailable:
         if words in why.lower():
             fix = better
             break
-    return SandboxUnavailable(Problem("the container cannot be made", why.strip().rstrip("."), fix))
+    return SandboxUnavailable(Problem("the container cannot be made", why.strip().rstrip(".")[:_WORDS], fix))
 
 
 _FIXES = (

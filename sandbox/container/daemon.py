@@ -35,6 +35,7 @@ class Daemon:
     def __init__(self, socket: str) -> None:
         self.socket = socket
         self.version = ""
+        self.podman = False  # which is nearly the same
         self._local = threading.local()
 
     async def call(self, what: Callable[["docker.APIClient"], Any]) -> Any:
@@ -53,6 +54,8 @@ class Daemon:
                     f"unix://{self.socket}", version=self.version or "auto", timeout=SECONDS, num_pools=2
                 )
                 self._local.client, self.version = client, str(client.api_version)
+                parts = client.version().get("Components") or ()
+                self.podman = any("podman" in str(part.get("Name", "")).lower() for part in parts)
             return what(client)
         except docker.errors.APIError as error:
             raise Refused(int(error.status_code or 0), str(error.explanation or error)) from None

@@ -50,6 +50,7 @@ class Place:
     unset: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     userns: str = ""
+    owned: bool = True  # whether the daemon gives file systems in memory an owner (Podman does not)
 
 
 def keeper(user: str) -> str:
@@ -131,10 +132,11 @@ def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[
         elif kind == "mask":
             binds.append(_bind(place.empty_folder if source == "dir" else place.empty_file, target, read_only=True))
         else:  # of the sandbox's own: empty, and under `look` read-only
-            mode = "1777" if target == "/dev/shm" else "0700"
+            mode = "1777" if target == "/dev/shm" or not place.owned else "0700"
+            owner = f",uid={uid},gid={gid}" if place.owned else ""
             writable = "rw,exec" if kind == "tmpfs" else "ro,noexec"
             most = source if source.isdigit() else size
-            filesystems[target] = f"{writable},nosuid,nodev,size={most},mode={mode},uid={uid},gid={gid}"
+            filesystems[target] = f"{writable},nosuid,nodev,size={most},mode={mode}{owner}"
     return binds, dict(sorted(filesystems.items()))
 
 
