@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from policy.assessment import Scope
 from policy.hosts import endpoint
 from policy.pattern import pattern
+from policy.permission.hosts import opens
 from runner.drivers import Beyond, text_of
 
 _ADDRESS = pattern(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)")
@@ -77,7 +78,7 @@ def telling(
         found = []
         for kind, name in _TELLING.items():
             first = next(iter(_own(kind, home, environ)), "")
-            if first and "@" not in urlsplit(first).netloc and endpoint(first) in hosts:
+            if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
                 found += [(name, first)] if not any(True for _ in _projects(kind, workspace, home)) else []
         return tuple(found)
 

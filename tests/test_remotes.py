@@ -217,7 +217,8 @@ def test_a_tool_is_told_the_registry_of_the_person_and_no_login(work: Path) -> N
     home = work.parent / "home"
     ask = telling(str(home), {"PIP_INDEX_URL": "https://own.example.org/simple"}, str(work))
     assert ask((OWN,)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
-    assert ask(("other.example.org",)) == ()
+    assert ask(("other.example.org", "own.example.org:8443")) == ()
+    assert ask(("*.example.org:443 private",)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
     login = telling(str(home), {"PIP_INDEX_URL": "https://u:s3cret@own.example.org/simple"}, str(work))
     assert login((OWN,)) == ()
     (home / ".npmrc").write_text("registry=https://own.example.org/\n")
