@@ -58,7 +58,7 @@ def explain(
     for line in text.splitlines():
         if _FAMILY.search(line) and terms.rights is Rights.WORK:
             told.setdefault("family", _family(terms))  # IPv4 and IPv6 are there
-        elif _NETWORK.search(line) and not _NEAR.search(line):
+        elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
             told.setdefault("network", _network(terms))
         error = _ERROR.search(line)
         if not error:
@@ -181,9 +181,15 @@ def _family(terms: Terms) -> Violation:
 
 
 def _network(terms: Terms) -> Violation:
-    hosts = ", ".join(terms.hosts) or "no host"
+    if terms.hosts:
+        return Violation(
+            f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.hosts)})",
+            "",
+            "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)",
+            inferred=True,
+        )
     return Violation(
-        f"the network is closed to this command ({hosts} in its terms)",
+        "the network is closed to this command (no host in its terms)",
         "",
         "let the command name its host so that the gate can ask, or do without the network",
         inferred=True,

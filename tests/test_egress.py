@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import ssl
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_a_refusal_names_the_smallest_right_that_would_do(rule: str, line: str, 
         return proxy
 
     (violation,) = asyncio.run(scene()).violations
-    assert not violation.inferred
+    assert (violation.inferred, violation.layer) == (False, "proxy")
     assert (f"`{right}`" in violation.fix) if right else ("`" not in violation.fix), why
 
 
@@ -528,6 +529,47 @@ def test_the_end_of_a_command_ends_its_connections() -> None:
             assert proxy.connections == ()
 
     asyncio.run(scene())
+
+
+# fmt: off
+RESTLESS = [
+    ("Transfer-Encoding: chunked",         b"1\r\nx\r\n" * 20_000, "tiny chunks"),
+    ("Content-Length: 99999999999",        b"x" * 100_000,          "a body"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T57")
+@pytest.mark.parametrize(("field", "piece", "why"), RESTLESS)
+def test_a_connection_that_never_pauses_does_not_keep_the_others_waiting(field: str, piece: bytes, why: str) -> None:
+    """Somebody who always has more to send and somebody who always takes it, in processes of their own."""
+
+    async def scene() -> bytes:
+        async with serving(OK) as server, proxying(f"{server.at} private", "127.0.0.3:* private") as proxy:
+            with socket.create_server(("127.0.0.3", 0)) as sink:
+                pipe = (
+                    f"import socket; s = socket.socket(fileno={sink.fileno()}).accept()[0]\nwhile s.recv(1 << 20): pass"
+                )
+                port = sink.getsockname()[1]
+                flood = (
+                    f"import socket; s = socket.create_connection(('127.0.0.1', {proxy.port}))\n"
+                    f"s.sendall(b'POST http://127.0.0.3:{port}/ HTTP/1.1\\r\\nHost: 127.0.0.3:{port}\\r\\n{field}\\r\\n\\r\\n')\n"
+                    f"while True: s.sendall({piece[:6]!r} * {len(piece) // 6})"
+                )
+                taker = await asyncio.create_subprocess_exec(sys.executable, "-c", pipe, pass_fds=[sink.fileno()])
+                quiet = asyncio.subprocess.DEVNULL
+                giver = await asyncio.create_subprocess_exec(sys.executable, "-c", flood, stderr=quiet)
+                try:
+                    while not any(attempt.up > 20_000 for attempt in proxy.egress._ledger.attempts):
+                        await asyncio.sleep(0.01)
+                    async with asyncio.timeout(15):
+                        return await proxy.say(get(server))
+                finally:
+                    giver.kill()
+                    taker.kill()
+                    await asyncio.gather(giver.wait(), taker.wait())
+
+    assert asyncio.run(scene()).endswith(b"ok"), why
 
 
 @pytest.mark.threat("T57")

@@ -12,7 +12,7 @@ from sandbox.egress.refused import Failed, Malformed
 
 LONGEST = 64 << 10  # bytes of a head
 END = b"\r\n\r\n"
-_MOST_FIELDS = 200
+MOST_FIELDS = 200
 _LINE = re.compile(r"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/1\.([01])\Z")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)\Z")
 _ABSOLUTE = re.compile(r"(?i:(http)://)([^/?#]*)([^#]*)\Z")
@@ -66,7 +66,7 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
         raise Malformed("the request line cannot be read")
     method, target, minor = found[1], found[2], found[3]
     fields = tuple(map(_field, lines[1:]))
-    if len(fields) > _MOST_FIELDS:
+    if len(fields) > MOST_FIELDS:
         raise Malformed("the request has too many headers", 431)
     host, port, path = _target(method, target, within)
     if method != "CONNECT":  # whose Host goes nowhere

@@ -257,6 +257,7 @@ class _Served:
         client, server = self.client, self.server
         assert server is not None
         while True:
+            await asyncio.sleep(0)  # thousands of chunks may be there at once
             line = await client.until(b"\n", 4096)
             size = http.chunk_size(line or b"")
             await server.send(b"%x\r\n" % size)
@@ -267,9 +268,13 @@ class _Served:
                 raise Malformed("a chunk is longer than it says")
             await server.send(b"\r\n")
         # Trailers are not passed on.
-        while (line := await client.until(b"\n", http.LONGEST)) not in (b"\r\n", None):
-            self.attempt.sends(len(line or b""))
-        await server.send(b"\r\n")
+        for _ in range(http.MOST_FIELDS):
+            if (line := await client.until(b"\n", http.LONGEST)) == b"\r\n":
+                await server.send(b"\r\n")
+                return
+            if line is None:
+                break
+        raise Malformed("the end of a request cannot be read")
 
     async def _exactly(self, size: int) -> None:
         assert self.server is not None

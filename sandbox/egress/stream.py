@@ -19,6 +19,8 @@ class Stream:
     async def more(self) -> bool:
         """Read what is there, waiting for some. False at the end."""
         data = await self.loop.sock_recv(self.sock, CHUNK)
+        # What is there already comes without waiting: a command that never pauses would be the only one served.
+        await asyncio.sleep(0)
         self.ahead += data
         return bool(data)
 
