@@ -126,7 +126,8 @@ def fresh_tmpfs(mode: str, size: int) -> int:
     """An empty tmpfs that is attached nowhere yet, without devices and setuid programs (fsopen(2), fsmount(2))."""
     context = _syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)
     try:
-        for key, value in (("mode", mode), ("size", str(size))):
+        # An empty file takes memory too, and counts no byte: no more of them than pages.
+        for key, value in (("mode", mode), ("size", str(size)), ("nr_inodes", str(max(size >> 12, 1024)))):
             _syscall(f"set {key} of a tmpfs", FSCONFIG, context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
         _syscall("make a tmpfs", FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
         return _syscall("mount a tmpfs", FSMOUNT, context, FSMOUNT_CLOEXEC, ATTR_NOSUID | ATTR_NODEV)

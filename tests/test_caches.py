@@ -13,6 +13,8 @@ from sandbox_bench import SECRET, Bench
 from sandbox import caches, removal
 from sandbox.backend import SandboxUnavailable
 
+PY = "/usr/bin/python3 -c"
+
 
 def kept(base: Path, workspace: Path) -> Path:
     workspace.mkdir(exist_ok=True)
@@ -192,6 +194,10 @@ def test_the_temporary_folder_of_a_look_is_bounded(bench: Bench) -> None:
     answer = bench.run("head -c 700M /dev/zero > $TMPDIR/x; stat -c %s $TMPDIR/x", **LOOK)
     assert int(answer["out"]) <= 512 << 20, answer
     assert bench.run("stat -f -c %f $TMPDIR", **LOOK)["out"] == "131072\n", "all of it is free again"
+    many = f'{PY} \'import os\nfor n in range(200_000): os.mknod(os.environ["TMPDIR"] + f"/{{n}}")\''
+    answer = bench.run(many, **LOOK)
+    assert "No space left" in answer["err"], answer
+    assert int(bench.run("stat -f -c %d $TMPDIR", **LOOK)["out"]) > 131_000
 
 
 # ---- on the command line
