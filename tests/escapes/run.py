@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +114,7 @@ def _take_terminal() -> None:
 
 
 @contextlib.contextmanager
-def _reaching_in(stage: Stage, attempt: Attempt):  # type: ignore[no-untyped-def]  # a generator of nothing
+def _reaching_in(stage: Stage, attempt: Attempt) -> Iterator[None]:
     """For the attempt to be reached: somebody outside who keeps trying."""
     import socket
 
@@ -144,24 +145,17 @@ def judged(attempt: Attempt, control: Run | None, confined: Run) -> Verdict:
     return Verdict(attempt, "CONTAINED")
 
 
-def judge(
-    backends: list[str], user: str, chosen: list[Attempt], *, loud: bool, controls: bool = True
-) -> dict[str, list[Verdict]]:
+def judge(backends: list[str], user: str, chosen: list[Attempt], *, controls: bool) -> Iterator[tuple[str, Verdict]]:
+    """Each attempt under each backend, as it comes."""
     world = World(user)
-    found: dict[str, list[Verdict]] = {backend: [] for backend in backends}
     try:
         for attempt in chosen:
             binary = compiled(attempt, world.base) if attempt.language == "c" else None
             control = once(world, attempt, None, binary) if controls else None
             for backend in backends:
-                verdict = judged(attempt, control, once(world, attempt, backend, binary))
-                found[backend].append(verdict)
-                if loud or verdict.word in ("ESCAPED", "ERROR"):
-                    told = f"{backend:<10} {user:<7} {verdict.word:<10} {attempt.name:<26} {verdict.why}"
-                    print(told, file=sys.stderr, flush=True)
+                yield backend, judged(attempt, control, once(world, attempt, backend, binary))
     finally:
         world.close()
-    return found
 
 
 def available() -> list[str]:
@@ -232,19 +226,14 @@ def main() -> int:
         return status
     settle_in()
     started, answers = time.monotonic(), []
-    for user in told.user or USERS:
-        for backend, verdicts in judge(backends, user, chosen, loud=told.v, controls=not told.no_control).items():
-            answers += [
-                {
-                    "backend": backend,
-                    "user": user,
-                    "name": v.attempt.name,
-                    "kind": v.attempt.kind,
-                    "verdict": v.word,
-                    "why": v.why,
-                }
-                for v in verdicts
-            ]
+    with contextlib.suppress(KeyboardInterrupt):  # what was found until then is worth something
+        for user in told.user or USERS:
+            for backend, found in judge(backends, user, chosen, controls=not told.no_control):
+                here = {"backend": backend, "user": user, "name": found.attempt.name, "kind": found.attempt.kind}
+                answers.append({**here, "verdict": found.word, "why": found.why})
+                if told.v or found.word in ("ESCAPED", "ERROR"):
+                    line = f"{backend:<10} {user:<7} {found.word:<10} {found.attempt.name:<26} {found.why}"
+                    print(line, file=sys.stderr, flush=True)
     if told.json:
         print(json.dumps(answers))
     words = ("CONTAINED", "ESCAPED", "NA", "ERROR")
