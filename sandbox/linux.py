@@ -15,6 +15,7 @@ from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Level, Listener, Outcome, note_connections
 from sandbox.cgroup import Group
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
+from sandbox.kernellog import Feed, feed, processes
 from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
 from sandbox.pool import Pool
 from sandbox.scan import Scan
@@ -67,6 +68,7 @@ class Linux:
         self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
         self.abi = kernel.landlock_abi()
         self.pool = Pool(self._launch, self._prove, self._still_true)
+        self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp: what one command leaves there the next one finds
 
     # ---- the Backend protocol
@@ -84,7 +86,8 @@ class Linux:
             raise TypeError("the sandbox runs Permits and nothing else")
         terms = permit.terms
         slot = await self.pool.take(terms)
-        healthy = False
+        healthy, since = False, time.time()
+        halves = processes(slot.process.pid) if self.feed is not None else frozenset()
         try:
             watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
             try:
@@ -106,15 +109,22 @@ class Linux:
             from sandbox.limits import reached  # their patterns are for commands that failed
             from sandbox.violations import explain
 
+            logged = self.feed.denials(halves, since) if self.feed is not None else ()
+            paths = {violation.path for violation in logged}
+            guessed = explain(permit, outcome, slot.scan, private=self.name != "T3")
             violations = (
                 *violations,
-                *explain(permit, outcome, slot.scan, private=self.name != "T3"),
+                *logged,
+                *(guess for guess in guessed if guess.path not in paths),
                 *reached(outcome, terms.limits, refused, slot.group.held),
             )
         return replace(outcome, violations=violations, enforcement=slot.enforcement)
 
     async def close(self) -> None:
         self.pool.close()
+        if self.feed is not None:
+            self.feed.close()
+            self.feed = None
         if self.scratch is not None:
             self.scratch.remove()
             self.scratch = None
@@ -127,6 +137,7 @@ class Linux:
 
     def _launch(self, terms: Terms) -> Slot:
         """The launch that was made ahead, when it was made for this; else a new one."""
+        self.feed = self.feed or feed()
         taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
         if taken is not None:
             launched, self.scratch = taken

@@ -100,9 +100,9 @@ ABI_TABLE = [  # what landlock(7) says that each ABI brought
     (4, landlock.TRUNCATE,     landlock.IOCTL_DEV,    3, 0, 0),
     (5, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 0, 0),
     (6, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 0),
-    (7, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 2),
-    (8, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 2),
-    (9, landlock.RESOLVE_UNIX, 1 << 17,               3, 3, 2),
+    (7, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 3),
+    (8, landlock.IOCTL_DEV,    landlock.RESOLVE_UNIX, 3, 3, 3),
+    (9, landlock.RESOLVE_UNIX, 1 << 17,               3, 3, 3),
 ]
 # fmt: on
 

@@ -1,0 +1,151 @@
+"""What the kernel's audit log says that Landlock denied, where we may read it: as root, with auditing switched on.
+
+We switch nothing on. Records of others are in the same feed: only those of domains that our own helper made are taken,
+which the kernel says itself (LANDLOCK_DOMAIN names the process that entered it, by its number outside of namespaces).
+Sources: netlink(7), linux/audit.h, the kernel's admin-guide/LSM/landlock. A denial by a mount is in no log.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import time
+
+from policy.pattern import pattern
+from sandbox.backend import Violation
+
+_NETLINK_AUDIT, _READLOG = 9, 1
+_GET, _LANDLOCK_ACCESS, _LANDLOCK_DOMAIN = 1000, 1423, 1424
+_PATIENCE = 0.02  # seconds: the kernel's own thread hands records on
+_ACCESS = pattern(
+    r"audit\((?P<when>\d+\.\d+):\d+\): domain=(?P<domain>[0-9a-f]+) blockers=(?P<blockers>[\w.,]+)"
+    r'(?: (?:path|name)=(?P<path>"[^"]*"|[0-9A-F]+))?'
+)
+_DOMAIN = pattern(r"domain=(?P<domain>[0-9a-f]+) status=allocated .*?\bpid=(?P<pid>\d+) ")
+_MOST, _KEPT = 5, 256
+
+
+class Feed:
+    """Open until `close`. `denials` takes what has come for one helper; what came for others of ours waits for them."""
+
+    __slots__ = ("_domains", "_seen", "_socket")
+
+    def __init__(self, handle: socket.socket) -> None:
+        self._socket = handle
+        self._domains: dict[str, int] = {}  # which process entered each
+        self._seen: list[tuple[str, float, str, str]] = []  # domain, time, blockers, path; the oldest go first
+
+    def denials(self, helper: frozenset[int], since: float) -> tuple[Violation, ...]:
+        """Those of the helper that is these `processes`, in their order, each place once.
+
+        `since`: seconds on the clock of time(2), when its command started.
+        """
+        self._take()
+        mine = [entry for entry in self._seen if self._domains.get(entry[0]) in helper]
+        self._seen = [entry for entry in self._seen if entry not in mine]
+        told = {}
+        for _, when, blockers, path in mine:
+            if when < int(since * 1000) / 1000:  # the log counts milliseconds
+                continue  # an earlier command's
+            place = f" `{path}`" if path else ""
+            fix = (
+                f"name `{path}` in the command itself: the gate then asks, or says why not" if path else "do without it"
+            )
+            told[blockers, path] = Violation(f"{_words(blockers)}{place} was denied", path, fix, False, "landlock")
+        return tuple(told.values())[:_MOST]
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _take(self) -> None:
+        until = time.monotonic() + _PATIENCE
+        while True:
+            self._socket.settimeout(max(until - time.monotonic(), 0.0001))
+            try:
+                message = self._socket.recv(1 << 16)
+            except TimeoutError:
+                return
+            except OSError:
+                continue  # ENOBUFS: some were lost; what is left is as true as before
+            if time.monotonic() > until:
+                return  # others are busy: what came is enough
+            if len(message) >= 16:
+                self.note(struct.unpack_from("=IH", message)[1], message[16:].decode("utf-8", "replace"))
+
+    def note(self, kind: int, text: str) -> None:
+        """One record."""
+        if kind == _LANDLOCK_DOMAIN and (found := _DOMAIN.search(text)):
+            self._domains[found["domain"]] = int(found["pid"])
+            if len(self._domains) > _KEPT:
+                del self._domains[next(iter(self._domains))]
+        elif kind == _LANDLOCK_ACCESS and (found := _ACCESS.search(text)):
+            self._seen.append((found["domain"], float(found["when"]), found["blockers"], _path(found["path"] or "")))
+            del self._seen[:-_KEPT]
+
+
+def feed() -> Feed | None:
+    """None where we may not read the log, or nothing is written to it."""
+    if os.geteuid() != 0:
+        return None
+    with contextlib.ExitStack() as stack:
+        try:
+            asking = stack.enter_context(
+                socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
+            )
+            asking.settimeout(0.1)
+            asking.send(struct.pack("=IHHII", 16, _GET, 1, 1, 0))  # NLM_F_REQUEST
+            kind, enabled = 0, 0
+            while kind != _GET:
+                answer = asking.recv(1 << 13)
+                kind = struct.unpack_from("=IH", answer)[1]
+                if kind == 2 and struct.unpack_from("=i", answer, 16)[0] != 0:  # NLMSG_ERROR
+                    return None
+            enabled = struct.unpack_from("=I", answer, 20)[0]
+            if not enabled:
+                return None
+            listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
+            try:
+                listening.bind((0, _READLOG))
+            except BaseException:
+                listening.close()
+                raise
+            return Feed(listening)
+        except (OSError, struct.error):
+            return None
+
+
+def _path(text: str) -> str:
+    """Quoted as it is, or in hexadecimal digits where it holds what a log line cannot."""
+    if text.startswith('"'):
+        return text[1:-1]
+    return bytes.fromhex(text).decode("utf-8", "replace") if text and len(text) % 2 == 0 else ""
+
+
+def _words(blockers: str) -> str:
+    """`fs.write_file,fs.truncate` as people say it."""
+    return ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in blockers.split(",")))
+
+
+# fmt: off
+_WORDS = {
+    "fs.execute": "running", "fs.write_file": "writing", "fs.read_file": "reading", "fs.read_dir": "listing",
+    "fs.remove_dir": "removing from", "fs.remove_file": "removing from", "fs.make_char": "making a device in",
+    "fs.make_dir": "making a folder in", "fs.make_reg": "making a file in", "fs.make_sock": "making a socket in",
+    "fs.make_fifo": "making a pipe in", "fs.make_block": "making a device in", "fs.make_sym": "making a link in",
+    "fs.refer": "moving or linking between folders at", "fs.truncate": "shortening",
+    "fs.ioctl_dev": "controlling the device",
+    "fs.change_topology": "mounting at", "fs.resolve_unix": "connecting to the socket",
+    "net.bind_tcp": "listening on a port",
+    "net.connect_tcp": "connecting to a port", "scope.abstract_unix_socket": "connecting to a socket of the host",
+    "scope.signal": "signalling a process outside", "ptrace": "tracing a process outside",
+}
+# fmt: on
+
+
+def processes(helper: int) -> frozenset[int]:
+    """A helper by its first process, and its second half, which is what enters the domain."""
+    try:
+        with open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
+            return frozenset((helper, *map(int, file.read().split())))
+    except OSError:
+        return frozenset((helper,))
