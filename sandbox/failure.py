@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 
+from policy.phrases import plain
 from policy.verdict import Problem
 from sandbox.backend import Outcome, SandboxUnavailable
 
@@ -34,6 +35,17 @@ def no_landlock(tier: str) -> SandboxUnavailable:
             f"the {tier} sandbox cannot be built here",
             "the kernel has no Landlock, or it was switched off at boot",
             "run `agent doctor`: it says which, and what to do; nothing was run",
+        )
+    )
+
+
+def unsteady(error: OSError) -> SandboxUnavailable:
+    """Somebody turns files into links and back while the workspace is looked at."""
+    return SandboxUnavailable(
+        Problem(
+            "the workspace cannot be looked at",
+            f"`{plain(os.fsdecode(error.filename or '?'))}` changed meanwhile ({(error.strerror or '').lower()})",
+            "stop what is changing it, and try again; nothing was run",
         )
     )
 

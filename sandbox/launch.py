@@ -18,7 +18,7 @@ from policy.secrecy import inside
 from policy.verdict import Rights, Terms
 from sandbox import caches, identity, kernel, plan, seccomp
 from sandbox.cgroup import Group
-from sandbox.failure import no_landlock
+from sandbox.failure import no_landlock, unsteady
 from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, end, send, spawn
@@ -67,7 +67,10 @@ def launch(
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
     plan.refuse_impossible(terms, Scan(), plan.kind)  # before a walk through all of `/`
-    found = survey(terms, scratch.path, cache)
+    try:
+        found = survey(terms, scratch.path, cache)
+    except OSError as error:
+        raise unsteady(error) from None
     rights = Rights.LOOK if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     if terms.hosts and tier != "T3":
         rights = Rights.WORK  # as far as the filter goes: sockets on a loopback of its own

@@ -16,12 +16,6 @@ from sandbox_bench import USERS, Bench, make
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session", params=USERS)
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """A workspace with decoys around it and a driver under each user that this machine lets us be."""
-    yield from make(request.param)
-
-
 @pytest.fixture(scope="session")
 def docked() -> Iterator[Dock]:
     """A container daemon with an image that was built here."""
@@ -30,7 +24,10 @@ def docked() -> Iterator[Dock]:
 
 
 @pytest.fixture(scope="session", params=[f"{user}-{tier}" for user in USERS for tier in ("T1", "T2")])
-def rooted(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """The same in each sandbox that has a private root: what holds in the one has to hold in the other."""
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A workspace with decoys around it, and a driver under each user that this machine lets us be.
+
+    In each sandbox that has a private root: what holds in the one has to hold in the other.
+    """
     user, _, tier = request.param.partition("-")
     yield from make(user, tier=tier)

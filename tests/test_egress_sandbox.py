@@ -16,9 +16,10 @@ from sandbox_bench import NOBODY, SYSTEM, USERS, Bench, make
 ADDRESS = "127.0.0.2"  # not the one that programs inside take for their own
 
 
-@pytest.fixture(scope="module", params=USERS)
+@pytest.fixture(scope="module", params=[f"{user}-{tier}" for user in USERS for tier in ("T1", "T2")])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    yield from make(request.param)
+    user, _, tier = request.param.partition("-")
+    yield from make(user, tier=tier)
 
 
 class Site(http.server.SimpleHTTPRequestHandler):

@@ -17,12 +17,6 @@ from sandbox_bench import NO_NAMESPACES, SECRET, USERS, Bench, make
 PY = "/usr/bin/python3 -c"
 
 
-@pytest.fixture
-def bench(rooted: Bench) -> Bench:
-    """Everything here holds in T1 and in T2."""
-    return rooted
-
-
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
@@ -222,15 +216,15 @@ def test_thousands_of_files_are_protected_one_by_one(bench: Bench) -> None:
 
 
 @pytest.mark.threat("T61")
-def test_more_than_bubblewrap_can_protect_is_refused(rooted: Bench) -> None:
-    if rooted.tier != "T2":
+def test_more_than_bubblewrap_can_protect_is_refused(bench: Bench) -> None:
+    if bench.tier != "T2":
         return
-    folder = rooted.workspace / "many"
+    folder = bench.workspace / "many"
     for number in range(1001):
         (folder / str(number)).mkdir(parents=True)
         (folder / str(number) / ".env").write_text(SECRET)
-    rooted.own(folder)
-    answer = rooted.run("cat many/7/.env", hidden=[".env"])
+    bench.own(folder)
+    answer = bench.run("cat many/7/.env", hidden=[".env"])
     shutil.rmtree(folder)
     assert "too many" in " ".join(answer["unavailable"]), answer
 

@@ -2,15 +2,21 @@
 
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox_bench import SECRET, Bench
+from sandbox_bench import SECRET, USERS, Bench, make
 
 from sandbox.linux import T3_LACKS
 
 PY = "/usr/bin/python3 -c"
+
+
+@pytest.fixture(scope="module", params=USERS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    yield from make(request.param, tier="T3")
 
 
 @pytest.fixture
@@ -63,7 +69,7 @@ def test_what_is_let_through_is_listed(bench: Bench, outside: Path, words: str, 
     try:
         told: dict[str, Any] = {"hidden": [".t3-env"]}
         script = attempt.format(target=outside, folder=outside.parent, key=key, pid=os.getpid())
-        answer = bench.run(script, tier="T3", **told)
+        answer = bench.run(script, **told)
     finally:
         libc.shmctl(segment, 0, None)
     assert answer["out"].strip() == printed, answer
@@ -77,9 +83,9 @@ def test_what_is_let_through_is_listed(bench: Bench, outside: Path, words: str, 
 @pytest.mark.parametrize(("attempt", "why"), HELD, ids=[row[1] for row in HELD])
 def test_what_it_holds(bench: Bench, outside: Path, attempt: str, why: str) -> None:
     script = attempt.format(target=outside, folder=outside.parent, pid=os.getpid())
-    assert bench.run(script, tier="T3")["status"] != 0, why
+    assert bench.run(script)["status"] != 0, why
     assert outside.read_text() == "original"
 
 
 def test_named_hosts_are_refused(bench: Bench) -> None:
-    assert "no network of its own" in bench.run("echo ran", tier="T3", hosts=["example.org"])["unavailable"][1]
+    assert "no network of its own" in bench.run("echo ran", hosts=["example.org"])["unavailable"][1]
