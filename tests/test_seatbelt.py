@@ -18,7 +18,7 @@ from sbpl_reader import Malformed, answer, check, read
 
 from policy.action import ReadFile, RunArgv, RunScript
 from policy.verdict import _MINT, Limits, Permit, Rights, Terms
-from sandbox.backend import Level, SandboxUnavailable
+from sandbox.backend import Enforcement, Level, SandboxUnavailable
 from sandbox.choose import BACKENDS, here, open_backend
 from sandbox.sbpl import Sbpl, profile_for
 from sandbox.scan import Scan
@@ -271,6 +271,31 @@ def test_the_conversation_with_a_command(
     done = run_through(stand_in, script, **told)
     assert (done.status, done.stdout, done.ended_by) == (status, out, ended), done
     assert b"97531" not in subprocess.run(["ps", "axo", "args"], capture_output=True, check=True).stdout
+
+
+def test_a_permit_becomes_a_command_or_a_file_action(stand_in: Path) -> None:
+    """Through `run`; what its canary would have said is said for it, since there is nothing here that holds."""
+    told = Terms(Rights.WORK, str(stand_in / "ws"), "/nonexistent")
+    actions = (
+        RunScript("echo $((6 * 7)); exit 3", told.workspace),
+        RunArgv(("/bin/echo", "a b"), told.workspace),
+        ReadFile(f"{told.workspace}/file.txt"),
+        ReadFile(f"{told.workspace}/missing.txt"),
+    )
+
+    async def all_of_them() -> list[Any]:
+        backend = Seatbelt(program=str(stand_in / "sandbox-exec"))
+        backend.enforcement = Enforcement(Level.PARTIAL, "seatbelt")
+        try:
+            return [await backend.run(Permit(action, told, _MINT)) for action in actions]
+        finally:
+            await backend.close()
+
+    script, argv, found, missing = asyncio.run(all_of_them())
+    assert (script.status, script.stdout) == (3, b"42\n")
+    assert (argv.status, argv.stdout) == (0, b"a b\n")
+    assert "hello" in str(found.data), found
+    assert missing.problem is not None
 
 
 def test_named_hosts_are_reached_through_the_proxy_of_one_command(stand_in: Path) -> None:
