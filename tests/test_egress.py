@@ -14,6 +14,7 @@ from test_egress_parts import client_hello, made, sni, split
 
 from sandbox.egress import proxy as proxy_module
 from sandbox.egress import record
+from sandbox.egress.resolver import resolve
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -596,3 +597,24 @@ def test_any_bytes_are_survived() -> None:
     assert answer.endswith(b"ok")
     assert len(proxy.connections) == 401
     assert not [each for each in proxy.connections if "the proxy failed" in each.why]
+
+
+def test_ipv6_is_reached_like_ipv4() -> None:
+    async def scene() -> tuple[bytes, Proxy]:
+        async with serving(OK, address="::1") as server, proxying(f"[::1]:{server.port} private") as proxy:
+            server.address = "[::1]"
+            return await proxy.say(get(server)), proxy
+
+    answer, proxy = asyncio.run(scene())
+    assert answer.endswith(b"ok")
+    assert proxy.connections[0].address == "::1"
+
+
+def test_names_are_resolved_as_this_machine_does_it() -> None:
+    async def scene() -> list[tuple[str, ...]]:
+        return [await resolve(name, 80) for name in ("localhost", "no-such-host.invalid", "a" * 64 + ".test", "é")]
+
+    local, *nothing = asyncio.run(scene())
+    assert set(local) <= {"127.0.0.1", "::1"}
+    assert local
+    assert nothing == [(), (), ()]
