@@ -141,7 +141,7 @@ def test_without_a_host_there_is_no_proxy(bench: Bench) -> None:
 
 
 def test_the_sandbox_has_its_own_loopback_beside_the_proxy(bench: Bench) -> None:
-    script = "python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 1; curl -sS http://localhost:8000/ | head -1"
+    script = "python3 -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & curl -sS --retry 50 --retry-connrefused --retry-delay 1 http://localhost:8000/ | head -1"
     answer = bench.run(script, hosts=["example.org"], env={"PATH": "/usr/bin:/bin"}, system=[*SYSTEM, "/etc/hosts"])
     assert "<!DOCTYPE" in answer["out"], answer
     assert answer["connections"] == [], "that is not the proxy's business"
@@ -166,7 +166,7 @@ def test_what_a_command_that_is_ended_did_is_known(bench: Bench, how: str, tmp_p
             pass
 
     with site(tmp_path, Endless) as port:
-        told: dict[str, Any] = {"limits": {"wall": 1.0}} if how == "wall" else {"cancel": 1.0}
+        told: dict[str, Any] = {"limits": {"wall": 2.5}} if how == "wall" else {"cancel": 2.5}
         answer = bench.run(f"curl -sS http://{ADDRESS}:{port}/", hosts=[f"{ADDRESS}:{port} private"], **told)
         assert gone.wait(10)
     assert answer.get("ended") == "wall" or answer.get("cancelled")
