@@ -32,7 +32,7 @@ SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 T3_LACKS = (
     "the file names and sizes of the whole machine can be seen and watched (no private root)",
     "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
-    "secret files inside the workspace cannot be masked, nor its auto-run files and hard links to outside kept read-only",
+    "secret files inside the workspace cannot be masked, nor its auto-run files and hard links kept read-only",
     "memory and processes are limited one by one, not for everything that a command starts",
     "a command can end the process that watches it, and what it left then goes on",
     "other processes of the same user share the PID and IPC namespaces: their shared memory can be attached",
