@@ -110,13 +110,13 @@ class Watchdog:
         status = 0
         try:
             processes = [name for name in os.listdir("/proc") if name.isdigit()] if self.sees else []
-            found = _written(self.writable, self._started - _CLOCK) + _held_open(processes, memory=False)
+            found = written(self.writable, self._started - _CLOCK) + _held_open(processes, memory=False)
             status = 0 if found > self.disk else 1
         finally:
             os._exit(status)
 
 
-def _written(folders: tuple[str, ...], since: float) -> int:
+def written(folders: tuple[str, ...], since: float) -> int:
     """Bytes on the disk of the files below that were changed since then; each file once, whatever its names."""
     total, seen, left = 0, set(), list(folders)
     while left:

@@ -15,6 +15,7 @@ import pytest
 from policy.verdict import Limits, Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.container import canary, guard, settings, syscalls
+from sandbox.container.backend import LACKS
 from sandbox.container.daemon import find_socket, is_pinned
 from sandbox.scan import Scan
 
@@ -406,3 +407,8 @@ def test_a_canary_that_got_out(said: str, instead: str, broken: str, why: str) -
 def test_a_limit_that_a_daemon_does_not_keep_is_said(said: str, instead: str, words: str) -> None:
     _, missing = canary.judge(HELD.replace(said, instead), ASKED)
     assert [each for each in missing if words in each], missing
+
+
+def test_the_documents_list_what_a_container_lacks() -> None:
+    told = (Path(__file__).parent.parent / "SECURITY.md").read_text("utf-8")
+    assert [lack for lack in LACKS if f"- {lack}\n" not in told] == []

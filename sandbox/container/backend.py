@@ -113,6 +113,8 @@ class Container:
         self.pool.close()
         while self._later:
             await asyncio.wait(set(self._later))
+        if self.daemon is not None:
+            self.daemon.close()
         if self.local is not None:
             self.local.scratch = None  # it is ours, and removed below
             await self.local.close()
@@ -231,7 +233,9 @@ class Container:
         )
         make_points(self.scratch, terms, plan.mounts(replace(terms, system=()), box.scan, plan.kind, self.scratch.path))
         _hand_over(self.scratch.path, box.user)
-        return settings.body(terms, box.scan, place, plan.kind)
+        body = settings.body(terms, box.scan, place, plan.kind)
+        box.disks = settings.writable(body)
+        return body
 
     def _profile(self, terms: Terms) -> str:
         """The seccomp profile as the daemon wants it: as JSON, or (Podman) as a file that it can read."""

@@ -18,6 +18,7 @@ from sandbox.container.command import Ended, Running
 from sandbox.container.daemon import Daemon, Refused
 from sandbox.container.inside import listen_inside
 from sandbox.container.processes import Processes
+from sandbox.container.usage import Usage
 from sandbox.container.wire import Wire, open_wire
 from sandbox.decoys import hiding_place
 from sandbox.scan import Scan
@@ -46,6 +47,7 @@ class Box:
         self.terms = terms
         self.user = user
         self.scan = Scan()
+        self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as the host names them
         self.enforcement = Enforcement(Level.NONE, "container")
         self.egress: Egress | None = None  # the way out, where its terms name hosts
         self.environment = dict(terms.env)
@@ -192,6 +194,7 @@ class Box:
         tree = self._tree
         assert tree is not None
         until = time.monotonic() + wall
+        usage = Usage(self.terms.limits, tree, self.disks)
         variables = {**self.environment, "PWD": cwd}
         try:
             made = await self.daemon.call(
@@ -206,16 +209,14 @@ class Box:
                 raise _gone() from None
             return Ended(126, b"", b"", None, str(error))
         running.follow(wire, stdin)
-        why = await self._wait(running, tree, str(made["Id"]), until)
-        if tree.memory_kills() > tree.kills:
-            why, tree.kills = why or "memory", tree.memory_kills()
+        why = await self._wait(running, tree, usage, str(made["Id"]), until) or usage.excess()
         if not await self._clear(tree):
             self.kill()
         await running.settle(GRACE if why else DRAIN)
         status = 137 if why or self._dead else await self._status(str(made["Id"]))
         return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
 
-    async def _wait(self, running: Running, tree: Processes, number: str, until: float) -> str | None:
+    async def _wait(self, running: Running, tree: Processes, usage: Usage, number: str, until: float) -> str | None:
         """Until its main process has ended: None. Or until a limit is passed: its name."""
         pause, watched = EARLY, False
         while not running.done:
@@ -227,8 +228,10 @@ class Box:
                 return "output"
             if running.done:
                 break
-            if tree.memory_kills() > tree.kills:
-                return "memory"
+            if why := usage.excess():
+                return why
+            if await usage.filled():
+                return "disk"
             if not watched:
                 told = await self.daemon.call(lambda client: client.exec_inspect(number))
                 if not told["Running"] and told["ExitCode"] is not None:

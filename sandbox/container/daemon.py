@@ -37,6 +37,7 @@ class Daemon:
         self.version = ""
         self.podman = False  # which is nearly the same
         self._local = threading.local()
+        self._clients: list[docker.APIClient] = []
 
     async def call(self, what: Callable[["docker.APIClient"], Any]) -> Any:
         """What `what` answers. Raises Refused, or SandboxUnavailable when the daemon is out of reach."""
@@ -54,6 +55,7 @@ class Daemon:
                     f"unix://{self.socket}", version=self.version or "auto", timeout=SECONDS, num_pools=2
                 )
                 self._local.client, self.version = client, str(client.api_version)
+                self._clients.append(client)
                 parts = client.version().get("Components") or ()
                 self.podman = any("podman" in str(part.get("Name", "")).lower() for part in parts)
             return what(client)
@@ -61,6 +63,12 @@ class Daemon:
             raise Refused(int(error.status_code or 0), str(error.explanation or error)) from None
         except (docker.errors.DockerException, requests.exceptions.RequestException, OSError) as error:
             raise unreachable(self.socket, error) from None
+
+    def close(self) -> None:
+        """Let go of every connection. Nothing is asked any more."""
+        for client in self._clients:
+            client.close()
+        self._clients.clear()
 
 
 class Refused(Exception):

@@ -21,10 +21,10 @@ class Processes:
 
     def __init__(self, container: str, pid: int) -> None:
         self._container = container
-        self._folder, self._memory = _folders(container, pid) if pid > 0 else ("", "")
+        folders = _folders(container, pid) if pid > 0 else {}
+        self._folder, self._memory, self._cpu = (folders.get(name, "") for name in ("pids", "memory", "cpuacct"))
         self._refused = 0
         self._kept: frozenset[int] = frozenset(self._all())
-        self.kills = self.memory_kills()
 
     @property
     def seen(self) -> bool:
@@ -68,6 +68,13 @@ class Processes:
                 return int(found[1])
         return 0
 
+    def cpu(self) -> float:
+        """Processor time of all that ever ran in there, in seconds; 0 where nobody tells."""
+        if nanoseconds := _read(os.path.join(self._cpu, "cpuacct.usage")).strip():
+            return int(nanoseconds) / 1e9
+        found = re.search(r"^usage_usec (\d+)$", _read(os.path.join(self._cpu, "cpu.stat")), re.MULTILINE)
+        return int(found[1]) / 1e6 if found else 0.0
+
     def refused(self) -> int:
         """How many processes the kernel did not start since this was last asked: their limit was reached."""
         found = re.search(r"^max (\d+)$", _read(os.path.join(self._folder, "pids.events")), re.MULTILINE)
@@ -78,8 +85,8 @@ class Processes:
         return [int(pid) for pid in _read(os.path.join(self._folder, "cgroup.procs")).split()] if self._folder else []
 
 
-def _folders(container: str, pid: int) -> tuple[str, str]:
-    """Where the control groups of a process lie: that which lists processes, and that which counts memory."""
+def _folders(container: str, pid: int) -> dict[str, str]:
+    """Where the control groups of a process lie: those that list processes, count memory and count processor time."""
     found: dict[str, str] = {}
     for line in _read(f"/proc/{pid}/cgroup").splitlines():
         _, names, path = line.split(":", 2)
@@ -87,15 +94,14 @@ def _folders(container: str, pid: int) -> tuple[str, str]:
             continue
         for name in names.split(","):
             found[name] = path
-    roots = {
-        "pids": "/sys/fs/cgroup/pids",
-        "memory": "/sys/fs/cgroup/memory",
-        "": "/sys/fs/cgroup",
-    }
-    there = {name: roots[name] + path for name, path in found.items() if name in roots}
-    there = {name: path for name, path in there.items() if os.path.isdir(path)}
-    both = there.get("", "")
-    return there.get("pids", both), there.get("memory", both)
+    there = {}
+    for name in ("pids", "memory", "cpuacct"):
+        own, shared = f"/sys/fs/cgroup/{name}{found.get(name, '')}", f"/sys/fs/cgroup{found.get('', '')}"
+        if name in found and os.path.isdir(own):
+            there[name] = own
+        elif "" in found and os.path.exists(f"{shared}/cgroup.procs"):  # version 2: one group for everything
+            there[name] = shared
+    return there
 
 
 def _read(path: str) -> str:

@@ -116,6 +116,14 @@ def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
     }
 
 
+def writable(made: Body) -> tuple[str, ...]:
+    """The folders of the host that commands in that container may write to, and no folder in one of them."""
+    host = made["HostConfig"]
+    assert isinstance(host, dict)
+    found = sorted(str(each["Source"]) for each in host["Mounts"] if not each["ReadOnly"])
+    return tuple(path for path in found if not any(path.startswith(f"{other}/") for other in found))
+
+
 def _mounted(terms: Terms, found: Scan, place: Place, look: Look) -> tuple[list[Body], dict[str, str]]:
     """Binds, in the order in which they are to be made, and file systems in memory."""
     uid, _, gid = place.user.partition(":")
