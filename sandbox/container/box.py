@@ -274,7 +274,7 @@ class Box:
             return
         self._dead = True
         if self._tree is not None:
-            self._tree.strike()
+            self._tree.strike(everything=True)
         if self.egress is not None:
             self.egress.close()
         if self._wire is not None:

@@ -47,9 +47,10 @@ class Processes:
             await asyncio.sleep(PAUSE)
         return not self.left()
 
-    def strike(self) -> bool:
-        """One round of killing; whether there was anybody."""
-        found = self.left()
+    def strike(self, *, everything: bool = False) -> bool:
+        """One round of killing; whether there was anybody. `everything`: those that keep the container too, so that
+        what the daemon is about to start in there cannot start any more."""
+        found = sorted(self._all()) if everything else self.left()
         for pid in found:
             with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to kill: the caller looks again
                 handle = os.pidfd_open(pid)
