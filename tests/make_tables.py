@@ -4,6 +4,7 @@ it into SECURITY.md, between its marks. Takes several minutes a backend and user
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,7 @@ def escapes(answers: list[dict[str, str]], attempts: list[Any]) -> str:
 
 def told(why: str) -> str:
     """One line of printable characters, as a word of the document."""
+    why = re.sub(r"/\S*escapes-\w+/(stage-\w+/)?", "", why)  # where the world lay that day
     return "".join(c if c.isprintable() and c not in "|`<>" else " " for c in why)[:160].strip()
 
 
