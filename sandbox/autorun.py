@@ -5,6 +5,7 @@ host, so the workspace is looked at before and after (a fixed list of names: a f
 that a command made is looked at as well; what Git itself puts into one and starts nothing may stay.
 """
 
+import glob
 import os
 import shutil
 import tempfile
@@ -48,6 +49,8 @@ class Watch:
         """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
         paths = {path for root in found.roots for path in appearing(root, self.terms.locked)}
         paths |= {path for root in found.inner for path in appearing(root, inside_git(self.terms.locked))}
+        top = self.terms.workspace
+        paths |= {path for named in found.named for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
         # A `.git` that is a file names the folder with the settings.
         paths |= {path for path in found.locked if path.endswith("/.git")}
         paths -= set(self.terms.write)

@@ -1,7 +1,7 @@
-"""Which of the files that Git makes in a new repository start nothing: those need not be set aside.
+"""Which of the files that Git makes in a new repository start nothing, and where its settings lead.
 
-Closed world: a key that is not on the list, or a line that is read with any doubt, is not harmless.
-Sources: git-config(1), gitrepository-layout(5), githooks(5).
+Those that start nothing need not be set aside. Closed world: a key that is not on the list, or a line that is read with
+any doubt, is not harmless. Sources: git-config(1), gitrepository-layout(5), githooks(5).
 """
 
 import os
@@ -11,6 +11,10 @@ import stat
 from policy.secrecy import inside
 
 _MOST = 64 << 10  # bytes
+_INCLUDED = 100  # files of settings that are followed
+_OPENS = re.compile(r"\s*\[(?P<name>[A-Za-z0-9-]+)[^\]]*\]")
+_NAMES = re.compile(r"\s*(?P<key>[A-Za-z][A-Za-z0-9-]*)\s*=(?P<value>.*)")
+_COMMENT = re.compile(r'\s[#;][^"]*$')
 _SECTION = re.compile(r'\[(?P<name>[a-z]+)(?: "(?P<inner>[\w./@+ -]*)")?\]')
 _SETTING = re.compile(r"(?P<key>[A-Za-z]+) ?= ?(?P<value>[^\\\"#;`$]*)")
 # fmt: off
@@ -48,9 +52,54 @@ def harmless(path: str, workspace: str) -> bool:
         return False
     if name == "config":
         return _settings(text)
-    if name == "commondir":
-        return text == "../..\n"
+    if name == "commondir":  # where settings are looked for: in what is looked at as a repository itself
+        shared = common(os.path.dirname(path))
+        return text == "../..\n" and all(os.path.lexists(f"{shared}/{part}") for part in ("HEAD", "objects", "refs"))
     return name == ".git" and _pointer(text, path, workspace)
+
+
+def common(folder: str) -> str:
+    """Where the settings and hooks of the repository whose inside is `folder` lie: `commondir` says it."""
+    text = _text(f"{folder}/commondir").rstrip("\r\n")
+    return os.path.realpath(os.path.join(folder, text)) if text and "\0" not in text else folder
+
+
+def named(folder: str, top: str) -> set[str]:
+    """The folder of hooks, and further files of settings, that the settings in `folder` name.
+
+    `top`: the folder from which a relative folder of hooks counts. Plain joined paths: they may lead anywhere, and to
+    nothing.
+    """
+    found: set[str] = set()
+    left = [f"{folder}/config", f"{folder}/config.worktree"]
+    while left and len(found) < _INCLUDED:
+        config = left.pop()
+        section = ""
+        for line in _text(config).split("\n"):
+            if opened := _OPENS.match(line):
+                section, line = opened["name"].lower(), line[opened.end() :]
+            setting = _NAMES.match(line)
+            if setting is None or "\0" in line:
+                continue
+            value = os.path.expanduser(_COMMENT.sub("", setting["value"]).replace('"', "").strip())
+            if setting["key"].lower() == "hookspath" and section == "core":
+                found.add(os.path.normpath(os.path.join(top, value)))
+            elif setting["key"].lower() == "path" and section in ("include", "includeif"):
+                place = os.path.normpath(os.path.join(os.path.dirname(config), value))
+                left += [place] if place not in found else []
+                found.add(place)
+    return found
+
+
+def _text(path: str) -> str:
+    """What is in a regular file; nothing when there is none."""
+    try:
+        with open(
+            os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8", errors="surrogateescape"
+        ) as file:
+            return file.read(_MOST) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
+    except OSError:
+        return ""
 
 
 def _sample(entry: os.DirEntry[str]) -> bool:

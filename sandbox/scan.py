@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from policy.record import dataclass
-from sandbox.tree import GIT_IS_FILE, HAS_GIT, IS_GIT, Tree, Trees
+from sandbox.gitfiles import common, named
+from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, IS_GIT, Tree, Trees
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
@@ -30,6 +31,7 @@ class Scan:
 
     `pinned`: `.git` folders that must not be renamed away. `shared`: files whose other hard links lie elsewhere.
     `roots`: the workspace and every repository nested in it. `inner`: folders that Git takes for the inside of one.
+    `named`: where the settings of repositories say that hooks and further settings are, there or not.
     `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
     change it.
     `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
@@ -41,6 +43,7 @@ class Scan:
     shared: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     marks: tuple[tuple[str, int, int, int], ...] = ()
     truncated: bool = False
 
@@ -64,7 +67,8 @@ def scan(
     *,
     count: bool = True,
 ) -> Scan:
-    """Walk `workspace` without following links. Folders that cannot be read cannot be entered by a command either.
+    """Walk `workspace` without following links. A folder that we cannot look into is masked: a command may have closed
+    it, so that the next one opens it again and finds what was in it without a mask.
 
     A pattern of `hidden` is a name; with a first `/` it is one place, seen from the workspace. With `trees`, folders
     that did not change since they were read are not read again; the answer is the same (`sandbox/tree.py` has the
@@ -89,6 +93,9 @@ def scan(
     for path, folder in tree.folders.items():
         if not folder[6] and not folder[7] and path != workspace:
             continue
+        if folder[7] & CLOSED:
+            masked.add(path)
+            continue
         for name in folder[6]:
             real = os.path.realpath(f"{path}/{name}")
             # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
@@ -98,10 +105,23 @@ def scan(
             roots.append(path)
         if git and folder[7] & IS_GIT:
             inner.append(path)
+            shared_by = common(path)
+            if shared_by != path and (shared_by + "/").startswith(workspace + "/"):
+                inner.append(shared_by)
+    said = {
+        path
+        for folder, top in (*((f"{root}/.git", root) for root in roots if git), *((path, path) for path in inner))
+        for path in named(folder, top.removesuffix("/.git"))
+        # One that holds the repository itself cannot be kept as it is.
+        if path.startswith(workspace + "/") and not (folder + "/").startswith(path + "/")
+    }
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
     if git:  # a `.git` that is a file names the folder with the settings: whoever changes it changes them all
         fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
+    fixed |= {
+        real for path in said if os.path.lexists(real := os.path.realpath(path)) and real.startswith(workspace + "/")
+    }
     masked |= _twins(tree, masked)
     fixed |= _twins(tree, fixed)
     pinned = [path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)]
@@ -111,7 +131,8 @@ def scan(
         pinned=tuple(sorted(pinned))[:MOST],
         shared=tuple(sorted(path for path, *_ in shared))[:MOST],
         roots=tuple(sorted(roots)),
-        inner=tuple(sorted(inner)),
+        inner=tuple(sorted(set(inner))),
+        named=tuple(sorted(said)),
         marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[:MOST]), *shared}))[:MOST],
         truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,
     )
@@ -161,12 +182,14 @@ def _secret(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], b
 
 def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
     """What is there, wherever in the workspace its links lead."""
-    found = {os.path.realpath(path) for place in places for path in _hits(os.path.join(workspace, place), place)}
+    found = {os.path.realpath(path) for place in places for path in _hits(workspace, place)}
     return {path for path in found if path.startswith(workspace + "/") and os.path.lexists(path)}
 
 
-def _hits(path: str, pattern: str) -> list[str]:
-    return glob.glob(path, include_hidden=True) if any(c in pattern for c in "*?[") else [path]
+def _hits(root: str, pattern: str) -> list[str]:
+    if any(c in pattern for c in "*?["):
+        return glob.glob(os.path.join(glob.escape(root), pattern), include_hidden=True)
+    return [os.path.join(root, pattern)]
 
 
 def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
@@ -203,8 +226,7 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
     link, that link, so that nobody who moves what was found follows it."""
     found = set()
     for pattern in _begun(root, patterns):
-        path = os.path.join(root, pattern)
-        for hit in _hits(path, pattern):
+        for hit in _hits(root, pattern):
             current = root
             for name in hit[len(root) :].strip("/").split("/"):
                 current = os.path.join(current, name)
@@ -225,8 +247,7 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     """
     found = []
     for pattern in _begun(root, patterns):
-        path = os.path.join(root, pattern)
-        for hit in _hits(path, pattern):
+        for hit in _hits(root, pattern):
             real = os.path.realpath(hit)
             if os.path.lexists(real) and (real == hit or (workspace and real.startswith(workspace + "/"))):
                 found.append(real)

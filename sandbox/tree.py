@@ -4,7 +4,7 @@ A folder that gains or loses a name gets a new ctime, which nobody can set back 
 number, mtime and ctime are as they were holds the names that it held. Three kinds are read again every time:
 - it changed so shortly before it was read that a later change may carry the same time (MARGIN; as Git's index does)
 - its file system is not on the list of those that keep such times themselves (network and FUSE file systems)
-- it could not be read
+- it is closed to us: it could not be read or entered, or its path is too long
 
 Link counts are no part of a folder: a program elsewhere that links one of our files changes that file alone. `due` says
 when every file must be asked again.
@@ -35,12 +35,16 @@ KEPT = 32  # files with what is known of a folder; older ones go
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
 )
-_FORMAT = 1
+_FORMAT = 2
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-HAS_GIT, IS_GIT, GIT_IS_FILE = 1, 2, 4
+# No path of a folder is longer in bytes: what commands make below cannot be named by a path (PATH_MAX), but be reached.
+DEEPEST = 3000
+
+HAS_GIT, IS_GIT, GIT_IS_FILE, CLOSED = 1, 2, 4, 8
 Link = tuple[str, int, int, int]  # name, device, number, link count
 # device, number, mtime, ctime, whether it may be believed; folders, secret names, HAS_GIT|..., linked files, files
+# What is in a folder that is CLOSED nobody knows; whose it is may open it.
 Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
 Match = Callable[[str], bool]
 
@@ -66,7 +70,7 @@ class Tree:
         return files <= FEW or not 0 <= age <= (PATIENCE if files <= MANY else LONG_PATIENCE)
 
     def renew(self, secret: Match, *, everything: bool) -> None:
-        """Make `folders` true again. Folders that cannot be read cannot be entered by a command either."""
+        """Make `folders` true again."""
         started, known, found, self.read = now(), self.folders, {}, 0
         pending, status_of = [self.top], os.lstat
         while pending:
@@ -95,14 +99,17 @@ class Tree:
             self.counted = started
 
     def _read(self, path: str, secret: Match) -> Folder | None:
+        if len(path) > DEEPEST // 4 and len(os.fsencode(path)) > DEEPEST:
+            return _UNKNOWN
         try:
             handle = os.open(path, _FOLDER)
         except PermissionError:
-            return (0, 0, 0, 0, False, (), (), 0, (), 0)
+            return _UNKNOWN
         except OSError:
             return None  # gone, or a link by now
         try:
             status, before = os.fstat(handle), time.time_ns()
+            os.stat(".", dir_fd=handle)  # one may have the right to read the names and none to what bears them
             folders, secrets, linked, files, names = [], [], [], 0, set()
             with os.scandir(handle) as entries:
                 for entry in entries:
@@ -124,7 +131,7 @@ class Tree:
                         if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
                             linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
         except OSError:
-            return (0, 0, 0, 0, False, (), (), 0, (), 0)
+            return _UNKNOWN
         finally:
             os.close(handle)
         flags = HAS_GIT if ".git" in names or "file" in names else 0
@@ -143,6 +150,8 @@ class Tree:
             self._local[device] = asked == 0 and int.from_bytes(answer.raw[:8], sys.byteorder) in _LOCAL
         return self._local[device]
 
+
+_UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)
 
 # What tells a repository, or the inside of one (gitrepository-layout(5)).
 _GIT = frozenset((".git", "HEAD", "objects", "refs", "commondir"))

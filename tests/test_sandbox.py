@@ -194,6 +194,19 @@ def test_a_secret_file_of_the_workspace_is_masked(bench: Bench) -> None:
 
 
 @pytest.mark.threat("T04")
+@pytest.mark.parametrize("mode", ["000", "100", "300", "400", "600"])
+def test_a_folder_that_a_command_closes_keeps_its_masks(bench: Bench, mode: str) -> None:
+    folder = bench.workspace / f"closed{mode}"
+    folder.mkdir()
+    (folder / ".env").write_text(SECRET)
+    bench.own(bench.workspace)
+    bench.run(f"chmod {mode} {folder}", hidden=[".env"])
+    answer = bench.run(f"chmod 700 {folder}; cat {folder}/.env", hidden=[".env"])
+    folder.chmod(0o700)
+    assert SECRET not in answer["out"], answer
+
+
+@pytest.mark.threat("T04")
 @pytest.mark.threat("T17")
 def test_thousands_of_files_are_protected_one_by_one(bench: Bench) -> None:
     folder, store = bench.workspace / "many", bench.base / "store"

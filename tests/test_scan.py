@@ -298,8 +298,9 @@ GIT_FILES = [
     ("config", "[alias]\n\tst = !evil\n", False, "hostile: an alias"),
     ("config", '[filter "x"]\n\tclean = evil\n', False, "hostile: a filter"),
     ("config", "[user]\n\tname = x\n\tsigningkey = k\n", False, "a key that is not known"),
-    ("commondir", "../..\n", True, "git worktree add"),
+    (".git/worktrees/w/commondir", "../..\n", True, "git worktree add"),
     ("commondir", "../../../evil\n", False, "hostile: settings from elsewhere"),
+    ("sub/.git/commondir", "../..\n", False, "hostile: settings that lie in no repository, where nobody looks for any"),
     (".git", "gitdir: ../.git/worktrees/w\n", True, "a worktree of this repository"),
     (".git", "gitdir: ../evil\n", False, "hostile: a folder with settings under another name"),
     (".git", "gitdir: ../.git/worktrees/../../evil\n", False, "hostile: the same by a detour"),
@@ -312,9 +313,74 @@ GIT_FILES = [
 @pytest.mark.threat("T16")
 @pytest.mark.parametrize(("name", "text", "expected", "why"), GIT_FILES, ids=[row[3] for row in GIT_FILES])
 def test_what_git_makes_itself_may_stay(tmp_path: Path, name: str, text: str, expected: bool, why: str) -> None:
-    make(tmp_path, "new/x", ".git/worktrees/w/x", "evil/x")
-    (tmp_path / "new" / name).write_bytes(text.encode())
-    assert harmless(str(tmp_path / "new" / name), str(tmp_path)) is expected
+    make(
+        tmp_path,
+        "new/x",
+        ".git/worktrees/w/x",
+        ".git/HEAD",
+        ".git/objects/x",
+        ".git/refs/x",
+        "evil/x",
+        "new/sub/.git/x",
+    )
+    path = tmp_path / name if name.startswith(".git/") else tmp_path / "new" / name
+    path.write_bytes(text.encode())
+    assert harmless(str(path), str(tmp_path)) is expected
+
+
+# fmt: off
+NAMED = [
+    ("[core]\n\thooksPath = tools/hooks\n", {"w/tools/hooks"}, "hooks elsewhere in the workspace"),
+    ("[CORE] hookspath=\"tools/hooks\" ; why\n", {"w/tools/hooks"}, "the same in another spelling"),
+    ("[core]\n\thooksPath = ../out\n", set(), "hooks outside: nobody here writes there"),
+    ("[core]\n\thooksPath = .\n", set(), "the whole workspace is no folder of hooks"),
+    ("[include]\n\tpath = ../shared.ini\n", {"w/shared.ini", "w/hooks"}, "settings that are shared, and what they name"),
+    ('[includeIf "gitdir:x"]\n\tpath = ../shared.ini\n', {"w/shared.ini", "w/hooks"}, "the same under a condition"),
+    ("[lfs]\n\tpath = tools\n", set(), "another key of that name"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.parametrize(("config", "expected", "why"), NAMED, ids=[row[2] for row in NAMED])
+def test_where_the_settings_of_a_repository_lead_is_kept(
+    tmp_path: Path, config: str, expected: set[str], why: str
+) -> None:
+    make(tmp_path, "w/.git/HEAD", "w/.git/objects/x", "w/.git/refs/x", "w/tools/hooks/pre-commit", "w/hooks/x", "out/x")
+    (tmp_path / "w/.git/config").write_text(config)
+    (tmp_path / "w/shared.ini").write_text("[core]\nhooksPath = hooks\n")
+    found = look(tmp_path / "w")
+    assert short(found.locked, tmp_path) - {"w/.git/config"} == expected, why
+
+
+@pytest.mark.threat("T16")
+def test_settings_that_a_folder_shares_are_kept_where_they_lie(tmp_path: Path) -> None:
+    make(tmp_path, "r/.git/HEAD", "config", "hooks/x")
+    (tmp_path / "r/.git/commondir").write_text("../..\n")
+    assert {"config", "r/.git/commondir"} <= short(look(tmp_path).locked, tmp_path)
+
+
+@pytest.mark.threat("T16")
+def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
+    make(tmp_path, "a[1]/.git/modules/m/config", "a1/x")
+    assert short(look(tmp_path / "a[1]").locked, tmp_path) == {"a[1]/.git/modules/m/config"}
+
+
+@pytest.mark.threat("T04")
+def test_a_folder_whose_path_is_too_long_is_closed(tmp_path: Path) -> None:
+    here = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("d" * 200, dir_fd=here)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open(".env", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+    os.close(here)
+    (masked,) = look(tmp_path).masked
+    assert masked.endswith("d" * 200), "nothing below can be named by a path, so none of it is shown"
+    assert len(masked) <= trees_module.DEEPEST + 256
+    shutil.rmtree(masked.rpartition("/")[0], ignore_errors=True)
+    subprocess.run(["rm", "-rf", tmp_path / ("d" * 200)], check=True)
 
 
 @pytest.mark.threat("T16")
