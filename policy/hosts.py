@@ -32,7 +32,9 @@ def endpoint(text: str, port: str = "") -> str | None:
     if found:
         if scheme.lower() == "file":
             return None
-        named = _authority(rest.replace("\\", "/"))
+        if "\\" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
+            return ""  # browsers end the host there, others read on to an `@`
+        named = _authority(rest)
         return _joined(*named, _PORTS.get(scheme.lower(), "")) if named else ""
     if text.startswith((".", "/", "~")):
         return None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.hosts import elsewhere, host_of, mounted
+from policy.hosts import elsewhere, endpoint, mounted
 from policy.little.awk import read_awk
 from policy.little.jq import read_jq
 from policy.little.program import Reading
@@ -220,13 +220,15 @@ def test_a_statement_that_changes_is_seen_behind_any_text(text: str) -> None:
 HOSTS = [
     ("https://example.org/x", "example.org"),
     ("https://example.org", "example.org"),
-    ("HTTP://Example.ORG:80/", "example.org"),
-    ("ftp://u:p@example.org", "example.org"),
+    ("HTTP://Example.ORG:80/", "example.org:80"),
+    ("ftp://u:p@example.org", "example.org:21"),
     ("https://a@b.org@example.org/", "example.org"),
-    ("http://[::1]:80/x", "::1"),
-    ("user@example.org:path", "example.org"),
+    ("https://a.org\\@example.org/", ""),
+    ("http://[::1]:80/x", "[::1]:80"),
+    ("user@example.org:path", "example.org:22"),
     ("example.org", "example.org"),
     ("example.org/path", "example.org"),
+    ("http://2130706433/", ""),
     ("file:///etc/passwd", None),
     ("./local", None),
     ("/local", None),
@@ -235,7 +237,7 @@ HOSTS = [
 
 @pytest.mark.parametrize(("text", "host"), HOSTS)
 def test_hosts(text: str, host: str | None) -> None:
-    assert host_of(text) == host
+    assert endpoint(text) == host
 
 
 ELSEWHERE = [
