@@ -5,6 +5,7 @@ host, so the workspace is looked at before and after (a fixed list of names: a f
 that a command made is looked at as well; what Git itself puts into one and starts nothing may stay.
 """
 
+import contextlib
 import glob
 import os
 import shutil
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 from policy.verdict import Rights, Terms
+from sandbox import removal
 from sandbox.backend import Violation
 from sandbox.gitfiles import harmless
 from sandbox.scan import Scan, appearing, inside_git, marks, scan
@@ -27,23 +29,36 @@ class Watch:
         self.terms = terms
         self.trees = trees
         self.working = terms.rights is Rights.WORK
+        self.found = found
         self.before = self._present(found) if self.working else {}
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
         if not self.working:
             return ()
-        terms = self.terms
-        now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, self.trees, count=False)
+        now = self._look()
+        if closed := [path for path in now.closed if path not in self.found.closed]:
+            for path in closed:  # the command did it: what it hides there would be old when somebody opens it
+                _open_again(path)
+            now = self._look()
         kept = {who for who in self.before.values() if isinstance(who, tuple)}
         new = {
             path
             for path, who in self._present(now).items()
             # What was moved with the folder it lies in is the same file as before, and nobody could write to it.
-            if self.before.get(path) != who and who not in kept and not harmless(path, terms.workspace)
+            if self.before.get(path) != who and who not in kept and not harmless(path, self.terms.workspace)
         }
         outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
         return tuple(self._set_aside(path) for path in sorted(outer))
+
+    def _look(self) -> Scan:
+        terms, trees = self.terms, self.trees
+        now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=False)
+        names = tuple(name for name in terms.hidden if "/" not in name)
+        for folder in terms.write:
+            if os.path.isdir(folder):
+                now = now.with_guarded(scan(folder, names, terms.shown, terms.locked, trees, count=False))
+        return now
 
     def _present(self, found: Scan) -> dict[str, str | tuple[int, int, int]]:
         """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
@@ -61,13 +76,39 @@ class Watch:
         try:
             folder = self.aside or Path(tempfile.mkdtemp(prefix="ringfence-aside-"))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            place = folder / f"{time.time_ns()}-{os.path.basename(path)}"
-            shutil.move(path, place)
+            place = _moved(path, str(folder / f"{time.time_ns()}-{os.path.basename(path)}"))
         except OSError as error:
             return Violation(f"{what}; it could not be set aside ({error.strerror})", path, "remove it", False, "watch")
         return Violation(
             f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False, "watch"
         )
+
+
+def _moved(path: str, place: str) -> str:
+    """Move it to `place`, or where that cannot be, to a name beside it that nothing runs. Answers where it is."""
+    with contextlib.suppress(OSError):
+        os.rename(path, place)
+        return place
+    for each in (os.path.dirname(path), path):  # a command may have taken our rights to them
+        with contextlib.suppress(OSError):
+            removal.regain(each)
+    with contextlib.suppress(OSError):  # on another file system, say: then it is copied
+        shutil.move(path, place)
+        return place
+    beside = f"{path}.set-aside-{time.time_ns()}"
+    os.rename(path, beside)
+    return beside
+
+
+def _open_again(top: str) -> None:
+    """The folder at `top` and those below."""
+    left = [top]
+    while left:
+        path = left.pop()
+        with contextlib.suppress(OSError):
+            removal.regain(path)
+            with os.scandir(path) as entries:
+                left += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _target(path: str) -> str:

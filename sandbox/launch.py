@@ -123,10 +123,13 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
     trees = known_trees(cache)
     found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees)
-    for folder in (*terms.read, *terms.write):
+    names = tuple(name for name in terms.hidden if "/" not in name)
+    for folder in terms.read:
         if os.path.isdir(folder) and folder != scratch:
-            names = tuple(name for name in terms.hidden if "/" not in name)
             found = found.with_masked(scan(folder, names, terms.shown, (), trees))
+    for folder in terms.write:
+        if os.path.isdir(folder) and folder != scratch:
+            found = found.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
     return found
 
 

@@ -32,6 +32,20 @@ def empty(path: str) -> None:
             os.close(handle)
 
 
+def regain(path: str) -> None:
+    """Give us back all rights to the folder at `path` when it is ours. Raises OSError for a link or anything else."""
+    if not hasattr(os, "O_PATH"):  # not Linux: no descriptor without the right to read
+        os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | 0o700, follow_symlinks=False)
+        return
+    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        state = os.fstat(handle)
+        if state.st_uid == os.geteuid() and state.st_mode & 0o700 != 0o700:
+            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(state.st_mode) | 0o700)
+    finally:
+        os.close(handle)
+
+
 def _listed(path: str) -> bool:
     with os.scandir(path) as entries:
         return next(entries, None) is not None

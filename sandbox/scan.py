@@ -31,6 +31,7 @@ class Scan:
 
     `pinned`: `.git` folders that must not be renamed away. `shared`: files whose other hard links lie elsewhere.
     `roots`: the workspace and every repository nested in it. `inner`: folders that Git takes for the inside of one.
+    `closed`: folders among the masked that we cannot look into.
     `named`: where the settings of repositories say that hooks and further settings are, there or not.
     `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
     change it.
@@ -43,19 +44,32 @@ class Scan:
     shared: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     marks: tuple[tuple[str, int, int, int], ...] = ()
     truncated: bool = False
 
     def with_masked(self, other: "Scan") -> "Scan":
         """The same, with the secret files of a further folder."""
-        masked = tuple(sorted({*self.masked, *other.masked}))
+        return self._joined(other, "masked", "closed")
+
+    def with_guarded(self, other: "Scan") -> "Scan":
+        """The same, with the secret and auto-run files of a further folder that may be written."""
+        return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named")
+
+    def _joined(self, other: "Scan", *fields: str) -> "Scan":
+        both = {name: tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in fields}
         return replace(
             self,
-            masked=masked[:MOST],
+            **{name: paths if name in ("roots", "inner") else paths[:MOST] for name, paths in both.items()},
             marks=tuple(sorted({*self.marks, *other.marks})),
-            truncated=self.truncated or other.truncated or len(masked) > MOST,
+            truncated=self.truncated
+            or other.truncated
+            or any(len(both[name]) > MOST for name in _COVERED if name in both),
         )
+
+
+_COVERED = ("masked", "locked", "pinned")  # what takes a mount each
 
 
 def scan(
@@ -88,13 +102,13 @@ def scan(
         tree.odd = odd
     trees.keep(tree)
     masked = _placed(workspace, tuple(place[1:] for place in hidden if place[:1] == "/"))
-    roots, inner = [], []
+    roots, inner, closed = [], [], []
     git = inside_git(locked)
     for path, folder in tree.folders.items():
         if not folder[6] and not folder[7] and path != workspace:
             continue
         if folder[7] & CLOSED:
-            masked.add(path)
+            closed.append(path)
             continue
         for name in folder[6]:
             real = os.path.realpath(f"{path}/{name}")
@@ -108,6 +122,7 @@ def scan(
             shared_by = common(path)
             if shared_by != path and (shared_by + "/").startswith(workspace + "/"):
                 inner.append(shared_by)
+    masked |= {*closed}
     said = {
         path
         for folder, top in (*((f"{root}/.git", root) for root in roots if git), *((path, path) for path in inner))
@@ -132,6 +147,7 @@ def scan(
         shared=tuple(sorted(path for path, *_ in shared))[:MOST],
         roots=tuple(sorted(roots)),
         inner=tuple(sorted(set(inner))),
+        closed=tuple(sorted(closed)),
         named=tuple(sorted(said)),
         marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[:MOST]), *shared}))[:MOST],
         truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,

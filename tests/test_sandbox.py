@@ -445,6 +445,46 @@ def test_new_auto_run_files_are_set_aside_and_reported(bench: Bench) -> None:
     assert (bench.workspace / "notes.md").read_text() == "fine\n"
 
 
+# fmt: off
+STUBBORN = [
+    ("mkdir .husky; echo PWNED > .husky/pre-commit; mkfifo .husky/f; chmod 000 .husky/f", ".husky", "a pipe in it, that nobody copies"),
+    ("mkdir .husky; echo PWNED > .husky/pre-commit; chmod 555 .husky", ".husky", "a folder that cannot be moved"),
+    ("mkdir .husky; echo PWNED > .husky/pre-commit; chmod 000 .husky", ".husky", "a folder that cannot be read"),
+    ("mkdir -p s/.git; echo PWNED > s/.envrc; chmod 555 s", "s/.envrc", "one in a folder that cannot be changed"),
+    ("mkdir -p s/t/.git; echo PWNED > s/t/.envrc; chmod 000 s/t s", "s/t/.envrc", "one in folders that nobody looks into"),
+    ("echo PWNED > .envrc; chmod 555 .", ".envrc", "the whole workspace cannot be changed"),
+    ("echo PWNED > .envrc; chmod 000 .", ".envrc", "the whole workspace cannot be looked into"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.parametrize(("script", "name", "why"), STUBBORN, ids=[row[2] for row in STUBBORN])
+def test_what_resists_being_set_aside_is_set_aside_all_the_same(bench: Bench, script: str, name: str, why: str) -> None:
+    folder = bench.workspace / f"stubborn-{abs(hash(script))}"
+    folder.mkdir()
+    bench.own(folder)
+    answer = bench.run(script, workspace=str(folder), locked=[".husky", ".envrc"])
+    subprocess.run(["chmod", "-R", "u+rwX", folder], check=True)
+    assert [violation[1] for violation in answer["violations"]] == [str(folder / name)], answer
+    assert not (folder / name).exists(), why
+
+
+@pytest.mark.threat("T16")
+def test_auto_run_files_of_a_further_folder_are_kept_too(bench: Bench) -> None:
+    other = bench.outside / "other"
+    (other / ".git" / "hooks").mkdir(parents=True)
+    (other / ".git" / "config").write_text("original")
+    bench.own(other)
+    script = (
+        f"cd {other}; echo PWNED > .git/config; echo PWNED > .git/hooks/pre-commit; echo PWNED > .envrc; echo x > f"
+    )
+    bench.run(script, write=[str(other)], locked=[".git/hooks", ".git/config", ".envrc"])
+    assert (other / ".git" / "config").read_text() == "original"
+    assert names(other) == {".git", "f"}
+    assert not names(other / ".git" / "hooks")
+
+
 @pytest.mark.threat("T16")
 def test_new_links_by_such_names_are_set_aside_too(bench: Bench) -> None:
     """Whoever runs `.envrc` follows it to what a command wrote under another name."""
