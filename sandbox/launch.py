@@ -21,7 +21,7 @@ from sandbox.cgroup import Group
 from sandbox.failure import no_landlock, unsteady
 from sandbox.scan import Scan, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
-from sandbox.spawn import Spare, end, send, spawn
+from sandbox.spawn import Spare, code, end, send, spawn
 from sandbox.tree import Trees
 
 if TYPE_CHECKING:
@@ -130,7 +130,19 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     for folder in terms.write:
         if os.path.isdir(folder) and folder != scratch:
             found = found.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
-    return found
+    return _own_code_kept(found, (terms.workspace, *terms.write)) if terms.rights is Rights.WORK else found
+
+
+def _own_code_kept(found: Scan, folders: Iterable[str]) -> Scan:
+    """THREAT T70: this program itself may lie in what a command may write: it is read-only, and stays where it is."""
+    kept = {(path, folder) for path in code() for folder in folders if path != folder and inside(path, folder)}
+    kept = {(path, folder) for path, folder in kept if os.path.lexists(path)}
+    if not kept:
+        return found
+    above = {str(each) for path, folder in kept for each in Path(path).parents if inside(str(each), folder)}
+    locked = {*found.locked, *(path for path, _ in kept)}
+    pinned = {*found.pinned, *above} - {folder for _, folder in kept}
+    return replace(found, locked=tuple(sorted(locked)), pinned=tuple(sorted(pinned)))
 
 
 @lru_cache(maxsize=4)

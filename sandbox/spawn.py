@@ -109,3 +109,15 @@ def send(control: socket.socket, request: dict[str, object], handles: list[int])
 def interpreter() -> tuple[str, ...]:
     """How a helper is started: isolated, without site-packages, nothing taken from the environment."""
     return (sys.executable, "-I", "-S", "-B", "-X", "utf8")
+
+
+def code() -> tuple[str, ...]:
+    """What this program runs from, outside of every sandbox: who may write there needs no way out of one."""
+    top = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    places = {os.path.join(top, name) for name in ("policy", "profiles", "runner", "sandbox", "tools")}
+    places |= {
+        os.path.dirname(sys.executable),
+        os.path.join(sys.prefix, "pyvenv.cfg"),
+        os.path.realpath(sys.executable),
+    }
+    return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, sys.path))}))

@@ -6,13 +6,15 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pyseccomp
 import pytest
-from sandbox_bench import NO_NAMESPACES, SECRET, USERS, Bench, make
+from sandbox_bench import NO_NAMESPACES, ROOT, SECRET, SYSTEM, USERS, Bench, make, world_readable_python
 
 PY = "/usr/bin/python3 -c"
 
@@ -240,6 +242,43 @@ def test_more_than_bubblewrap_can_protect_is_refused(bench: Bench) -> None:
     answer = bench.run("cat many/7/.env", hidden=[".env"])
     shutil.rmtree(folder)
     assert "too many" in " ".join(answer["unavailable"]), answer
+
+
+@pytest.mark.threat("T14")
+def test_a_command_cannot_hold_up_its_helper_or_the_next_command(bench: Bench) -> None:
+    tries = ("os.setpriority(0, 1, 19)", "os.setpriority(1, 1, 19)", "os.setpriority(2, 0, 19)", "os.sched_setaffinity(1, {0})", "os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0))")  # fmt: skip
+    script = "import os, contextlib\n" + "\n".join(f"with contextlib.suppress(OSError): {each}" for each in tries)
+    asked = f"{PY} 'import os; print(os.nice(0), sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0))'"
+    before = bench.run(asked)["out"]
+    bench.run(f"{PY} '{script}'")
+    assert bench.run(asked)["out"] == before
+
+
+@pytest.mark.threat("T70")
+def test_the_program_itself_is_read_only_where_it_lies_in_the_workspace(bench: Bench, tmp_path: Path) -> None:
+    """As when it was installed into the environment of the project that it works on."""
+    project = bench.base / "installed"
+    site = project / ".venv" / "lib" / "site-packages"
+    for package in ("policy", "sandbox", "profiles"):
+        shutil.copytree(ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(pyseccomp.__file__, site / "pyseccomp.py")
+    shutil.copy(ROOT / "tests" / "sandbox_driver.py", project / "driver.py")
+    bench.own(project)
+    script = (
+        "for f in .venv/lib/site-packages/sandbox/helper.py .venv/lib/site-packages/new.pth; do echo PWNED >> $f; done;"
+        " mv .venv gone; mv .venv/lib .venv/gone; mv .venv/lib/site-packages .venv/lib/gone; echo fine > notes.md"
+    )
+    terms = {"rights": "work", "workspace": str(project), "home": str(bench.home), "system": SYSTEM, "env": {"PATH": "/usr/bin:/bin"}}  # fmt: skip
+    action = {"kind": "RunScript", "script": script, "cwd": str(project)}
+    request = {"tier": bench.tier, "cache": str(bench.base / "cache"), "action": action, "terms": terms}
+    python = world_readable_python() if bench.user == "nobody" else sys.executable
+    as_other: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": []} if bench.user == "nobody" else {}
+    told = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run([python, project / "driver.py"], input=json.dumps(request).encode() + b"\n", env=told, cwd="/", capture_output=True, check=True, **as_other)  # fmt: skip
+    assert json.loads(run.stdout)["status"] == 0, run
+    assert (site / "sandbox" / "helper.py").read_bytes() == (ROOT / "sandbox" / "helper.py").read_bytes()
+    assert names(project) == {".venv", "driver.py", "notes.md"}
+    assert names(site) == {"policy", "sandbox", "profiles", "pyseccomp.py"}
 
 
 @pytest.mark.threat("T15")
