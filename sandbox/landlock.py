@@ -11,8 +11,8 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIR, REMOVE_FILE, MAKE_CHAR, MAKE_DIR = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 1 << 8, 1 << 9, 1 << 10, 1 << 11
 MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV, RESOLVE_UNIX = 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16
-BIND_TCP, CONNECT_TCP = 1, 2
-SCOPE_ABSTRACT_UNIX, SCOPE_SIGNAL = 1, 2
+TCP = 3  # bind and connect
+SCOPES = 3  # abstract sockets and signals
 # The kernel's audit log, where it is switched on, tells what commands were denied, and not what our canary tried.
 LOG_SAME_EXEC_OFF, LOG_NEW_EXEC_ON = 1 << 0, 1 << 1
 LOGGED = LOG_SAME_EXEC_OFF | LOG_NEW_EXEC_ON
@@ -45,12 +45,12 @@ ABIS: dict[int, Abi] = {
     1: Abi((1 << 13) - 1, 0, 0, 8, 0, "file rights"),
     2: Abi((1 << 14) - 1, 0, 0, 8, 0, "moving files between folders"),
     3: Abi((1 << 15) - 1, 0, 0, 8, 0, "truncating files"),
-    4: Abi((1 << 15) - 1, 3, 0, 16, 0, "TCP bind and connect"),
-    5: Abi((1 << 16) - 1, 3, 0, 16, 0, "ioctl on devices"),
-    6: Abi((1 << 16) - 1, 3, 3, 24, 0, "scopes for abstract sockets and signals"),
-    7: Abi((1 << 16) - 1, 3, 3, 24, LOGGED, "audit records"),
-    8: Abi((1 << 16) - 1, 3, 3, 24, LOGGED, ""),  # all threads at once: we have one
-    9: Abi((1 << 17) - 1, 3, 3, 24, LOGGED, ""),  # sockets by their path: seccomp lets nobody make one
+    4: Abi((1 << 15) - 1, TCP, 0, 16, 0, "TCP bind and connect"),
+    5: Abi((1 << 16) - 1, TCP, 0, 16, 0, "ioctl on devices"),
+    6: Abi((1 << 16) - 1, TCP, SCOPES, 24, 0, "scopes for abstract sockets and signals"),
+    7: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, "audit records"),
+    8: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, ""),  # all threads at once: we have one
+    9: Abi((1 << 17) - 1, TCP, SCOPES, 24, LOGGED, ""),  # sockets by their path: seccomp lets nobody make one
 }
 # fmt: on
 

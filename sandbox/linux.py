@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Coroutine
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,13 @@ from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.kernellog import Feed, feed, processes
 from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
 from sandbox.pool import Pool
+from sandbox.request import file_limits, file_request, words
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
 from sandbox.slot import Slot
 
 if TYPE_CHECKING:
     from sandbox.egress.resolver import Resolve
-
-ANSWER = 64 << 20  # bytes of a file action's answer
-SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
 T3_LACKS = (
@@ -189,13 +187,10 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
     action, limits = permit.action, permit.terms.limits
     started = time.monotonic()
     if isinstance(action, RunScript | RunArgv):
-        argv = (*SHELL, action.script) if isinstance(action, RunScript) else action.argv
-        request: dict[str, object] = {"op": "spawn", "argv": list(argv), "cwd": action.cwd}
-        wall, most = limits.wall, limits.output
+        request: dict[str, object] = {"op": "spawn", "argv": list(words(action)), "cwd": action.cwd}
     else:
-        request = {"op": type(action).__name__, **asdict(action)}
-        wall, most = min(limits.wall, 60.0), ANSWER
-    exchange, ended = await slot.ask(request, stdin, listen, wall, most)
+        request, limits = file_request(action), file_limits(limits)
+    exchange, ended = await slot.ask(request, stdin, listen, limits.wall, limits.output)
     seconds = time.monotonic() - started
     line, (out, err) = exchange.line or "", exchange.streams
     verb, _, rest = line.partition(" ")

@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from policy.action import RunArgv, RunScript
@@ -22,13 +22,12 @@ from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
 from sandbox.failure import file_outcome, leaks
 from sandbox.launch import in_scratch, survey
-from sandbox.linux import ANSWER
+from sandbox.request import file_limits, file_request, words
 from sandbox.sbpl import Sbpl, profile_for
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
 
 _PROGRAM = "/usr/bin/sandbox-exec"
-_SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
 _TICK = 0.01  # seconds between two looks at whether a command has ended
 _DRAIN = 1.0  # seconds that streams may stay open after everything of the process group was killed
 _MOST = 600_000  # bytes of profile and parameters: a command line holds a megabyte (sysctl kern.argmax)
@@ -133,10 +132,10 @@ class Seatbelt:
         enforcement = self.enforcement or await self.probe()
         action, terms = permit.action, permit.terms
         if isinstance(action, RunScript | RunArgv):
-            argv = (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
-            return replace(await self._confined(terms, argv, action.cwd, stdin, listen), enforcement=enforcement)
-        request = marshal.dumps({"op": type(action).__name__, **asdict(action)})
-        asked = replace(terms, limits=replace(terms.limits, wall=min(terms.limits.wall, 60.0), output=ANSWER))
+            done = await self._confined(terms, words(action), action.cwd, stdin, listen)
+            return replace(done, enforcement=enforcement)
+        request = marshal.dumps(file_request(action))
+        asked = replace(terms, limits=file_limits(terms.limits))
         helper = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "limited.py"), "perform")
         code = tuple({os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, os.path.dirname(__file__))})
         done = await self._confined(asked, helper, terms.workspace, request, None, own=code)

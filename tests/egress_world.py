@@ -6,13 +6,11 @@ import datetime
 import ipaddress
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 from sandbox.backend import Connection, Violation
 from sandbox.egress.proxy import Egress
-
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
 
 
 class Names:

@@ -22,8 +22,9 @@ from sandbox.container.command import Ended
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, usual
 from sandbox.failure import leaks
 from sandbox.launch import known_trees, make_points, survey
-from sandbox.linux import SHELL, Linux
+from sandbox.linux import Linux
 from sandbox.pool import Pool
+from sandbox.request import words
 from sandbox.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Container:
         """What became of it, and how many processes it was refused."""
         action, limits = permit.action, permit.terms.limits
         assert isinstance(action, RunScript | RunArgv)
-        argv = (*SHELL, action.script) if isinstance(action, RunScript) else action.argv
+        argv = words(action)
         if problem := _unspeakable((*argv, action.cwd)):
             return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem), 0
         started = time.monotonic()
