@@ -175,7 +175,7 @@ def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) ->
 def _cgroups() -> Finding:
     if sys.platform != "linux":
         return Finding("control groups", State.OK, "not on this system")
-    from sandbox.cgroup import usable
+    from sandbox.cgroupplaces import usable
 
     kept = [f"v{place.version} {', '.join(sorted(place.keeps))}" for place in usable()]
     if kept:

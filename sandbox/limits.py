@@ -5,7 +5,7 @@ import signal
 
 from policy.verdict import Limits, Problem
 from sandbox.backend import Outcome, Violation
-from sandbox.cgroup import MEMORY
+from sandbox.cgroupplaces import MEMORY
 
 # What the C library says for the errors that a limit gives (errno(3)), and what some runtimes make of them.
 _OPEN_FILES = re.compile(r"too many open files", re.IGNORECASE)

@@ -12,7 +12,7 @@ from policy.secrecy import inside
 from policy.verdict import LOOK_TMP, Problem, Rights, Terms
 from sandbox import landlock
 from sandbox.backend import SandboxUnavailable
-from sandbox.cgroup import CPU, MEMORY, PIDS
+from sandbox.cgroupplaces import CPU, MEMORY, PIDS
 from sandbox.scan import Scan
 from sandbox.wire import Plan
 

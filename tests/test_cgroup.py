@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from sandbox import cgroup
-from sandbox.cgroup import ALL, CPU, MEMORY, PIDS, Group, Place, places, sweep, usable, words
+from sandbox.cgroup import ALL, Group, words
+from sandbox.cgroupfiles import read_words, write
+from sandbox.cgroupplaces import _PREFIX, CPU, MEMORY, PIDS, Place, mark, places, sweep, usable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
 G = 1 << 30
@@ -64,7 +66,7 @@ def test_a_group_of_somebody_else_is_none(tmp_path: Path) -> None:
     lay(tmp_path / "a", cgroup__subtree_control="memory pids")
     lay(tmp_path)
     script = (
-        "import os, sys; sys.path.insert(0, sys.argv[2]); from sandbox.cgroup import places; os.setuid(65534)\n"
+        "import os, sys; sys.path.insert(0, sys.argv[2]); from sandbox.cgroupplaces import places; os.setuid(65534)\n"
         "print(list(places(f'41 31 0:38 / {sys.argv[1]} rw - cgroup2 cgroup2 rw', '0::/a')))"
     )
     tmp_path.chmod(0o755)
@@ -176,7 +178,7 @@ def kernel() -> tuple[Place, ...]:
 
 
 def left(kernel: tuple[Place, ...]) -> list[str]:
-    mine = f"{cgroup._PREFIX}{os.getpid()}-"
+    mine = f"{_PREFIX}{os.getpid()}-"
     return [name for place in kernel for name in os.listdir(place.folder) if name.startswith(mine)]
 
 
@@ -198,9 +200,9 @@ def test_a_group_holds_a_process_and_all_it_starts_and_leaves_nothing(kernel: tu
 @pytest.mark.threat("T64")
 def test_groups_of_a_killed_session_are_swept_and_others_stay(kernel: tuple[Place, ...]) -> None:
     folder = kernel[0].folder
-    mine = cgroup._mark(os.getpid())
-    dead = [f"{cgroup._PREFIX}{os.getpid()}-1-0", f"{cgroup._PREFIX}4194303-77-3"]  # born at another time; nobody
-    others = [f"{mine}77", f"{cgroup._PREFIX}notes", "some-group"]
+    mine = mark(os.getpid())
+    dead = [f"{_PREFIX}{os.getpid()}-1-0", f"{_PREFIX}4194303-77-3"]  # born at another time; nobody
+    others = [f"{mine}77", f"{_PREFIX}notes", "some-group"]
     for name in (*dead, *others):
         os.mkdir(f"{folder}/{name}")
     try:
@@ -238,31 +240,31 @@ def test_our_own_group_is_made_room_in_and_left_as_it_was() -> None:
         points = [line.split()[4] for line in file if " - cgroup2 " in line]
     if not points or os.geteuid() != 0 or not os.access(points[0], os.W_OK):
         pytest.skip("no tree of version 2 that this user may write to")
-    names = cgroup._words(points[0], "cgroup.subtree_control")
-    offered = cgroup._words(points[0], "cgroup.controllers")
+    names = read_words(points[0], "cgroup.subtree_control")
+    offered = read_words(points[0], "cgroup.controllers")
     if not names and not offered:
         pytest.skip("version 2 has no controller here")
     name = sorted(names or offered)[0]
     base = f"{points[0]}/ringfence-test-{os.getpid()}"
     script = (
-        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox import cgroup\n"
+        "import os, subprocess, sys; sys.path.insert(0, sys.argv[1]); from sandbox import cgroup, cgroupfiles, cgroupplaces\n"
         "base, name = sys.argv[2:]\n"
-        "cgroup._write(base, 'cgroup.procs', str(os.getpid()))\n"
+        "cgroupfiles.write(base, 'cgroup.procs', str(os.getpid()))\n"
         "child = subprocess.Popen(['sleep', '60'])\n"
         "own = lambda: open('/proc/self/cgroup').read().strip().splitlines()[-1].rpartition(':')[2]\n"
         "before = own()\n"
-        "try: cgroup._write(base, 'cgroup.subtree_control', '+' + name); print('no rule')\n"
+        "try: cgroupfiles.write(base, 'cgroup.subtree_control', '+' + name); print('no rule')\n"
         "except OSError as error: print(error.errno)\n"
-        "print(cgroup.make_room(base, frozenset({name})), name in cgroup._words(base, 'cgroup.subtree_control'))\n"
-        "print(own() == before, len(cgroup._words(base, 'cgroup.procs')))\n"
-        "g = cgroup.Group(child.pid, (cgroup.Place(2, base, frozenset({'cpu'})),))\n"
+        "print(cgroupplaces.make_room(base, frozenset({name})), name in cgroupfiles.read_words(base, 'cgroup.subtree_control'))\n"
+        "print(own() == before, len(cgroupfiles.read_words(base, 'cgroup.procs')))\n"
+        "g = cgroup.Group(child.pid, (cgroupplaces.Place(2, base, frozenset({'cpu'})),))\n"
         "print(sorted(g.limit(1, 1, 60)), g.used().kills); g.begin(); print(g.excess()); g.remove()\n"
-        "print(child.wait(), own() == before, cgroup._words(base, 'cgroup.subtree_control'), os.listdir(base).count('x'))\n"
+        "print(child.wait(), own() == before, cgroupfiles.read_words(base, 'cgroup.subtree_control'), os.listdir(base).count('x'))\n"
         "print([entry.name for entry in os.scandir(base) if entry.is_dir()])\n"
     )
     enabled = name in names
     if not enabled:
-        cgroup._write(points[0], "cgroup.subtree_control", f"+{name}")
+        write(points[0], "cgroup.subtree_control", f"+{name}")
     os.mkdir(base)
     try:
         root = str(Path(__file__).parent.parent)
@@ -281,4 +283,4 @@ def test_our_own_group_is_made_room_in_and_left_as_it_was() -> None:
     finally:
         os.rmdir(base)
         if not enabled:
-            cgroup._write(points[0], "cgroup.subtree_control", f"-{name}")
+            write(points[0], "cgroup.subtree_control", f"-{name}")

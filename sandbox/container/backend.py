@@ -14,7 +14,7 @@ from policy.verdict import Permit, Problem, Rights, Terms
 from sandbox import caches, plan
 from sandbox.autorun import Watch
 from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable
-from sandbox.cgroup import MEMORY, PIDS
+from sandbox.cgroupplaces import MEMORY, PIDS
 from sandbox.container import canary, guard, leftovers, settings, syscalls
 from sandbox.container.box import Box
 from sandbox.container.choice import Choice

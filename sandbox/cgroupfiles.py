@@ -1,0 +1,51 @@
+"""The files of a control group as the kernel wants them read and written (cgroups(7))."""
+
+import os
+
+
+def read_words(folder: str, name: str) -> set[str]:
+    try:
+        with open(f"{folder}/{name}", encoding="utf-8") as file:
+            return set(file.read().split())
+    except OSError:
+        return set()
+
+
+def write(folder: str, name: str, text: str, *, optional: bool = False) -> None:
+    """One write: the kernel takes each as a whole order."""
+    try:
+        handle = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if optional:
+            return
+        raise
+    try:
+        os.write(handle, text.encode())
+    except OSError:
+        if not optional:
+            raise
+    finally:
+        os.close(handle)
+
+
+def read(handle: int) -> bytes:
+    return os.pread(handle, 4096, 0)
+
+
+def field(handle: int, name: bytes) -> int:
+    """The number behind `name` in a file of `NAME NUMBER` lines."""
+    for line in read(handle).splitlines():
+        if line.startswith(name + b" "):
+            return int(line.split()[1])
+    return 0
+
+
+def removed(path: str) -> bool:
+    """Take the group away. False while something is in it."""
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
