@@ -14,9 +14,10 @@ _BROUGHT = frozenset(f"/dev/{name}" for name in DEVICES)  # by its `--dev`, whic
 # fmt: off
 _ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
           "--hostname", "sandbox", "--die-with-parent", "--as-pid-1", "--chdir", "/",
-          # THREAT T11: root would keep every capability that it is not told to drop. The one that is left empties the
-          # bounding set, which bubblewrap does not do for root; the helper drops it before anything starts.
-          "--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP")
+          # THREAT T11: root would keep every capability that it is not told to drop. Of the two that are left one
+          # empties the bounding set, which bubblewrap does not do for root, and one makes devices read-only, which it
+          # cannot without closing them. The helper drops both before anything starts.
+          "--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SYS_ADMIN")
 _KERNELS = ("--dev", "/dev", "--proc", "/proc",
             # THREAT T61: for root, bubblewrap takes /proc/sys for read-only and leaves its files writable.
             "--ro-bind", "/proc/sys", "/proc/sys")

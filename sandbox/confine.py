@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import struct
 
 from sandbox import kernel, mounted
@@ -52,7 +53,8 @@ def build_root(plan: Plan) -> None:
         if kind in ("ro", "rw"):
             device = source.startswith("/dev/")
             attributes = kernel.ATTR_NOSUID | kernel.ATTR_NOEXEC if device else guarded
-            attributes |= kernel.ATTR_RDONLY if kind == "ro" else 0
+            # A device is the machine's own: read-only it is written to as ever, but keeps its mode, owner and times.
+            attributes |= kernel.ATTR_RDONLY if kind == "ro" or device else 0
             # THREAT T18: another command may be swapping what lies there for a link to the host while we look.
             trees[index] = kernel.clone_tree(source, attributes, links=not kernel.within(source, plan.real))
     stage = next(folder for folder in STAGES if os.path.isdir(folder))
@@ -160,6 +162,45 @@ def listen(port: int) -> socket.socket:
     listener.bind(("127.0.0.1", port))
     listener.listen(128)
     return listener
+
+
+def seal_devices() -> None:
+    """Under T2: make the devices read-only that bubblewrap brought along. Raises OSError where that must be, and fails.
+
+    THREAT T05: their owner could change their modes for the whole machine. Anybody else needs no such guard, and often
+    has no capability to set it (AppArmor's profile for bubblewrap).
+    """
+    for entry in os.scandir("/dev"):
+        status = entry.stat(follow_symlinks=False)
+        if not stat.S_ISCHR(status.st_mode):
+            continue
+        place = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            kernel.set_attributes(place, kernel.ATTR_RDONLY, recursive=False)
+        except kernel.KernelError as error:
+            if error.errno != errno.EPERM or _may_change(entry.path, status.st_mode):
+                raise
+        finally:
+            os.close(place)
+
+
+def _may_change(path: str, mode: int) -> bool:
+    """Asked by setting what is set: a number does not tell the owner, it may stand for all that are not mapped."""
+    try:
+        os.chmod(path, stat.S_IMODE(mode))
+    except PermissionError:
+        return False
+    return True
+
+
+def own_input() -> None:
+    """Standard input of what is started without one: the /dev/null of our root, since ours came from outside.
+
+    THREAT T05: through a descriptor of the host's mount, uid 0 could close the machine's /dev/null to everybody.
+    """
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
 
 
 def lock_in(plan: Plan) -> None:

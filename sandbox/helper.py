@@ -240,11 +240,13 @@ def confined(control: socket.socket, plan: Plan) -> None:
         kernel.set_hostname("sandbox")
     elif plan.tier == "T2":
         mounted.check(plan.expected, plan.real)
+        confine.seal_devices()
         os.dup2(0, 2)  # bubblewrap was heard there, and nobody listens any more
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
     listener = confine.listen(plan.egress) if plan.egress else None
     helper = Helper(control, plan)
+    confine.own_input()
     confine.lock_in(plan)
     if plan.tier == "T3":
         SCOPED = signals_are_scoped(plan.outside)

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -440,6 +441,25 @@ def test_the_kernel_surface_is_closed(bench: Bench) -> None:
     (bench.workspace / "tries.py").write_text(script)
     answer = bench.run("/usr/bin/python3 tries.py")
     assert answer["out"] == "all tried\n", answer
+
+
+@pytest.mark.threat("T05")
+def test_the_devices_of_the_machine_keep_their_mode_and_times(bench: Bench) -> None:
+    """They are the machine's own: closed by root inside, /dev/null would be closed to everybody. Each works, too."""
+    devices = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")]
+    script = (
+        "import os\ndef each(*tries):\n  for n, t in enumerate(tries):\n    try: t(); print('OPEN', n)\n    except OSError: pass\n"
+        f"for d in {devices}:\n  each(lambda: os.chmod(d, 0o666), lambda: os.utime(d), lambda: os.chown(d, 0, 0))\n"
+        "  if d != '/dev/tty':\n    f = os.open(d, os.O_RDWR)\n"
+        "    each(lambda: os.fchmod(f, 0o666), lambda: os.utime(f), lambda: os.setxattr(f, 'user.a', b''))\n"
+        "each(lambda: os.fchmod(0, 0o666), lambda: os.utime(0), lambda: os.fchown(0, 0, 0))\n"
+        "print(open('/dev/zero', 'rb').read(1), open('/dev/null', 'w').write('x'), os.read(0, 1))\n"
+    )
+    for writing in ({}, {"rights": "look"}):
+        answer = bench.run(f"{PY} {shlex.quote(script)}", **writing)
+        # bubblewrap's own has no say over mounts there, and what anybody may write to, anybody may touch.
+        found = answer["out"].replace("OPEN 1\n", "") if bench.tier == "T2" and bench.user != "root" else answer["out"]
+        assert found == "b'\\x00' 1 b''\n", answer
 
 
 @pytest.mark.threat("T11")
