@@ -137,7 +137,7 @@ def test_a_fork_that_was_refused_is_certain_where_the_kernel_counts(bench: Bench
         assert answer["status"] == 3
         assert "temporarily unavailable" in answer["out"], answer
         assert len(answer["violations"]) == 1, answer
-        (what,) = (what for what, _, _ in answer["violations"])
+        (what,) = (what for what, *_ in answer["violations"])
         assert "could not be started, 1 time(s): the limit is 320" in what
         assert answer["inferred"] == []
     else:
@@ -147,7 +147,7 @@ def test_a_fork_that_was_refused_is_certain_where_the_kernel_counts(bench: Bench
 def test_too_many_open_files_are_told_with_the_flag(bench: Bench) -> None:
     answer = bench.run(f"{PY} 'x = [open(\"/dev/null\") for n in range(99)]'", limits={"open_files": 40})
     assert answer["status"] == 1
-    ((what, _, fix),) = answer["violations"]
+    ((what, _, fix, _),) = answer["violations"]
     assert "40 open files" in what
     assert "--limit open-files=80" in fix
     assert answer["inferred"] == [what]
