@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from urllib.parse import unquote
 
 from policy.assessment import EffectKind, Scope
 from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
@@ -25,7 +26,7 @@ OTHERWISE = {
 }
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
-_FILE = pattern(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
+_FILE = pattern(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
 # Roles whose words mean something else in another spelling.
 _SPELLED = {
     Role.FORMAT: pattern(r"[A-Za-z0-9_+-]+"),
@@ -62,7 +63,7 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
             if text.startswith(("+", ":")):
                 call.because(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
     elif role is Role.REMOTE:
-        if word.text is None or ADDRESS.match(word.text):
+        if word.text is None or ADDRESS.match(word.text) or word.text.startswith(("/", "./", "../", "~")):
             connect(call, word)
     elif role is Role.UPLOAD:
         found = SENT_FILE.match(word.text if word.text is not None else word.head)
@@ -165,7 +166,7 @@ def connect(call: "Call", word: Sense) -> None:
     host = endpoint(text, call.port) if text is not None else ""
     if host is None and text is not None:
         # A local path where a host could stand; `file://` may name this machine before it.
-        local = _FILE.sub("", text)
+        local = unquote(_FILE.sub("", text)) if _FILE.match(text) else text
         call.touch(Role.READ, word if local == text else exactly(local, word.span))
     else:
         call.connects(host or "", word)
@@ -199,6 +200,8 @@ def scan(call: "Call", words: list[Sense], tier: Tier) -> None:
     for word in words:
         for text in word.texts:
             value = text.partition("=")[2] if text.startswith("-") else text
+            if text.startswith("-") and "://" in text.partition("=")[0]:
+                value = text.lstrip("-")  # `-ihttps://..`, where whatever stands before the host does not count
             if "://" in value or LOGIN.match(value):
                 connect(call, exactly(value, word.span))
             elif value.startswith(("/", "..")) or "/../" in value:

@@ -28,6 +28,9 @@ _VERBS = {
 }
 
 
+_RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
+
+
 class Walker(Protocol):
     """What a command may ask of the walk it is part of."""
 
@@ -252,6 +255,9 @@ def _say(call: Call, given: set[str]) -> None:
     text = f"`{call.label}` {rule.why}"
     call.because(rule.tier, text)
     call.changes(rule.tier)
+    if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
+        # Whoever allows the host has not said yet that files may change.
+        call.because(Tier.WRITE, f"writes files in the workspace, as `{call.label}` does")
     if rule.tier is Tier.EXECUTE:
         call.findings.effect(EffectKind.RUNS, call.label)
     elif rule.tier is Tier.DANGEROUS:
@@ -265,7 +271,7 @@ def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
     if flag.tier is not None:
         if flag.tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, f"{call.label} {name}")
-        elif flag.tier is Tier.NETWORK and flag.role is None:
+        elif flag.tier is Tier.NETWORK and flag.role in (None, Role.READ):
             call.findings.effect(EffectKind.CONNECTS, "")
         does = LOSSES.get(f"{call.label} {name}") or _VERBS.get(flag.tier, "is not a plain read")
         call.because(flag.tier, f"`{call.label} {name}` {does}", value)

@@ -5,7 +5,7 @@ import re
 from policy.pattern import pattern
 
 ADDRESS = pattern(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
-LOGIN = pattern(r"[A-Za-z0-9_.-]+@[A-Za-z0-9_.-]+:")
+LOGIN = pattern(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
 WHOLE_HOST = pattern(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
 SENT_FILE = pattern(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
 
@@ -18,6 +18,9 @@ _PORTS = {
     "imap": "143", "imaps": "993", "pop3": "110", "pop3s": "995", "mqtt": "1883", "dict": "2628", "gopher": "70",
     "socks4": "1080", "socks4a": "1080", "socks5": "1080", "socks5h": "1080",
 }  # fmt: skip
+_WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
+_ELSEWHERE = pattern(r"[?&](host|hostaddr|port|service|servicefile)=")  # libpq: these count, not the name before them
+_SLASHED = pattern(r"(https?|wss?|ftps?):/", re.IGNORECASE)
 _DIGITS = pattern(r"[0-9]+")
 _COPIED = pattern(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
 
@@ -32,11 +35,14 @@ def endpoint(text: str, port: str = "") -> str | None:
     if found:
         if scheme.lower() == "file":
             return None
-        if "\\" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
-            return ""  # browsers end the host there, others read on to an `@`
+        led = scheme.lower().endswith("+srv") or (scheme.lower() not in _WEB and _ELSEWHERE.search(rest))
+        if led:
+            return ""
         named = _authority(rest)
         return _joined(*named, _PORTS.get(scheme.lower(), "")) if named else ""
-    if text.startswith((".", "/", "~")):
+    if _SLASHED.match(text):
+        return ""  # some programs take one slash for two
+    if text.startswith((".", "/", "~")) or text[:6].lower() == "file:/":
         return None
     away = _COPIED.match(text)
     if away and (away[1] or port == "22"):
@@ -68,7 +74,10 @@ def nearby(host: str) -> bool:
 
 def _authority(text: str) -> tuple[str, str] | None:
     """The name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
-    whole = re.split(r"[/?#]", text, maxsplit=1)[0].rpartition("@")[2]
+    whole = re.split(r"[/?#]", text, maxsplit=1)[0]
+    if "\\" in whole:
+        return None  # to some programs it is a slash, to others a letter of the name before `@`
+    whole = whole.rpartition("@")[2]
     name, colon, port = whole.rpartition(":")
     if not colon or port.endswith("]"):
         return whole, ""

@@ -160,6 +160,9 @@ class _Telling:
         ]
         if kind is EffectKind.WRITES and self._vague():
             effects = [item for item in effects if item.exact or item.target != self.around.workspace]
+        if any(effect.kind is EffectKind.CONNECTS for effect in self.effects):
+            # What Git keeps of its talks with a remote: the words for those say it.
+            effects = [item for item in effects if item.target != f"{self.around.workspace}/.git"]
         for outside in (True, False):
             group = [effect for effect in effects if (effect.scope in _ELSEWHERE) is outside]
             yield from self._group(group, kind, verb, outside=outside)

@@ -466,7 +466,12 @@ HOSTS = [
     ("curl 'https://{a,b}.example.org/'", "", "what curl makes two of"),
     ("curl https://example.org:99999/", "", "no port"),
     ("curl https://example.org%2f@evil.org/", "evil.org", "the host is what follows the login"),
-    ("curl 'https://evil.org\\@example.org/'", "evil.org", "as a browser reads it; the other would be refused"),
+    ("curl 'https://evil.org\\@example.org/'", "", "a browser and curl read it as two different hosts"),
+    ("curl http:/example.org/x", "", "one slash, which curl takes for two"),
+    ("psql 'postgresql://example.org:443/db?host=evil.org'", "", "the host that counts is in the query"),
+    ("mongosh mongodb+srv://example.org/db", "", "the name only says where the hosts are named"),
+    ("pip install -ihttps://evil.org/simple x", "evil.org", "a value glued to its letter"),
+    ("pip install git+git@evil.org:x", "evil.org:22", "a login with a plus"),
     ("git push", "", "known only when it runs"),
     ('curl "$URL"', "", "known only when it runs"),
 ]

@@ -108,6 +108,7 @@ TALKS = [
     ("git remote update",                  [CODE, LONGER, MIRROR],   "the same"),
     ("git ls-remote origin",               [CODE],                   "a question to it"),
     ("git remote show origin",             [CODE],                   "another"),
+    ("git fetch -j 2 origin",              [CODE],                   "after a flag with a value"),
     ("git fetch near",                     [],                       "a folder of this machine"),
     ("git clone gh:x/y",                   ["forge.example.com"],    "an address written in short"),
 ]

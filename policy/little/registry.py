@@ -17,6 +17,7 @@ GRAMMARS = {
     "busybox": "runners.busybox",
     "cd": "builtins.cd",
     "command": "wrappers.command",
+    "curl": "fetch.curl",
     "date": "outputs.date",
     "dd": "copies.dd",
     "echo": "builtins.echo",
@@ -57,6 +58,7 @@ GRAMMARS = {
     "trap": "builtins.trap",
     "unset": "builtins.unset",
     "watch": "runners.watch",
+    "wget": "fetch.wget",
     "xargs": "wrappers.xargs",
     "yq": "yq.yq",
 }

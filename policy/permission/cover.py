@@ -34,10 +34,13 @@ def covered(
     opened: Opened = {}
     refused: set[Reason] = set()
     linked = _linked(assessment.steps)
-    crowded = any(map(_opaque, assessment.steps))
-    for step in assessment.steps:
-        running = [rule for rule in rules if rule.run and _runs(rule, step, facts)]
-        alone = [rule for rule in rules if not rule.run]
+    alone = [rule for rule in rules if not rule.run]
+    by_step = [[rule for rule in rules if rule.run and _runs(rule, step, facts)] for step in assessment.steps]
+    own = [_reached(step, running, alone) for step, running in zip(assessment.steps, by_step, strict=True)]
+    unread = [index for index, step in enumerate(assessment.steps) if _opaque(step)]
+    for index, step in enumerate(assessment.steps):
+        running = by_step[index]
+        crowded = any(other != index and not own[index] <= own[other] for other in unread)
         for reason in step.reasons:
             if reason.tier is Tier.READ or reason.tier in NEVER:
                 continue
@@ -59,10 +62,14 @@ def covered(
     )
 
 
+def _reached(step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> frozenset[str]:
+    """The hosts that the rules open to this command, by themselves."""
+    talks = [effect for effect in step.effects if effect.kind is EffectKind.CONNECTS]
+    return frozenset(host for effect in talks for host in _hosts(effect, running, alone))
+
+
 def _opaque(step: Step) -> bool:
-    """Whether it runs code that nobody reads, and is not itself about a network."""
-    if any(effect.kind is EffectKind.CONNECTS for effect in step.effects):
-        return False
+    """Whether it runs code that nobody reads: that gets the hosts of its own command, not those of another."""
     return bool(step.text) or any(reason.tier in (Tier.EXECUTE, Tier.UNKNOWN) for reason in step.reasons)
 
 
