@@ -17,8 +17,12 @@ from policy.verdict import Rights, Terms
 from sandbox import removal
 from sandbox.backend import Violation
 from sandbox.gitfiles import harmless
-from sandbox.scan import Scan, appearing, inside_git, marks, scan
+from sandbox.scan import Scan, appearing, inside_git, marks, moment, scan
 from sandbox.tree import Trees
+
+Present = dict[str, str | tuple[int, int, int]]
+_KEPT = 16
+_before: dict[object, Present] = {}  # what there was at a moment: facts about the disk, the same for every session
 
 
 class Watch:
@@ -30,13 +34,16 @@ class Watch:
         self.trees = trees
         self.working = terms.rights is Rights.WORK
         self.found = found
-        self.before = self._present(found) if self.working else {}
+        self.moment = self._moment()
+        self.before = self._first(found) if self.working else {}
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
         if not self.working:
             return ()
         now = self._look()
+        if self.moment and self.moment == self._moment():
+            return ()  # no name came or went in any folder
         if closed := [path for path in now.closed if path not in self.found.closed]:
             for path in closed:  # the command did it: what it hides there would be old when somebody opens it
                 _open_again(path)
@@ -51,6 +58,28 @@ class Watch:
         outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
         return tuple(self._set_aside(path) for path in sorted(outer))
 
+    def _first(self, found: Scan) -> Present:
+        key = (self.moment, self.terms.locked, self.terms.write)
+        if not self.moment or (before := _before.get(key)) is None:
+            before = self._present(found)
+            if self.moment:
+                _before[key] = before
+                if len(_before) > _KEPT:
+                    del _before[next(iter(_before))]
+        return before
+
+    def _moment(self) -> tuple[int, ...]:
+        """Of the workspace and the other folders that may be written, as they were when they were last looked at; empty
+        when it cannot be told."""
+        if not self.working or self.trees is None:
+            return ()
+        terms, trees = self.terms, self.trees
+        found = [moment(terms.workspace, terms.hidden, terms.shown, terms.locked, trees)]
+        if terms.write:
+            names = tuple(name for name in terms.hidden if "/" not in name)
+            found += [moment(folder, names, terms.shown, terms.locked, trees) for folder in terms.write]
+        return tuple(found) if all(found) else ()
+
     def _look(self) -> Scan:
         terms, trees = self.terms, self.trees
         now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=False)
@@ -60,7 +89,7 @@ class Watch:
                 now = now.with_guarded(scan(folder, names, terms.shown, terms.locked, trees, count=False))
         return now
 
-    def _present(self, found: Scan) -> dict[str, str | tuple[int, int, int]]:
+    def _present(self, found: Scan) -> Present:
         """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
         paths = {path for root in found.roots for path in appearing(root, self.terms.locked)}
         paths |= {path for root in found.inner for path in appearing(root, inside_git(self.terms.locked))}

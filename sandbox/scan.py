@@ -8,13 +8,14 @@ import os
 import re
 import stat
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
 from policy.record import dataclass
 from sandbox.gitfiles import common, named
-from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, IS_GIT, Tree, Trees
+from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, HAS_LINK, IS_GIT, Stamp, Tree, Trees
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
@@ -72,6 +73,18 @@ class Scan:
 _COVERED = ("masked", "locked", "pinned")  # what takes a mount each
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What was concluded from a tree. `version`: of that tree. `leads`: where links and named places on the way led;
+    `read`: the files that were read."""
+
+    version: int
+    scan: Scan
+    shared: list[tuple[str, int, int, int]]
+    leads: dict[str, str]
+    read: dict[str, Stamp]
+
+
 def scan(
     workspace: str,
     hidden: tuple[str, ...],
@@ -101,7 +114,18 @@ def scan(
     if tree.counted_now:
         tree.odd = odd
     trees.keep(tree)
-    masked = _placed(workspace, tuple(place[1:] for place in hidden if place[:1] == "/"))
+    key = (hidden, locked)
+    known = tree.answers.get(key)
+    if (
+        isinstance(known, _Answer)
+        and (known.version, known.shared) == (tree.version, shared)
+        and all(tree.stamp(path) == stamp for path, stamp in known.read.items())
+        and all(_leads(path) == real for path, real in known.leads.items())
+    ):
+        return known.scan
+    started = time.time_ns()
+    placed = tuple(place[1:] for place in hidden if place[:1] == "/")
+    masked = _placed(workspace, placed)
     roots, inner, closed = [], [], []
     git = inside_git(locked)
     for path, folder in tree.folders.items():
@@ -123,13 +147,15 @@ def scan(
             if shared_by != path and (shared_by + "/").startswith(workspace + "/"):
                 inner.append(shared_by)
     masked |= {*closed}
-    said = {
-        path
-        for folder, top in (*((f"{root}/.git", root) for root in roots if git), *((path, path) for path in inner))
-        for path in named(folder, top.removesuffix("/.git"))
+    said: set[str] = set()
+    mentioned: set[str] = set()
+    for inside, top in (*((f"{root}/.git", root) for root in roots if git), *((path, path) for path in inner)):
+        places = named(inside, top.removesuffix("/.git"))
+        mentioned |= places
         # One that holds the repository itself cannot be kept as it is.
-        if path.startswith(workspace + "/") and not (folder + "/").startswith(path + "/")
-    }
+        said |= {
+            path for path in places if path.startswith(workspace + "/") and not f"{inside}/".startswith(f"{path}/")
+        }
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
     if git:  # a `.git` that is a file names the folder with the settings: whoever changes it changes them all
@@ -140,7 +166,7 @@ def scan(
     masked |= _twins(tree, masked)
     fixed |= _twins(tree, fixed)
     pinned = [path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)]
-    return Scan(
+    answer = Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(sorted(fixed))[:MOST],
         pinned=tuple(sorted(pinned))[:MOST],
@@ -152,6 +178,69 @@ def scan(
         marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[:MOST]), *shared}))[:MOST],
         truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,
     )
+    tree.answers.pop(key, None)
+    if _certain(tree, answer, locked) and not any(c in place for place in placed for c in "/*?["):
+        read = {f"{folder}/{name}" for folder in (*(f"{root}/.git" for root in roots), *inner) for name in _SETTINGS}
+        stamps = {path: tree.stamp(path) for path in (*read, *mentioned)} if git else {}
+        if all(tree.settled(stamp, path, started) for path, stamp in stamps.items()):
+            leaves = {f"{path}/{name}" for path, folder in tree.folders.items() if folder[6] for name in folder[6]}
+            leaves |= {f"{workspace}/{place}" for place in placed}
+            leaves |= {f"{root}/{pattern}" for root in (*roots, *inner) for pattern in locked if "/" not in pattern}
+            leads = {path: _leads(path) for path in {*filter(os.path.islink, leaves), *answer.named}}
+            tree.answers[key] = _Answer(tree.version, answer, shared, leads, stamps)
+    return answer
+
+
+_SETTINGS = ("config", "config.worktree", "commondir")  # of a repository: what is read of it
+
+
+def moment(
+    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees
+) -> int:
+    """A number for what the last `scan` saw: while it gives the same one, nothing came or went that `appearing` finds.
+
+    0: that cannot be told here.
+    """
+    tree = trees.take(workspace, (tuple(name for name in hidden if "/" not in name), shown))
+    known = tree.answers.get((hidden, locked))
+    return tree.version if isinstance(known, _Answer) and known.version == tree.version else 0
+
+
+def _leads(path: str) -> str:
+    """Where a path leads to; empty when nothing is there."""
+    real = os.path.realpath(path)
+    return real if os.path.lexists(real) else ""
+
+
+def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
+    """Whether the tree has every folder on the way to what is locked: no link leads there, and none of them is left out
+    because its own name is secret."""
+    first = {pattern.partition("/")[0] for pattern in (*locked, *inside_git(locked)) if "/" in pattern}
+    if any(c in name for name in first for c in "*?["):
+        return False
+    loose = any(c in pattern for pattern in locked if "/" not in pattern for c in "*?[")
+    for root in (*found.roots, *found.inner):
+        folder = tree.folders.get(root)
+        if folder is None or (loose and folder[7] & HAS_LINK):
+            return False
+        if any(os.path.islink(f"{root}/{name}") or name in folder[6] for name in first):
+            return False
+    if not all(_known(tree, path) for path in found.named):
+        return False
+    return not any(
+        (folder[6] or folder[7] & HAS_LINK) and not first.isdisjoint(path[len(tree.top) :].split("/"))
+        for path, folder in tree.folders.items()
+    )
+
+
+def _known(tree: Tree, path: str) -> bool:
+    """Whether the folders on the way to `path` are in the tree, as far as they are there."""
+    folder = tree.top
+    for name in path[len(tree.top) :].strip("/").split("/")[:-1]:
+        folder = f"{folder}/{name}"
+        if folder not in tree.folders:
+            return not os.path.lexists(folder)
+    return True
 
 
 def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
@@ -264,6 +353,8 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     found = []
     for pattern in _begun(root, patterns):
         for hit in _hits(root, pattern):
+            if not os.path.lexists(hit):
+                continue
             real = os.path.realpath(hit)
             if os.path.lexists(real) and (real == hit or (workspace and real.startswith(workspace + "/"))):
                 found.append(real)

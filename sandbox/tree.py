@@ -2,12 +2,16 @@
 
 A folder that gains or loses a name gets a new ctime, which nobody can set back (inode(7)). So a folder whose device,
 number, mtime and ctime are as they were holds the names that it held. Three kinds are read again every time:
-- it changed so shortly before it was read that a later change may carry the same time (MARGIN; as Git's index does)
+- it changed so shortly before it was read that a later change may carry the same time (as Git's index does): MARGIN, or
+  SHORT_MARGIN where its time has a fraction of a second, and so was told by a clock of a few milliseconds
 - its file system is not on the list of those that keep such times themselves (network and FUSE file systems)
 - it is closed to us: it could not be read or entered, or its path is too long
 
 Link counts are no part of a folder: a program elsewhere that links one of our files changes that file alone. `due` says
 when every file must be asked again.
+
+Nor is what lies behind a link. An answer that was found by the names in the folders alone holds while `version` is the
+same.
 """
 
 import contextlib
@@ -20,9 +24,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
+SHORT_MARGIN = 100_000_000
 MANY = 30_000  # files: counting the links of fewer takes less than a tenth of a second
 FEW = 500  # files: counting the links of fewer costs nothing that anybody would notice
 PATIENCE, LONG_PATIENCE = (
@@ -35,24 +41,29 @@ KEPT = 32  # files with what is known of a folder; older ones go
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
 )
-_FORMAT = 2
+_FORMAT = 3
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # No path of a folder is longer in bytes: what commands make below cannot be named by a path (PATH_MAX), but be reached.
 DEEPEST = 3000
 
-HAS_GIT, IS_GIT, GIT_IS_FILE, CLOSED = 1, 2, 4, 8
+HAS_GIT, IS_GIT, GIT_IS_FILE, CLOSED, HAS_LINK = 1, 2, 4, 8, 16
 Link = tuple[str, int, int, int]  # name, device, number, link count
 # device, number, mtime, ctime, whether it may be believed; folders, secret names, HAS_GIT|..., linked files, files
 # What is in a folder that is CLOSED nobody knows; whose it is may open it.
 Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
 Match = Callable[[str], bool]
+Stamp = tuple[int, ...]  # device, number, size, mtime, ctime; nothing for what is not there
+_versions = count(1)
 
 
 class Tree:
     """The folders below `top`, by path. A folder whose own name matches is not entered."""
 
-    __slots__ = ("_local", "counted", "counted_now", "folders", "odd", "read", "top")
+    __slots__ = (
+        *("_local", "_names", "answers", "counted", "counted_now"),
+        *("files", "folders", "odd", "read", "top", "version"),
+    )
 
     def __init__(self, top: str) -> None:
         self.top = top
@@ -61,21 +72,24 @@ class Tree:
         self.odd: frozenset[tuple[int, int, int]] = frozenset()  # files with names elsewhere, when last counted
         self.counted_now = False  # by the last `renew`
         self.read = 0  # folders that the last `renew` had to read
+        self.files = 0
+        self.version = 0  # a number never used before after every `renew` that found, or may have missed, another name
+        self.answers: dict[object, object] = {}  # what others concluded from it, and for which version
         self._local: dict[int, bool] = {}
+        self._names: dict[str, list[str]] = {}  # the files of each folder, in a tree of few files
 
     def due(self) -> bool:
         """Whether the links of all files must be counted again."""
-        files = sum(folder[9] for folder in self.folders.values())
         age = now() - self.counted
-        return files <= FEW or not 0 <= age <= (PATIENCE if files <= MANY else LONG_PATIENCE)
+        return self.files <= FEW or not 0 <= age <= (PATIENCE if self.files <= MANY else LONG_PATIENCE)
 
     def renew(self, secret: Match, *, everything: bool) -> None:
         """Make `folders` true again."""
         started, known, found, self.read = now(), self.folders, {}, 0
-        pending, status_of = [self.top], os.lstat
+        pending, status_of, changed = [self.top], os.lstat, False
         while pending:
             path = pending.pop()
-            folder = None if everything else known.get(path)
+            folder = before = known.get(path)
             if folder is not None:
                 try:
                     status = status_of(path)
@@ -85,18 +99,59 @@ class Tree:
                 same = status.st_ctime_ns == ctime and status.st_mtime_ns == mtime and status.st_ino == number
                 if not (settled and same and status.st_dev == device):
                     folder = None
+                elif everything and not self._counted(path, folder):
+                    folder = None  # a file of it has other names by now
             if folder is None:
                 folder = self._read(path, secret)
                 if folder is None:
                     continue
                 self.read += 1
+                changed = changed or not folder[4] or folder != before
             found[path] = folder
             if folder[5]:
                 pending += [f"{path}/{name}" for name in folder[5]]
+        if changed or len(found) != len(known):
+            self.version = next(_versions)
+            self.files = sum(folder[9] for folder in found.values())
+            self._names = {path: names for path, names in self._names.items() if path in found}
+        if self.files > FEW:
+            self._names.clear()
         self.folders = found
         self.counted_now = everything
         if everything:
             self.counted = started
+
+    def stamp(self, path: str) -> Stamp:
+        """While it is the same, so is what the file at `path` says, if it was `settled` before that was read."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return ()
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def settled(self, stamp: Stamp, path: str, before: int) -> bool:
+        """Whether what changes from `before` on (nanoseconds, by the clock) gets another stamp."""
+        return not stamp or self._apart(stamp[4], stamp[0], path, before)
+
+    def _apart(self, ctime: int, device: int, path: str, before: int) -> bool:
+        return ctime < before - (min(MARGIN, SHORT_MARGIN) if ctime % 10**9 else MARGIN) and self._is_local(
+            device, path
+        )
+
+    def _counted(self, path: str, folder: Folder) -> bool:
+        """Whether the links of its files, which are still the same ones, are as they were."""
+        names = self._names.get(path)
+        if names is None:
+            return False
+        linked = []
+        try:
+            for name in names:
+                about = os.lstat(f"{path}/{name}")
+                if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
+                    linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+        except OSError:
+            return False
+        return tuple(linked) == folder[8]
 
     def _read(self, path: str, secret: Match) -> Folder | None:
         if len(path) > DEEPEST // 4 and len(os.fsencode(path)) > DEEPEST:
@@ -110,10 +165,11 @@ class Tree:
         try:
             status, before = os.fstat(handle), time.time_ns()
             os.stat(".", dir_fd=handle)  # one may have the right to read the names and none to what bears them
-            folders, secrets, linked, files, names = [], [], [], 0, set()
+            folders, secrets, linked, files, links, names = [], [], [], [], False, set()
             with os.scandir(handle) as entries:
                 for entry in entries:
                     name = entry.name
+                    links = links or entry.is_symlink()
                     if secret(name):
                         secrets.append(name)
                     elif entry.is_dir(follow_symlinks=False):
@@ -121,7 +177,7 @@ class Tree:
                         if name in _GIT:
                             names.add(name)
                     else:
-                        files += 1
+                        files.append(name)
                         if name in _GIT:
                             names.add("file" if name == ".git" and not entry.is_symlink() else name)
                         try:
@@ -137,10 +193,13 @@ class Tree:
         flags = HAS_GIT if ".git" in names or "file" in names else 0
         flags |= GIT_IS_FILE if "file" in names else 0
         flags |= IS_GIT if "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names) else 0
-        settled = status.st_ctime_ns < before - MARGIN and self._is_local(status.st_dev, path)
+        flags |= HAS_LINK if links else 0
+        settled = self._apart(status.st_ctime_ns, status.st_dev, path, before)
+        if len(files) <= FEW:
+            self._names[path] = files
         return (
             *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
-            *(tuple(folders), tuple(secrets), flags, tuple(linked), files),
+            *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files)),
         )
 
     def _is_local(self, device: int, path: str) -> bool:
@@ -205,6 +264,7 @@ class Trees:
         # SAFETY: our own private folder, and the digest says that it is what we wrote: marshal is not fed by others.
         tree.counted, odd, tree.folders = marshal.loads(blob[32:])  # noqa: S302  # see above
         tree.odd = frozenset(odd)
+        tree.files = sum(folder[9] for folder in tree.folders.values())
         return tree
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from policy.verdict import Rights, Terms
 from sandbox import scan as scanning
 from sandbox import tree as trees_module
+from sandbox.autorun import Watch
 from sandbox.gitfiles import harmless
 from sandbox.scan import Scan, scan
 from sandbox.tree import Trees
@@ -73,6 +75,8 @@ CHANGES = [
     ("rm -rf a; ln -s ../outside a",              "a folder that became a link out of it"),
     ("mv a old; mkdir -p o/b; echo s > o/b/.env; mv o a", "another folder under the old name"),
     ("touch -d 2001-01-01 a; echo s > a/.env; touch -d 2001-01-01 a", "a time that was set back hides nothing"),
+    ("printf '[core]\\nhooksPath = a/b\\n' >> r/.git/config", "settings that name a folder of hooks"),
+    ("printf '[core]\\nhooksPath = a/b\\n' >> ../outside/settings", "settings elsewhere that do"),
     ("mkdir bare; cd bare; mkdir objects refs hooks; echo ref > HEAD; echo > config", "a bare repository"),
 ]
 # fmt: on
@@ -90,6 +94,8 @@ def test_law_what_is_remembered_hides_no_change(
     make(folder, "a/plain", "a/x.pem", "a/b/deep", "r/.git/config", "r/.git/hooks/x", "top")
     make(outside, "far", "pair")
     os.link(outside / "pair", folder / "pair")
+    (folder / "r/.git/config").write_text("[include]\npath = ../../../outside/settings\n")
+    (outside / "settings").write_text("[user]\nname = n\n")
     wait_until_settled()
     trees = Trees(cache)
     before = look(folder, trees)
@@ -223,6 +229,52 @@ def test_a_link_made_elsewhere_is_noticed(
     clock = trees_module.now
     monkeypatch.setattr(trees_module, "now", lambda: clock() + later)
     assert short(look(folder, trees).shared, folder) == {"a/one", "a/two", "b/three"}
+
+
+# fmt: off
+APPEARING = [  # what a command does, what is moved away after it, why
+    ("echo x > .envrc",                                   {".envrc"}, "a file"),
+    ("cd a; ln -s x ../.envrc",                           {".envrc"}, "a link"),
+    ("mv a/b/x .envrc",                                   {".envrc"}, "a file from elsewhere in the workspace"),
+    ("mv a/b .vscode",                                    {".vscode"}, "a folder from elsewhere"),
+    ("echo x > .envrc; touch -d 2001-01-01 . a",          {".envrc"}, "a time that was set back hides nothing"),
+    ("echo x > r/.envrc",                                 {"r/.envrc"}, "in a repository inside"),
+    ("cd a/b; mkdir -p .git/hooks; echo > .git/hooks/x",  {"a/b/.git/hooks"}, "in one that was made"),
+    ("mkdir -p .git/modules/m; echo evil > .git/modules/m/config", {".git/modules/m/config"}, "in a submodule"),
+    ("python3 -c 'import ctypes as c; c.CDLL(None).renameat2(-100, b\"a/x\", -100, b\"r/old\", 2)'; mv r/old r/.envrc",
+                                                          {"r/.envrc"}, "two that changed places"),
+    ("rm .git/config; echo evil > .git/config",      {".git/config"}, "another file under a name that was there"),
+    ("echo x > a/b/new; rm -r a/b; echo y > a/x",         set(), "what nothing runs"),
+    ("true",                                              set(), "nothing"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T65")
+@pytest.mark.parametrize(("change", "moved", "why"), APPEARING, ids=[row[2] for row in APPEARING])
+@pytest.mark.parametrize("link", [False, True], ids=["", "with a link in the way"])
+def test_what_appears_is_noticed_however_little_is_read(
+    tmp_path: Path, quick: None, change: str, moved: set[str], why: str, link: bool
+) -> None:
+    folder = tmp_path / "w"
+    make(folder, "a/x", "a/b/x", "r/old", "r/.git/config", ".git/config", ".git/hooks/x.sample")
+    if link:
+        (folder / ".git" / "HEAD").symlink_to("refs/heads/main")
+    terms = Terms(Rights.WORK, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=LOCKED)
+    trees = Trees(None)
+    wait_until_settled()
+
+    def after(script: str) -> set[str]:
+        found = scan(str(folder), SECRETS, SHOWN, LOCKED, trees)
+        watch = Watch(terms, found, tmp_path / "aside", trees)
+        assert bool(watch.moment) is not link, "what a link leads to is not known by the folders"
+        subprocess.run(["bash", "-c", script], cwd=folder, check=True)
+        return short(tuple(violation.path for violation in watch.settle()), folder)
+
+    for _ in range(2):
+        assert after("true") == set()
+    assert after(change) == moved, why
+    assert after("true") == set(), "what was there before stays"
 
 
 def test_too_many_special_files_are_never_a_part_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
