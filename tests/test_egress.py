@@ -14,6 +14,7 @@ from test_egress_parts import client_hello, made, sni, split
 
 from sandbox.egress import proxy as proxy_module
 from sandbox.egress import record
+from sandbox.egress import served as served_module
 from sandbox.egress.resolver import resolve
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -463,7 +464,7 @@ def test_a_host_that_cannot_be_reached_says_so_and_is_no_violation() -> None:
 
 @pytest.mark.threat("T57")
 def test_what_says_nothing_or_says_it_slowly_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "HEAD", 0.3)
+    monkeypatch.setattr(served_module, "HEAD", 0.3)
 
     async def scene() -> Proxy:
         async with serving(None) as server, proxying(f"{server.at} private") as proxy:
