@@ -148,5 +148,9 @@ def _way_out(assessment: Assessment, cell: Cell) -> str:
         ways.append("a person at a terminal is asked first")
     elif asking:
         ways.append(f"with `--mode {asking[0].value}` a person at a terminal is asked first")
-    ways.append("without either, do it another way or leave it to a person")
+    if cell.tier is Tier.NETWORK and cell.mode is not Mode.PLAN:
+        ways.append(
+            "who starts it can open a host for one command (`agent exec --host HOST`), or by a rule with `host`"
+        )
+    ways.append("otherwise do it another way or leave it to a person")
     return "; ".join(ways)

@@ -51,7 +51,7 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:
         where = "which is this machine or a private network"
-        given += f"; {listed(inner)} stays closed still, {where} (say `{inner[0]} private`)"
+        given += f"; but {listed(inner)}, {where}, stays closed until you say `{inner[0]} private`"
     return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
 
 

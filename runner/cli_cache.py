@@ -21,7 +21,7 @@ def cache(
     """Show what pip, npm, cargo and others keep in the sandbox's own cache, and empty it.
 
     Every workspace has a cache of its own, seen by the commands in it that may change files, as ~/.cache. Your own
-    caches are never used. The cache of a workspace that is gone is removed when a new one is made.
+    caches are never changed. The cache of a workspace that is gone is removed when a new one is made.
 
     **Examples**
 

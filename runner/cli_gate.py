@@ -45,7 +45,10 @@ WRITE = Annotated[
 ]
 HOST = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="Let it talk to HOST: example.org, *.example.org, example.org:8443. Repeatable."),
+    typer.Option(
+        metavar="HOST",
+        help="Let it talk to HOST: example.org, *.example.org, example.org:8443, 'localhost:3000 private'. Repeatable.",
+    ),
 ]
 ENV = Annotated[
     list[str] | None,
@@ -157,6 +160,7 @@ def show_help(
     write: WRITE = None,
     host: HOST = None,
     env: ENV = None,
+    unix: UNIX = False,
 ) -> NoReturn:
     """Show the exact rights that a permit for SCRIPT holds, and what the sandbox mounts for them. Runs nothing.
 

@@ -27,7 +27,7 @@ OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "--backend": (True, ("exec",)),
     "--accept-partial": (False, ("exec",)),
     "--require": (True, ("exec",)),
-    "--unix": (False, ("exec", "why")),
+    "--unix": (False, ("exec", "why", "sandbox show")),
 }
 
 

@@ -27,7 +27,9 @@ def within_reach(verdict: Verdict, assessment: Assessment, backend: str | None =
         what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
     elif terms.hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
-        what, why = "the network is closed to commands", f"this would talk to {hosts}; sandbox {backend} opens no host"
+        what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"
+        fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
+        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
     else:
         return verdict
     return Deny(Problem(what, why, _YOURSELF), verdict.cell, verdict.reason)

@@ -191,6 +191,6 @@ def _network(terms: Terms) -> Violation:
     return Violation(
         "the network is closed to this command (no host in its terms)",
         "",
-        "let the command name its host so that the gate can ask, or do without the network",
+        "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`",
         inferred=True,
     )

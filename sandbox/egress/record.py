@@ -94,5 +94,5 @@ def fix(error: Refused) -> str:
     if error.fix:
         return error.fix
     if error.right:
-        return f"a person could allow `{error.right}`"
+        return f"a person could allow `{error.right}`, by `agent exec --host` or a rule with `host`"
     return "no entry of an allowlist opens this"
