@@ -56,7 +56,18 @@ class Watch:
             if self.before.get(path) != who and who not in kept and not harmless(path, self.terms.workspace)
         }
         outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
-        return tuple(self._set_aside(path) for path in sorted(outer))
+        return (*(self._set_aside(path) for path in sorted(outer)), *self._uncovered(now))
+
+    def _uncovered(self, now: Scan) -> tuple[Violation, ...]:
+        """THREAT T04: what was secret because a link led there is what it was when a command took that link away."""
+        top = self.terms.workspace + "/"
+        gone = {path for path in self.found.masked if path.startswith(top)} - {*now.masked}
+        lost = [mark for mark in self.found.marks if mark[0] in gone and mark in marks((mark[0],))]
+        if self.trees is not None and lost:
+            self.trees.remember(self.terms.workspace, ((path, number, birth) for path, _, number, birth in lost))
+        what = "stays masked: what told that it is secret was taken away by the command"
+        fix = "replace the file if it is no secret"
+        return tuple(Violation(f"`{path}` {what}", path, fix, False, "watch") for path, *_ in lost)
 
     def _first(self, found: Scan) -> Present:
         key = (self.moment, self.terms.locked, self.terms.write)

@@ -218,11 +218,18 @@ def mounts(
     steps += [("rw", path, path) for path in terms.write]
     steps.sort(key=lambda step: step[2].count("/"))
     if work:
-        over: list[Step] = [("rw", path, path) for path in found.pinned]
+        kept = {*found.locked, *found.shared, *terms.read}
+        over: list[Step] = [("rw", path, path) for path in found.pinned if not _lies_in(path, kept)]
         over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
         steps += sorted(over, key=lambda step: step[2].count("/"))
     steps += [("mask", "file", path) for path in _FACTS if look(path)]
     return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
+
+
+def _lies_in(path: str, places: set[str]) -> bool:
+    while path != "/" and path not in places:
+        path = os.path.dirname(path)
+    return path in places
 
 
 def cache_place(terms: Terms) -> str:

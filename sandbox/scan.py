@@ -9,13 +9,13 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from policy.record import dataclass
 from sandbox.gitfiles import common, named
-from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, HAS_LINK, IS_GIT, Stamp, Tree, Trees
+from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, HAS_LINK, IS_GIT, Mark, Stamp, Tree, Trees
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
@@ -30,7 +30,8 @@ MOST = 4000
 class Scan:
     """Absolute paths. `masked`: secret files and folders. `locked`: read-only even when the workspace is writable.
 
-    `pinned`: `.git` folders that must not be renamed away. `shared`: files whose other hard links lie elsewhere.
+    `pinned`: folders that must not be renamed away: `.git`, and those above what is secret by its place.
+    `shared`: files whose other hard links lie elsewhere.
     `roots`: the workspace and every repository nested in it. `inner`: folders that Git takes for the inside of one.
     `closed`: folders among the masked that we cannot look into.
     `named`: where the settings of repositories say that hooks and further settings are, there or not.
@@ -114,7 +115,8 @@ def scan(
     if tree.counted_now:
         tree.odd = odd
     trees.keep(tree)
-    key = (hidden, locked)
+    uncovered = _still_there(trees.uncovered(workspace))
+    key = (hidden, locked, uncovered)
     known = tree.answers.get(key)
     if (
         isinstance(known, _Answer)
@@ -125,7 +127,8 @@ def scan(
         return known.scan
     started = time.time_ns()
     placed = tuple(place[1:] for place in hidden if place[:1] == "/")
-    masked = _placed(workspace, placed)
+    masked = _placed(workspace, placed) | uncovered
+    led = {*masked}  # secret by where they lie, or where links lead: whoever moves what is above them uncovers them
     roots, inner, closed = [], [], []
     git = inside_git(locked)
     for path, folder in tree.folders.items():
@@ -139,6 +142,8 @@ def scan(
             # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
             if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
                 masked.add(real)
+                if real != f"{path}/{name}":
+                    led.add(real)
         if path == workspace or folder[7] & HAS_GIT:
             roots.append(path)
         if git and folder[7] & IS_GIT:
@@ -165,7 +170,8 @@ def scan(
     }
     masked |= _twins(tree, masked)
     fixed |= _twins(tree, fixed)
-    pinned = [path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)]
+    pinned = {path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)}
+    pinned |= {above for path in led for above in _between(workspace, path)}
     answer = Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(sorted(fixed))[:MOST],
@@ -202,7 +208,7 @@ def moment(
     0: that cannot be told here.
     """
     tree = trees.take(workspace, (tuple(name for name in hidden if "/" not in name), shown))
-    known = tree.answers.get((hidden, locked))
+    known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
     return tree.version if isinstance(known, _Answer) and known.version == tree.version else 0
 
 
@@ -255,6 +261,20 @@ def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tupl
             links.setdefault((status.st_dev, status.st_ino, status.st_nlink), []).append(f"{path}/{name}")
     odd = {key: paths for key, paths in links.items() if len(paths) < key[2]}
     return [(path, key[0], key[1], 0) for key, paths in odd.items() for path in paths], frozenset(odd)
+
+
+def _still_there(known: Iterable[Mark]) -> frozenset[str]:
+    return frozenset(
+        path for path, number, birth in known if [mark[2:] for mark in marks((path,))] == [(number, birth)]
+    )
+
+
+def _between(top: str, path: str) -> list[str]:
+    """The folders below `top` that `path` lies in."""
+    found = []
+    while (path := os.path.dirname(path)).startswith(top + "/"):
+        found.append(path)
+    return found
 
 
 def _twins(tree: Tree, paths: set[str]) -> set[str]:

@@ -23,7 +23,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
@@ -54,6 +54,7 @@ Link = tuple[str, int, int, int]  # name, device, number, link count
 Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
 Match = Callable[[str], bool]
 Stamp = tuple[int, ...]  # device, number, size, mtime, ctime; nothing for what is not there
+Mark = tuple[str, int, int]  # path, number, birth
 _versions = count(1)
 
 
@@ -222,10 +223,11 @@ class Trees:
     A file that is not whole, not of this version, or not of this boot is as good as none.
     """
 
-    __slots__ = ("_cache", "_held")
+    __slots__ = ("_cache", "_held", "_uncovered")
 
     def __init__(self, cache: Path | None) -> None:
         self._cache = cache
+        self._uncovered: dict[str, frozenset[Mark]] = {}
         self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], Tree] = {}
 
     def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree:
@@ -250,6 +252,29 @@ class Trees:
             files = sorted(self._cache.glob("tree-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
             for path in files[KEPT:]:
                 path.unlink()
+
+    def uncovered(self, top: str) -> frozenset[Mark]:
+        """Secret files below `top` that nothing there tells any more: path, number and birth of each."""
+        if top not in self._uncovered:
+            blob = b""
+            with contextlib.suppress(OSError):
+                blob = (self._cache / _uncovered(top)).read_bytes() if self._cache else b""
+            whole = blob and hashlib.sha256(blob[32:]).digest() == blob[:32]
+            # SAFETY: as in `_load`.
+            self._uncovered[top] = frozenset(marshal.loads(blob[32:])) if whole else frozenset()  # noqa: S302  # see above
+        return self._uncovered[top]
+
+    def remember(self, top: str, marks: Iterable[Mark]) -> None:
+        """A command took away what told that these are secret."""
+        self._uncovered[top] = self.uncovered(top) | {*marks}
+        if self._cache is None:
+            return
+        body = marshal.dumps(tuple(sorted(self._uncovered[top])))
+        with contextlib.suppress(OSError):  # as for a tree; this process remembers all the same
+            handle, draft = tempfile.mkstemp(dir=self._cache, prefix=".uncovered-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(draft, self._cache / _uncovered(top))
 
     def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> Tree | None:
         if self._cache is None:
@@ -276,6 +301,10 @@ def now() -> float:
 def _name(top: str, patterns: tuple[tuple[str, ...], ...]) -> str:
     seed = repr((_FORMAT, sys.version_info, _boot(), top, patterns)).encode("utf-8", "surrogatepass")
     return f"tree-{hashlib.sha256(seed).hexdigest()[:32]}"
+
+
+def _uncovered(top: str) -> str:
+    return f"uncovered-{hashlib.sha256(top.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def _boot() -> str:
