@@ -75,8 +75,8 @@ def nearby(host: str) -> bool:
 def _authority(text: str) -> tuple[str, str] | None:
     """The name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
     whole = re.split(r"[/?#]", text, maxsplit=1)[0]
-    if "\\" in whole:
-        return None  # to some programs it is a slash, to others a letter of the name before `@`
+    if "\\" in whole or "@" in text.partition("/")[0][len(whole) :]:
+        return None  # where the host ends, and so what stands before it as a login, programs do not agree
     whole = whole.rpartition("@")[2]
     name, colon, port = whole.rpartition(":")
     if not colon or port.endswith("]"):

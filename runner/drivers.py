@@ -196,9 +196,10 @@ def _read(path: str, most: int) -> bytes | None:
         return None
     except (OSError, ValueError):
         raise Beyond("lie in a file that cannot be read") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # `open` does not take a folder, not even to close it
+        os.close(handle)
+        raise Beyond("lie in something that is no plain file")
     with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise Beyond("lie in something that is no plain file")
         data = file.read(most + 1)
     if len(data) > most:
         raise Beyond("lie in a very long file")

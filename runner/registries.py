@@ -15,13 +15,13 @@ from policy.pattern import pattern
 from policy.permission.hosts import opens
 from runner.drivers import Beyond, text_of
 
-_ADDRESS = pattern(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)")
+_ADDRESS = pattern(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
 _LINES = {
-    "npm": pattern(r"^\s*(?:@[^:\s]+:)?registry\s*=\s*(\S+)", 8),  # re.MULTILINE
-    "yarn": pattern(r"^\s*(?:npmRegistryServer:|registry\s)\s*[\"']?([^\s\"']+)", 8),
-    "cargo": pattern(r"^\s*(?:registry|index)\s*=\s*[\"']([^\"'\n]+)", 8),
-    "uv": pattern(r"^\s*(?:url|index-url|extra-index-url|default-index)\s*=\s*(.+)", 8),
-    "gem": pattern(r"^\s*(?:-\s+|source\s*\(?\s*[\"']|BUNDLE_MIRROR__\S*\s*:\s*[\"']?)(https?://[^\s\"')]+)", 8),
+    "npm": pattern(r"^[^\S\n]*[\"']?(?:@[^:\s]+:)?registry[\"']?\s*=\s*(\S+)", 8),  # re.MULTILINE
+    "yarn": pattern(r"^[^\S\n]*(?:npmRegistryServer:|registry\s)\s*[\"']?([^\s\"']+)", 8),
+    "cargo": pattern(r"^[^\S\n]*(?:registry|index)\s*=\s*[\"']([^\"'\n]+)", 8),
+    "uv": pattern(r"^[^\S\n]*(?:url|index-url|extra-index-url|default-index)\s*=\s*(.+)", 8),
+    "gem": pattern(r"^[^\S\n]*(?:-\s+|source\s*\(?\s*[\"']|BUNDLE_MIRROR__\S*\s*:\s*[\"']?)(https?://[^\s\"')]+)", 8),
     "composer": pattern(r"\"url\"\s*:\s*\"(https?:[^\"]+)\"", 8),
 }
 # program: variables, files of the person, files of the project, how to read them
@@ -119,7 +119,7 @@ def _found(kind: str, text: str) -> Iterator[str]:
             address for line in text.splitlines() if line.startswith("GOPROXY=") for address in _ADDRESS.findall(line)
         )
         return
-    for line in _LINES[kind].findall(text) if kind in _LINES else ():
+    for line in _LINES[kind].findall(text.replace("\r", "\n")) if kind in _LINES else ():
         yield from _ADDRESS.findall(line)
 
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from urllib.parse import urljoin
 
 from policy.pattern import pattern
 from policy.remotes import USUAL, Remotes
@@ -50,9 +49,14 @@ def _read(root: str, home: str) -> Remotes:
     instead: list[tuple[str, str]] = []
     instead_push: list[tuple[str, str]] = []
     modules: list[str] = []
+    programs: dict[str, str] = {}
     one: dict[tuple[str, str], str] = {}  # of settings of which the last counts
-    for section, name, key, value in settings[: 20 * _MOST]:
-        if section == "remote" and name and key in ("url", "pushurl"):
+    if len(settings) > 20 * _MOST:
+        return Remotes()  # a later setting may lead elsewhere: nothing is known for certain
+    for section, name, key, value in settings:
+        if section == "remote" and name and key == "vcs":
+            programs[name] = value
+        elif section == "remote" and name and key in ("url", "pushurl"):
             found = fetch if key == "url" else push
             found[name] = (*found.get(name, ()), value)
         elif section == "remotes" and not name:
@@ -68,36 +72,52 @@ def _read(root: str, home: str) -> Remotes:
     base = next(iter(fetch.get(usual, ())), "")
     modules += [value for section, _, key, value in _settings(text_of(f"{root}/.gitmodules"))
                 if section == "submodule" and key == "url"]  # fmt: skip
+    if max(map(len, (fetch, push, groups, instead, instead_push, modules))) > _MOST:
+        return Remotes()
+    for name, program in programs.items():  # git-config(1), `remote.<name>.vcs`
+        fetch[name] = tuple(f"{program}::{address}" for address in fetch.get(name, ("",)))
     return Remotes(
         fetch=fetch,
         push=push,
         groups=groups,
         usual=usual,
         usual_push=one.get((mine, "pushremote")) or one.get(("remote.", "pushdefault")) or usual,
-        modules=tuple(dict.fromkeys(_placed(value, base) for value in modules[:_MOST])),
-        instead=tuple(instead[:_MOST]),
-        instead_push=tuple(instead_push[:_MOST]),
+        modules=tuple(dict.fromkeys(_placed(value, base) for value in modules)),
+        instead=tuple(instead),
+        instead_push=tuple(instead_push),
     )
 
 
 def _placed(address: str, base: str) -> str:
-    """A submodule's address may be relative to that of the repository: gitmodules(5)."""
+    """A submodule's address may be relative to that of the repository. Git takes away parts, even the host.
+
+    Source: `relative_url` of Git's submodule code: `../../evil.test/x` from `https://example.org/a` is
+    `https://evil.test/x`.
+    """
     if not address.startswith(("./", "../")):
         return address
-    return urljoin(f"{base}/", address) if "://" in base else base
+    base, sign = base.removesuffix("/"), "/"
+    while address.startswith(("./", "../")):
+        if address.startswith("../"):
+            sign = "/" if "/" in base else ":"
+            base = base.rpartition(sign)[0] or "."
+        address = address.partition("/")[2]
+    return f"{base}{sign}{address}".removesuffix("/")
 
 
 def _settings(text: str) -> Iterator[Setting]:
     section = name = ""
-    for raw in _JOINED.sub("", text).split("\n"):
-        line = raw.strip()
-        while header := _HEADER.match(line):
+    for raw in _JOINED.sub("", text.removeprefix("\ufeff")).split("\n"):
+        line, at = raw.strip(), 0
+        while header := _HEADER.match(line, at):
             section, dot, rest = header[1].partition(".")
             section, name = (
                 section.lower(),
                 value_of(f'"{header[2]}"') if header[2] is not None else rest if dot else "",
             )
-            line = line[header.end() :].strip()
-        found = _KEY.match(line)
+            at = header.end()
+            while at < len(line) and line[at].isspace():
+                at += 1
+        found = _KEY.match(line, at)
         if section and found and found[2] is not None:
             yield section, name, found[1].lower(), value_of(found[2])

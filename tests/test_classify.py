@@ -467,6 +467,7 @@ HOSTS = [
     ("curl https://example.org:99999/", "", "no port"),
     ("curl https://example.org%2f@evil.org/", "evil.org", "the host is what follows the login"),
     ("curl 'https://evil.org\\@example.org/'", "", "a browser and curl read it as two different hosts"),
+    ("git clone ssh://example.org?x@evil.org/a", "", "the host ends at the slash to Git, at the `?` to others"),
     ("curl http:/example.org/x", "", "one slash, which curl takes for two"),
     ("psql 'postgresql://example.org:443/db?host=evil.org'", "", "the host that counts is in the query"),
     ("mongosh mongodb+srv://example.org/db", "", "the name only says where the hosts are named"),

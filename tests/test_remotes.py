@@ -137,6 +137,90 @@ def test_settings_that_cannot_be_read_name_nothing(work: Path) -> None:
     assert remotes("/nonexistent/x", "/nonexistent") == Remotes()
 
 
+# the repository's settings beside a remote `origin`, script, hosts, why
+HOSTILE = [
+    ('\ufeff[remote "x"]\nurl=https://evil.test/', "git fetch x", ["evil.test"], "a mark at the start of the file"),
+    ('[branch "main"]\nremote=https://evil.test/x', "git fetch", ["evil.test"], "an address in place of a name"),
+    ("[remote]\npushDefault=evil.test:x", "git push", ["evil.test:22"], "another"),
+    ('[remote "x"]\nurl=ext::sh -c x', "git fetch x", [""], "a program, not a host called ext"),
+    ('[remote "x"]\nurl=https://code.example.org/\nvcs=ext', "git fetch x", [""], "a program by another key"),
+    ('[remote "x"]\nurl=code.example.org', "git fetch x", [], "without a colon it is a path"),
+    ('[remote "x"]\nurl=ssh://code.example.org?@evil.test/', "git fetch x", [""], "Git reads the host up to the slash"),
+    ("a" + "[a]" * 200_000, "git fetch origin", [CODE], "a long line"),
+    ("[a]\n" + "b=1\n" * 10_001, "git fetch origin", [""], "so many settings that some are not read"),
+    (
+        "".join(f'[url "https://h{n}.test/"]\ninsteadOf=h{n}:\n' for n in range(501)),
+        "git fetch origin",
+        [""],
+        "the same",
+    ),
+]
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(("settings", "script", "hosts", "why"), HOSTILE, ids=[row[-1] for row in HOSTILE])
+def test_hostile_settings_name_no_false_host(
+    settings: str, script: str, hosts: list[str], why: str, work: Path
+) -> None:
+    own = f'[remote "origin"]\nurl=https://{CODE}/a\n'
+    bom = settings.startswith("\ufeff")
+    (work / ".git" / "config").write_text(f"{settings}\n{own}" if bom else f"{own}\n{settings}\n")
+    found = [host for host, _ in hosts_of(script, facts_of(work))]
+    assert found == hosts, why
+
+
+RELATIVE = ["../x", "../../x", "../../../x", "../../evil.test/x", "./x", "../x/", "../../../../x", "./../x"]
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(
+    "base", ["https://code.example.org/a/b.git", "git@code.example.org:a", "ssh://code.example.org/a"]
+)
+@pytest.mark.parametrize("address", RELATIVE)
+def test_a_relative_address_of_a_submodule_leads_where_git_says(address: str, base: str, work: Path) -> None:
+    (work / ".git" / "config").write_text(f'[remote "origin"]\nurl={base}\n')
+    (work / ".gitmodules").write_text(f'[submodule "m"]\npath=m\nurl={address}\n')
+    git("update-index", "--add", "--cacheinfo", "160000,1234567890123456789012345678901234567890,m", cwd=work)
+    told = remotes(str(work), "/nonexistent").modules
+    try:
+        git("submodule", "init", cwd=work)
+    except subprocess.CalledProcessError:
+        return  # nothing is left that could be taken away, so Git goes nowhere
+    assert told == (git("config", "submodule.m.url", cwd=work).strip(),)
+
+
+@pytest.mark.parametrize("name", [".npmrc", ".git/commondir", ".git/HEAD", ".git/config", ".gitmodules"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop"])
+def test_something_else_in_place_of_a_file_stops_nobody(name: str, kind: str, work: Path) -> None:
+    place = work / name
+    place.unlink(missing_ok=True)
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(place.name)
+    facts = facts_of(work)
+    assert hosts_of("npm ci", facts) == [("", Scope.NONE)]
+    assert {scope for _, scope in hosts_of("git fetch x", facts)} <= {Scope.NONE}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"registry"=https://evil.test/',
+        "a=1\rregistry=https://evil.test/",
+        "registry=HTTPS://EVIL.test/",
+        "\n" * 300_000,
+    ],
+)
+def test_a_projects_registry_is_found_as_npm_finds_it(text: str, work: Path) -> None:
+    (work / ".npmrc").write_text(text)
+    assert hosts_of("npm ci", facts_of(work)) == [
+        ("evil.test", Scope.WORKSPACE) if "egistry" in text else ("", Scope.NONE)
+    ]
+
+
 # rules, script, verdict under trust-project, hosts of its terms, why
 LED = [
     ("", "git fetch origin", Ruling.ASK, (CODE,), "the question names the host"),

@@ -17,6 +17,7 @@ from policy.rule import Operands, Role
 from policy.sense import exactly
 from policy.tier import Tier
 
+_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")  # gitremote-helpers(7)
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:\.[^=\n]+)?\.[A-Za-z][A-Za-z0-9-]*")
 
 # Settings that `-c` may change without making Git start anything: of the first any value, of the others only these.
@@ -93,7 +94,10 @@ def _talks(call: Call) -> None:
         elif "--all" in given and not push:
             found = known.every()
         elif not words:
-            found = known.addresses((known.usual_push if push else known.usual,), push=push)
+            usual = known.usual_push if push else known.usual
+            found = known.addresses((usual,), push=push)
+            if not found and ":" in usual:  # an address in place of a name
+                found = (known.rewritten(usual, push=push),)
         else:
             named = texts if "--multiple" in given else texts[:1]
             found = known.addresses(named, push=push)
@@ -104,7 +108,12 @@ def _talks(call: Call) -> None:
         if "--recurse-submodules" in given:
             found += tuple(map(known.rewritten, known.modules))
         for address in found:
-            host = endpoint(address, call.port)
+            helped = _HELPER.match(address)
+            if helped:
+                text = f"`{call.label}` starts a program to reach a remote, which the repository's settings name"
+                call.findings.runs(call.label, text, call.rule.ref, call.span)
+                call.connects("", words[0] if words else None, Scope.WORKSPACE)
+            host = endpoint(address, call.port) if ":" in address and not helped else None  # or it is a path
             call.hosts += 1
             if host is not None:
                 call.connects(host, words[0] if words else None, Scope.WORKSPACE)
