@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import TracebackType
 
 TYPE_CHECKING = False
@@ -113,6 +114,11 @@ def interpreter() -> tuple[str, ...]:
 
 def code() -> tuple[str, ...]:
     """What this program runs from, outside of every sandbox: who may write there needs no way out of one."""
+    return _code(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)  # every command asks
+def _code(imports: tuple[str, ...]) -> tuple[str, ...]:
     top = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     places = {os.path.join(top, name) for name in ("policy", "profiles", "runner", "sandbox", "tools")}
     places |= {
@@ -120,4 +126,4 @@ def code() -> tuple[str, ...]:
         os.path.join(sys.prefix, "pyvenv.cfg"),
         os.path.realpath(sys.executable),
     }
-    return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, sys.path))}))
+    return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, imports))}))
