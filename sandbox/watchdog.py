@@ -13,6 +13,9 @@ from sandbox.wire import Plan
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_A_FILE = (
+    16 << 10
+)  # bytes of a disk for each file that it can hold: an empty one takes no space (mke2fs(8), inode_ratio)
 _CLOCK = 2.0  # seconds by which a file system's clock may be behind ours
 
 
@@ -89,8 +92,11 @@ class Watchdog:
         """Free space is cheap to ask for, but others use it too: what is lost is looked for before it counts."""
         if not self.disk or not self._free:
             return None
-        lost = max(before - (_free(path) or before) for path, before in self._free.items())
-        if lost > 2 * self.disk:
+        lost = files = 0
+        for path, before in self._free.items():
+            now = _free(path) or before
+            lost, files = max(lost, before[0] - now[0]), max(files, before[1] - now[1])
+        if lost > 2 * self.disk or files > 2 * self.disk // _A_FILE:
             return "disk"  # whoever it is: the machine comes first
         if self._search:
             pid, status = os.waitpid(self._search, os.WNOHANG)
@@ -160,12 +166,13 @@ def _held_open(processes: list[str], *, memory: bool) -> int:
     return total
 
 
-def _free(path: str) -> int | None:
+def _free(path: str) -> tuple[int, int] | None:
+    """Bytes and files for which there is room; no number of files where a file system does not bound them."""
     try:
         found = os.statvfs(path)
     except OSError:
         return None
-    return found.f_bfree * found.f_frsize
+    return found.f_bfree * found.f_frsize, found.f_ffree
 
 
 def _used(path: str) -> int:

@@ -47,6 +47,7 @@ ENDED: list[tuple[str, dict[str, float], str, str]] = [
     (f"{PY} '{ON_DISK}\nfor n in range(14):\n f = open(f\"/tmp/{{n}}\", \"wb\"); os.posix_fallocate(f.fileno(), 0, 50 << 20)\ntime.sleep(9)'", {"disk": 500 * M}, "disk", "many files in /tmp"),
     (f"{PY} '{ON_DISK}f = open(\"gone\", \"wb\"); os.unlink(\"gone\"); os.posix_fallocate(f.fileno(), 0, 700 << 20); time.sleep(9)'", {"disk": 500 * M}, "disk", "a file that has no name any more"),
     (f"mkdir -p a/b; chmod 0 a; chmod 700 a; {PY} '{ON_DISK}f = open(\"a/b/big\", \"wb\"); os.posix_fallocate(f.fileno(), 0, 1300 << 20); os.chmod(\"a\", 0); time.sleep(9)'", {"disk": 500 * M}, "disk", "twice as much, where it cannot be found"),
+    (f"{PY} '{ON_DISK}\nfor n in range(30000): os.close(os.open(f\"/tmp/{{n}}\", os.O_CREAT | os.O_WRONLY))\ntime.sleep(9)'", {"disk": 128 * M}, "disk", "files that take no space"),
     ("ulimit -c 0; head -c 3000000 /dev/zero > big", {"file": M}, "", "one file that is too large: the kernel's signal goes to the program"),
 ]
 # fmt: on
