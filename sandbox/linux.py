@@ -12,13 +12,13 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Rights, Terms
 from sandbox import canary, cgroup, decoys, kernel, landlock
 from sandbox.autorun import Watch
-from sandbox.backend import Enforcement, Level, Listener, Outcome, note_connections
+from sandbox.backend import Enforcement, Level, Listener, Outcome
 from sandbox.cgroup import Group
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.kernellog import Feed, feed, processes
 from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
 from sandbox.pool import Pool
-from sandbox.request import file_limits, file_request, words
+from sandbox.request import argv_of, file_limits, file_request
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
 from sandbox.slot import Slot
@@ -172,13 +172,9 @@ async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:
     """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
     if slot.egress is None:
         return await work
-    slot.egress.begin()
-    try:
-        outcome = await work
-    except BaseException as end:
-        note_connections(end, (await slot.egress.end())[0])
-        raise
-    connections, refused = await slot.egress.end()
+    from sandbox.egress.talking import talking
+
+    outcome, connections, refused = await talking(slot.egress, work)
     return replace(outcome, connections=connections, violations=refused)
 
 
@@ -187,7 +183,7 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
     action, limits = permit.action, permit.terms.limits
     started = time.monotonic()
     if isinstance(action, RunScript | RunArgv):
-        request: dict[str, object] = {"op": "spawn", "argv": list(words(action)), "cwd": action.cwd}
+        request: dict[str, object] = {"op": "spawn", "argv": list(argv_of(action)), "cwd": action.cwd}
     else:
         request, limits = file_request(action), file_limits(limits)
     exchange, ended = await slot.ask(request, stdin, listen, limits.wall, limits.output)

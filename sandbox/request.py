@@ -10,7 +10,7 @@ _FILE_BYTES = 64 << 20  # of a file operation's answer
 _FILE_SECONDS = 60.0
 
 
-def words(action: RunScript | RunArgv) -> tuple[str, ...]:
+def argv_of(action: RunScript | RunArgv) -> tuple[str, ...]:
     return (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
 
 

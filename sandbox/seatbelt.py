@@ -22,7 +22,7 @@ from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
 from sandbox.failure import file_outcome, leaks
 from sandbox.launch import in_scratch, survey
-from sandbox.request import file_limits, file_request, words
+from sandbox.request import argv_of, file_limits, file_request
 from sandbox.sbpl import Sbpl, profile_for
 from sandbox.scan import Scan
 from sandbox.scratch import Scratch
@@ -132,7 +132,7 @@ class Seatbelt:
         enforcement = self.enforcement or await self.probe()
         action, terms = permit.action, permit.terms
         if isinstance(action, RunScript | RunArgv):
-            done = await self._confined(terms, words(action), action.cwd, stdin, listen)
+            done = await self._confined(terms, argv_of(action), action.cwd, stdin, listen)
             return replace(done, enforcement=enforcement)
         request = marshal.dumps(file_request(action))
         asked = replace(terms, limits=file_limits(terms.limits))

@@ -12,6 +12,7 @@ from container_bench import Containers, Dock
 from test_egress_sandbox import (  # noqa: F401  # pytest finds them in this module
     test_a_command_reaches_the_host_that_it_was_given,
     test_nothing_else_is_reached,
+    test_what_a_command_that_is_ended_did_is_known,
     test_without_a_host_there_is_no_proxy,
 )
 

@@ -13,7 +13,7 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Problem, Rights, Terms
 from sandbox import caches, plan
 from sandbox.autorun import Watch
-from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable
+from sandbox.backend import Backend, Enforcement, Listener, Outcome, SandboxUnavailable, noted_connections
 from sandbox.cgroupplaces import MEMORY, PIDS
 from sandbox.container import canary, guard, leftovers, settings, syscalls
 from sandbox.container.box import Box
@@ -24,7 +24,7 @@ from sandbox.failure import leaks
 from sandbox.launch import known_trees, make_points, survey
 from sandbox.linux import Linux
 from sandbox.pool import Pool
-from sandbox.request import words
+from sandbox.request import argv_of
 from sandbox.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ class Container:
         try:
             outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
-            outcome, refused = Outcome(125, ended_by="container", problem=error.problem), 0
+            connections = noted_connections(error)
+            outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
         except BaseException:
             watch.settle()
             self.pool.discard(terms, box)
@@ -132,7 +133,7 @@ class Container:
         """What became of it, and how many processes it was refused."""
         action, limits = permit.action, permit.terms.limits
         assert isinstance(action, RunScript | RunArgv)
-        argv = words(action)
+        argv = argv_of(action)
         if problem := _unspeakable((*argv, action.cwd)):
             return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem), 0
         started = time.monotonic()
@@ -265,11 +266,9 @@ async def _talking(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> 
     """What `work` gives, with all that its command tried on the network; nothing of that goes on after it."""
     if box.egress is None:
         return await work
-    box.egress.begin()
-    try:
-        outcome, count = await work
-    finally:
-        connections, refused = await box.egress.end()
+    from sandbox.egress.talking import talking
+
+    (outcome, count), connections, refused = await talking(box.egress, work)
     return replace(outcome, connections=connections, violations=refused), count
 
 
