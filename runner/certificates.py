@@ -35,8 +35,10 @@ def variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, 
     found = {}
     for name in (*_FILES, *_FOLDERS):
         value = environ.get(name, "")
-        if _absolute(value) and any(inside(os.path.realpath(value), root) for root in system):
-            found[name] = os.path.realpath(value)
+        if _absolute(value):
+            real = os.path.realpath(value)
+            if any(inside(real, root) for root in system):
+                found[name] = real
     return found
 
 

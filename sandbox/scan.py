@@ -338,10 +338,61 @@ def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
 
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """One compiled question for all name patterns."""
+    """One question for all name patterns.
+
+    In any case of letters, as the policy reads them: `grep -r` must not show what `cat .ENV` may not. A regular
+    expression of a hundred names takes longer to compile than most commands run: it is for the names that need it.
+    """
     if not patterns:
         return lambda name: False
-    # In any case of letters, as the policy reads them: `grep -r` must not show what `cat .ENV` may not.
+    whole, begins, ends, others = set[str](), [], [], []
+    for pattern in map(str.lower, patterns):
+        plain = pattern.strip("*")
+        if not pattern.isascii() or any(c in plain for c in "*?["):
+            others.append(pattern)
+        elif plain == pattern:
+            whole.add(plain)
+        elif pattern == f"*{plain}":
+            ends.append(plain)
+        elif pattern == f"{plain}*":
+            begins.append(plain)
+        else:
+            others.append(pattern)
+    first, last = tuple(begins), tuple(ends)
+    middle = [_sequence(pattern) for pattern in others if pattern.isascii() and not any(c in pattern for c in "?[")]
+    rest = tuple(pattern for pattern in others if not pattern.isascii() or any(c in pattern for c in "?["))
+
+    def matches(name: str) -> bool:
+        if not name.isascii():  # other letters than ours may stand for ours (`re.IGNORECASE`)
+            return _expression(patterns)(name)
+        name = name.lower()
+        if name in whole or name.endswith(last) or name.startswith(first):
+            return True
+        return any(each(name) for each in middle) or (bool(rest) and _expression(rest)(name))
+
+    return matches
+
+
+def _sequence(pattern: str) -> Callable[[str], bool]:
+    """A pattern whose only wildcard is `*`."""
+    first, *inner, last = pattern.split("*")
+
+    def matches(name: str) -> bool:
+        if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
+            return False
+        at, end = len(first), len(name) - len(last)
+        for part in inner:
+            at = name.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
+
+    return matches
+
+
+@lru_cache(maxsize=16)
+def _expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     matches = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns), re.IGNORECASE).match
     return lambda name: matches(name) is not None
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,24 @@ def test_too_many_special_files_are_never_a_part_of_them(tmp_path: Path, monkeyp
     assert not look(tmp_path).truncated
     make(tmp_path, "c/.env")
     assert look(tmp_path).truncated
+
+
+@pytest.mark.threat("T04")
+def test_law_names_match_as_one_expression_would_have_them() -> None:
+    dice = random.Random(5)
+    profile = tomllib.loads((Path(__file__).parent.parent / "profiles" / "default.toml").read_text())
+    usual = [word for table in profile.values() if isinstance(table, dict) for words in table.values()
+             if isinstance(words, list) for word in words if isinstance(word, str) and "/" not in word]  # fmt: skip
+    assert "*.pem" in usual
+    odd = ["*", "**", "a*", "*a", "*a*", "a*a", "a*b*c", "?a", "[ab]*", "[!a]", "", "\u212aey", "*.K", "a**b", "*.*"]
+    for _ in range(400):
+        patterns = tuple(dice.sample(usual, 5) + dice.sample(odd, 2))
+        ours, theirs = scanning._matcher(patterns), scanning._expression(patterns)
+        for _ in range(60):
+            base = dice.choice([*patterns, *usual]).replace("*", dice.choice(["", "a", "b.c", "x*", "\n", "\u212a"]))
+            spelled = dice.choice([base, base.lower(), base.upper(), base.title()])
+            name = spelled[: dice.choice([1, 3, 99])] + dice.choice(["", "", "a", "\n", "\u017f"])
+            assert ours(name) is theirs(name), (patterns, name)
 
 
 # ---- repositories inside
