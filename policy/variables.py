@@ -76,6 +76,8 @@ _UNDOING = (
      "the only way out is the sandbox's own proxy, which sets it itself"),
     (pattern(r"GIT_(?!(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)\Z).*|SSH_ASKPASS|GPG_.*", re.IGNORECASE),
      "Git obeys it, and it could undo what keeps a repository's own settings from starting programs"),
+    (pattern(r"XDG_CONFIG_(?:HOME|DIRS)|CURL_HOME|WGETRC|RIPGREP_CONFIG_PATH"),
+     "programs that only read obey settings from there, Git among them, and those may start other programs"),
     (pattern(r"RINGFENCE_.*|TMPDIR|PAGER|MANPAGER|SYSTEMD_PAGER|LESSOPEN|LESSCLOSE|LESSSECURE|EDITOR|VISUAL"),
      "the sandbox sets it itself, or programs start by it what was not judged"),
 )  # fmt: skip

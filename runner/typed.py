@@ -74,6 +74,9 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
         why = (getattr(error, "strerror", None) or "it is no path that the system takes").lower()
         fix = "create it first, or name the folder that it will lie in" if flag == "--write" else "check the spelling"
         raise usage(f"{shown} cannot be granted", why, fix) from None
+    if (link := _led(path, cwd)) is not None:
+        why = f"`{plain(os.path.relpath(link, cwd))}` is a link of the project, and leads to `{plain(real)}`"
+        raise usage(f"{shown} cannot be granted", why, "name where it leads, if you mean that")
     if real == "/" or any(real == root or real.startswith(f"{root}/") for root in _KERNEL):
         why = "it is everything there is" if real == "/" else "it belongs to the kernel, and every sandbox has its own"
         raise usage(f"{shown} cannot be granted", why, "name a narrower path")
@@ -81,6 +84,17 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
         why = "every session has a `/tmp` of its own, empty at first"
         raise usage(f"{shown} cannot be granted", why, "name the file or folder in it that you mean")
     return real
+
+
+def _led(path: str, cwd: str) -> str | None:
+    """The link below `cwd` that `path` goes through. THREAT T69: a repository says where its links lead."""
+    at = "/"
+    for part in path.split("/"):
+        step = os.path.join(at, part)
+        if os.path.islink(step) and (at == cwd or at.startswith(f"{cwd}/")):
+            return step
+        at = os.path.realpath(step)
+    return None
 
 
 def _host(text: str) -> str:

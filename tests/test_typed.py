@@ -173,6 +173,8 @@ def place(tmp_path: Path) -> Path:
     (work / "a.txt").write_text("a\n")
     (work / "link").symlink_to(tmp_path / "home")
     (work / "nowhere").symlink_to("/nonexistent")
+    (work / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    (work / "build").symlink_to(".git/hooks")
     return tmp_path
 
 
@@ -182,6 +184,9 @@ REFUSED = [
     ("read", "missing", "no such file", "a missing path"),
     ("write", "missing", "create it first", "the same, for changing"),
     ("read", "nowhere", "no such file", "a link to nothing"),
+    ("read", "link", "a link of the project", "the repository says where it leads"),
+    ("write", "docs/../link/.ssh", "a link of the project", "on the way"),
+    ("write", "build", "a link of the project", "to what others run by themselves"),
     ("read", "a.txt/", "not a directory", "a file as a folder"),
     ("read", "a.txt/x", "not a directory", "and what would lie in it"),
     ("read", "/", "everything there is", "all there is"),
@@ -209,7 +214,7 @@ REFUSED = [
         "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "GLIBC_TUNABLES", "GCONV_PATH", "BASH_ENV", "ENV", "IFS", "PATH",
         "HOME", "SHELLOPTS", "PS4", "PROMPT_COMMAND", "CDPATH", "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "GIT_CONFIG_GLOBAL", "GIT_ALLOW_PROTOCOL",
         "GIT_EXTERNAL_DIFF", "GIT_DIR", "HTTP_PROXY", "https_proxy", "ALL_PROXY", "NO_PROXY", "npm_config_https_proxy", "RINGFENCE_MODE",
-        "TMPDIR", "PAGER", "EDITOR", "LESSOPEN", "SSH_ASKPASS", "HOSTALIASES",
+        "TMPDIR", "PAGER", "EDITOR", "XDG_CONFIG_HOME", "CURL_HOME", "WGETRC", "RIPGREP_CONFIG_PATH", "LESSOPEN", "SSH_ASKPASS", "HOSTALIASES",
     )),
 ]  # fmt: skip
 
@@ -226,9 +231,9 @@ def test_what_cannot_be_meant_is_a_usage_error(field: str, text: str, said: str,
 
 def test_paths_are_what_they_lead_to(place: Path) -> None:
     work, home = place / "work", place / "home"
-    args = GateArgs("ls", None, read=("a.txt", "./docs/../a.txt", "~/.ssh", "link"), write=(f"{work}/docs/",))
+    args = GateArgs("ls", None, read=("a.txt", "./docs/../a.txt", "~/.ssh"), write=(f"{work}/docs/",))
     found = typed(args, str(work), str(home))
-    assert found.read == (str(work / "a.txt"), str(home / ".ssh"), str(home))
+    assert found.read == (str(work / "a.txt"), str(home / ".ssh"))
     assert found.write == (str(work / "docs"),)
     hosts = typed(GateArgs("ls", None, hosts=("X.Org.", "x.org", "[2001:DB8::1]:443")), str(work), str(home)).hosts
     assert hosts == ("x.org", "[2001:db8::1]:443")
