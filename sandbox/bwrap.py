@@ -41,7 +41,8 @@ def _words(step: Step | tuple[str, str, str], plan: Plan, empty: dict[str, str])
     kind, source, target = step
     match kind:
         case "ro":
-            return ("--ro-bind", source, target)
+            # Bound by itself a device would be closed (`nodev`); what `--dev` brings along is sealed by the helper.
+            return () if target in _BROUGHT else ("--ro-bind", source, target)
         case "rw":
             return () if target in _BROUGHT else ("--bind", source, target)
         case "tmpfs":
