@@ -1,6 +1,7 @@
 """The contract and the escapes of the other sandboxes, in containers of a real daemon, and what only containers have."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -96,11 +97,22 @@ def test_who_commands_are(bench: Containers) -> None:
     assert bench.run("touch mine; stat -c %u:%g mine; rm mine")["out"].strip() == f"{status.st_uid}:{status.st_gid}"
 
 
+@pytest.mark.threat("T05")
+def test_no_input_of_roots_is_not_the_machines_own_device(bench: Containers) -> None:
+    host = os.stat("/dev/null")
+    argv = ["stat", "-Lc", "%t:%T %d:%i", "/proc/self/fd/0"]
+    for told in ({"kind": "RunScript", "script": shlex.join(argv)}, {"kind": "RunArgv", "argv": argv}):
+        answer = bench.ask({**told, "cwd": str(bench.workspace)})
+        assert answer.get("out", "").startswith("1:3 "), answer  # it is a null device all the same"
+        assert bench.user != "root" or answer["out"].split()[1] != f"{host.st_dev}:{host.st_ino}", answer
+
+
 def test_the_environment_is_that_of_the_terms_alone(bench: Containers) -> None:
     answer = bench.ask({"kind": "RunArgv", "argv": ["cat", "/proc/self/environ"], "cwd": str(bench.workspace)})
+    of_bash = ["SHLVL"] if bench.user == "root" else []  # which gives root's commands their input
     assert {item.partition("=")[0] for item in answer["out"].split("\0") if item} == {
-        *["HOME", "LANG", "PATH", "PWD", "TMPDIR"]
-    }
+        *["HOME", "LANG", "PATH", "PWD", "TMPDIR"], *of_bash
+    }  # fmt: skip
     assert "LEAKED" not in bench.run("env")["out"], "the image sets it"
 
 
