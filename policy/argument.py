@@ -159,6 +159,10 @@ def _read(role: Role, text: str) -> "Reading":
 
 def connect(call: "Call", word: Sense) -> None:
     """A word that names a host: a URL, `user@host:path`, or the bare name."""
+    if len(word.texts) > 1:  # `https://host/$i`, one of a few
+        for each in word.texts:
+            connect(call, exactly(each, word.span))
+        return
     text = word.text
     if text is None and WHOLE_HOST.match(word.head):
         text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash

@@ -33,6 +33,7 @@ def covered(
     found_by: dict[Reason, Reason] = {}
     opened: Opened = {}
     refused: set[Reason] = set()
+    shut: set[Reason] = set()
     linked = _linked(assessment.steps)
     alone = [rule for rule in rules if not rule.run]
     by_step = [[rule for rule in rules if rule.run and _runs(rule, step, facts)] for step in assessment.steps]
@@ -45,16 +46,19 @@ def covered(
             if reason.tier is Tier.READ or reason.tier in NEVER:
                 continue
             found = _allowing(reason, step, running, alone, facts, linked)
-            if found is None or (crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED):
+            if found is None:
                 refused.add(reason)
+                shut.add(reason)
                 continue
+            if crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED:
+                refused.add(reason)  # it is asked about, and a yes opens what the rule names
             text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
             found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
             if reason.tier is Tier.NETWORK:
                 opened |= {
                     effect: hosts for effect in _behind(reason, step) if (hosts := _hosts(effect, running, alone))
                 }
-    closed = {effect for step in assessment.steps for reason in step.reasons if reason in refused
+    closed = {effect for step in assessment.steps for reason in step.reasons if reason in shut
               for effect in (_behind(reason, step) if reason.tier is Tier.NETWORK else ())}  # fmt: skip
     return (
         {reason: by for reason, by in found_by.items() if reason not in refused},
