@@ -66,3 +66,30 @@ def test_a_command_loads_what_it_needs(
     modules, _, _ = counted(str(tmp_path), *words)
     assert needs <= modules
     assert not spares & modules
+
+
+def test_a_command_that_does_well_loads_nothing_of_what_explains_failures(tmp_path: Path) -> None:
+    """All the way, in the sandbox: no network was named, no file action asked for, and nothing went wrong."""
+    (tmp_path / "w").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "from runner.cli import main; main()", "exec", "--", "/bin/true"],
+        cwd=tmp_path / "w",
+        env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(TOP)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "sandbox.linux" in modules
+    assert not modules & {
+        *("pydantic", "bashlex", "difflib", "typer", "rich", "httpx", "docker"),
+        *("sandbox.violations", "sandbox.limits", "sandbox.egress", "sandbox.egress.proxy", "sandbox.bubble"),
+        *(
+            "sandbox.seatbelt",
+            "sandbox.container.backend",
+            "sandbox.fileops",
+            "policy.host_rule",
+            "policy.script.reader",
+        ),
+    }
