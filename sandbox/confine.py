@@ -131,14 +131,34 @@ def _mount_proc(stage: str, plan: Plan) -> None:
     """/proc of our own PID namespace, read-only as a whole: uid 0 could write /proc/sys and sysrq otherwise."""
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     kernel.mount("proc", stage + "/proc", "proc", flags)
-    # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
-    if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
-        _set(stage + "/proc/sys/kernel/pid_max", plan.pid_max)  # a coarse end; others count more exactly
+    _bound_numbers(stage + "/proc", plan)
     # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
     proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
     kernel.set_attributes(proc, kernel.ATTR_RDONLY, recursive=False)
     os.close(proc)
+
+
+def bound_numbers(plan: Plan) -> None:
+    """Under T2: what `_mount_proc` does for T1, where bubblewrap's /proc is read-only already and may not be opened.
+
+    RLIMIT_NPROC does not hold for root (setrlimit(2)), and between two looks of the watchdog a fork bomb makes thousands.
+    Who may not mount a /proc for that moment is not root of the machine, and has that limit.
+    """
+    try:
+        kernel.mount("proc", "/dev/shm", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    except kernel.KernelError:
+        if os.geteuid() == 0:
+            raise
+        return
+    _bound_numbers("/dev/shm", plan)
+    kernel.unmount("/dev/shm")
+
+
+def _bound_numbers(proc: str, plan: Plan) -> None:
+    # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
+    if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
+        _set(proc + "/sys/kernel/pid_max", plan.pid_max)  # a coarse end; others count more exactly
 
 
 def _set(path: str, value: int) -> None:

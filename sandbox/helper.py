@@ -241,6 +241,7 @@ def confined(control: socket.socket, plan: Plan) -> None:
     elif plan.tier == "T2":
         mounted.check(plan.expected, plan.real)
         confine.seal_devices()
+        confine.bound_numbers(plan)
         os.dup2(0, 2)  # bubblewrap was heard there, and nobody listens any more
     else:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")

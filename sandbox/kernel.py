@@ -93,6 +93,10 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str = ""
     _checked(f"mount {kind or source} on {target}", int(code))
 
 
+def unmount(target: str) -> None:
+    _checked(f"unmount {target}", int(_libc.umount2(os.fsencode(target), MNT_DETACH)))
+
+
 def detach_root() -> None:
     """Make the current folder the root and let go of the old one (pivot_root(2), the `.` `.` form)."""
     _syscall("pivot_root", _number("pivot_root"), b".", b".")

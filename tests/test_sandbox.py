@@ -353,10 +353,11 @@ def test_nothing_outside_can_be_written(bench: Bench) -> None:
 @pytest.mark.threat("T17")
 def test_a_hard_link_to_an_outside_file_is_read_only(bench: Bench) -> None:
     target = bench.outside / "target.txt"
-    link = bench.workspace / "hard"
+    link = bench.workspace / "hard-outside"
     os.link(target, link)
     try:
-        answer = bench.run("cat hard; echo x > hard; chmod 777 hard; rm -f hard", limits={"pids": 401})
+        script = "cat hard-outside; echo x > hard-outside; chmod 777 hard-outside; rm -f hard-outside"
+        answer = bench.run(script, limits={"pids": 401})
         assert answer["out"] == "original"
         assert target.read_text() == "original"
     finally:

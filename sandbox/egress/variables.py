@@ -13,7 +13,7 @@ _OWN = ("localhost", "127.0.0.1", "::1")  # the sandbox's own servers
 def variables(environment: Mapping[str, str], hosts: Iterable[str] = (), port: int = PORT) -> dict[str, str]:
     """What is added to `environment`. One of `hosts` that is called like the own loopback is the runner's machine.
 
-    `port`: of the proxy, where there is no loopback of one's own. SOCKS5 is spoken on it too, for programs that are told
+    `port`: of the proxy, without a loopback of one's own. SOCKS5 is spoken on it too, for programs that are told
     so themselves. ALL_PROXY is HTTP as well: several libraries refuse to start when it names SOCKS and they lack a
     module for it.
     """
