@@ -142,7 +142,7 @@ def _mount_proc(stage: str, plan: Plan) -> None:
 def bound_numbers(plan: Plan) -> None:
     """Under T2: what `_mount_proc` does for T1, where bubblewrap's /proc is read-only already and may not be opened.
 
-    RLIMIT_NPROC does not hold for root (setrlimit(2)), and between two looks of the watchdog a fork bomb makes thousands.
+    RLIMIT_NPROC does not hold for root (setrlimit(2)): between two looks of the watchdog a fork bomb makes thousands.
     Who may not mount a /proc for that moment is not root of the machine, and has that limit.
     """
     try:
