@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.host_rule import host_rule
 from sandbox.egress import hello, http, socks
 from sandbox.egress.addresses import can_be_private, refusal
+from sandbox.egress.dial import Dialer
 from sandbox.egress.refused import Failed, Malformed, Refused
 
 # fmt: off
@@ -490,6 +492,27 @@ def test_law_any_bytes_are_socks_or_not(data: bytes) -> None:
     for read in (socks.greeting, socks.request):
         with contextlib.suppress(socks.Unanswerable):
             read(data)
+
+
+# fmt: off
+RIGHTS = [
+    ("GET a.org/x", ("a.org", 80, "POST", "/x"), "POST a.org/x", "another method"),
+    ("GET a.org/x", ("a.org", 443, "", ""), "a.org", "a tunnel, where only some requests may be made"),
+    ("GET 127.0.0.1:81/x private", ("127.0.0.1", 81, "GET", "/y"), "GET 127.0.0.1:81/y private", "an entry without it would end at the address"),
+    ("a.org private", ("a.org", 8443, "", ""), "a.org:8443", "another port: who opens that says anew where it may lie"),
+    ("a.org", ("b.org", 443, "", ""), "b.org", "another host"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("entry", "asked", "right", "why"), RIGHTS, ids=[row[3] for row in RIGHTS])
+def test_the_smallest_entry_that_would_do_is_named(
+    entry: str, asked: tuple[str, int, str, str], right: str, why: str
+) -> None:
+    with pytest.raises(Refused) as told:
+        Dialer((entry,)).allowing(*asked)
+    assert told.value.right == right, why
+    assert host_rule(right) == host_rule(str(host_rule(right))), why
 
 
 def test_the_answers_of_socks() -> None:

@@ -57,6 +57,8 @@ class Dialer:
             right = f"{method} {host}{port_part}{path}" if method else f"{host}{port_part}"
             right = f"{host}{port_part}" if isinstance(host_rule(right), Problem) else right
             what = f"host {host} is not on the allowlist"
+        if any(rule.private for rule in named) and right:
+            right += " private"  # as the entry that is there: without it the next attempt would end at the address
         return Refused(what, right=right, host=host)
 
     async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:

@@ -367,7 +367,11 @@ class Stage:
         process, told = self.world.victim, []
         with contextlib.suppress(OSError, IndexError):
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            if fields[0] in "TtZX" or fields[16] != "0" or len(os.sched_getaffinity(process.pid)) != os.cpu_count():
+            if (
+                fields[0] in "TtZX"
+                or fields[16] != str(os.nice(0))
+                or len(os.sched_getaffinity(process.pid)) != os.cpu_count()
+            ):
                 told.append(f"touched the other process ({fields[0]}, nice {fields[16]})")
             import resource
 
