@@ -40,6 +40,7 @@ LACKS = (
     "programs and libraries are the image's: whoever made it is trusted as much as /usr is",
     "what is mounted below the workspace, or below another path that was given, is not there",
     "folders that are the image's own are readable in full",
+    "a command can keep the kernel from ending it first when memory is short, where the daemon lacks CAP_SYS_RESOURCE",
 )
 
 
