@@ -33,7 +33,7 @@ T3_LACKS = (
     "secret files inside the workspace cannot be masked, nor its auto-run files and hard links kept read-only",
     "memory and processes are limited one by one, not for everything that a command starts",
     "a command can end the process that watches it, and what it left then goes on",
-    "other processes of the same user share the PID and IPC namespaces: their memory can be shared, their priority lowered",
+    "other processes of your user share the PID and IPC namespaces: their memory can be shared, their priority lowered",
     "a file of the workspace that has a second name outside (a hard link) is changed there too",
 )
 _T3_OPEN = frozenset({"processes"})
