@@ -88,9 +88,10 @@ def test_an_allowed_host_is_reached_and_no_other(place: Path, port: int) -> None
 )
 def test_the_settings_of_curl_lead_it_nowhere_else(setting: str, why: str, place: Path, port: int) -> None:
     """A file of the workspace that curl obeys: whatever it says, the proxy holds what the Terms name."""
-    (place / "work" / ".curlrc").write_text(setting)
-    rule(place, f'host = ["localhost:{port} private"]')
-    done = agent(place, "exec", "--unattended", "--json", "--env", f"CURL_HOME={place}/work", "--", *fetch(port))
+    (place / "work" / "settings").write_text(setting)
+    curl, *words = fetch(port)
+    told = ("--mode", "dangerously", "--host", f"localhost:{port} private")
+    done = agent(place, "exec", "--unattended", "--json", *told, "--", curl, "-K", "settings", *words)
     ended = next(event for event in map(json.loads, done.stdout.splitlines()) if event["type"] == "finished")
     assert {made["host"] for made in ended["connections"] if made["allowed"]} <= {"localhost"}, why
     assert all(made["port"] == port for made in ended["connections"] if made["allowed"])
