@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import os
-import socket
-import tempfile
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -20,7 +18,7 @@ from sandbox.container.inside import listen_inside
 from sandbox.container.processes import Processes
 from sandbox.container.usage import Usage
 from sandbox.container.wire import Wire, open_wire
-from sandbox.decoys import hiding_place
+from sandbox.decoys import laid_out
 from sandbox.scan import Scan
 
 LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
@@ -125,29 +123,15 @@ class Box:
         """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""
         terms = self.terms
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=hiding_place(terms))
-            )
-            os.chmod(folder, 0o755)  # noqa: S103  # that the path is not there shall stop it, not the mode
-            secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
-            for path in (secret, target):
-                Path(path).write_text("untouched", encoding="utf-8")
-                os.chmod(path, 0o666)  # noqa: S103  # likewise
-            listener = stack.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", 0))
-            listener.listen(1)
-            abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
-            name = f"ringfence-{os.path.basename(folder)}"
-            abstract.bind("\0" + name)
-            mark = os.path.basename(folder)
-            same = Path(scratch, mark)
-            same.write_text(mark, encoding="utf-8")
+            decoys = stack.enter_context(laid_out(terms, everybody=True))
+            same = Path(scratch, decoys.folder)
+            same.write_text(decoys.folder, encoding="utf-8")
             same.chmod(0o644)
             stack.callback(same.unlink)
             net = "no" if terms.rights is Rights.LOOK and not terms.hosts else "yes"
-            words = (secret, target, str(listener.getsockname()[1]), terms.workspace, terms.rights.value)
+            words = (decoys.secret, decoys.target, str(decoys.port), terms.workspace, terms.rights.value)
             ended = await self.run(
-                (*_CANARY, *words, str(os.getpid()), name, mark, net, *sockets),
+                (*_CANARY, *words, str(os.getpid()), decoys.abstract, decoys.folder, net, *sockets),
                 "/",
                 None,
                 None,
@@ -155,7 +139,7 @@ class Box:
                 most=1 << 20,
             )
             text = ended.out.decode("utf-8", "replace")
-            if Path(target).read_text(encoding="utf-8") != "untouched":
+            if decoys.touched:
                 text += "outside 0\n"
         if ended.failed or ended.why or not ended.out:
             raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary said nothing")
