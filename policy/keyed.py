@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import Enum
+from functools import lru_cache
 from typing import TypeGuard
 
 from policy.record import dataclass
@@ -12,6 +13,7 @@ from policy.verdict import Problem
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
@@ -23,6 +25,7 @@ class Shape(Enum):
     PATTERNS = "a list of lists of words"
     WHOLE = "a whole number above 0"
     SECONDS = "a number of seconds above 0"
+    NUMBER = "a number, 0 or more"
     SIZE = 'a size above 0: bytes, or a text like "512 MiB"'
     WORDS = "a list of words, each one a text or a list of texts"
     SWITCH = "true or false"
@@ -34,11 +37,12 @@ Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
 class KeyedError(Exception):
-    """The text cannot be used. `problem` names file, line and key."""
+    """The text cannot be used. `problem` names file, line and key; `line` is 0 when it is about no single line."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, line: int = 0) -> None:
         super().__init__(str(problem))
         self.problem = problem
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ class Entry:
     def complain(self, key: str, why: str, fix: str) -> KeyedError:
         """An error about one key of it; about the whole when it has no such key."""
         what = f"`{self.name}.{key}`" if key in self.values else f"`[[{self.name}]]`"
-        return KeyedError(Problem(f"{self.source}:{self.lines.get(key, self.line)}: {what} cannot be used", why, fix))
+        line = self.lines.get(key, self.line)
+        return KeyedError(Problem(f"{self.source}:{line}: {what} cannot be used", why, fix), line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,56 +93,91 @@ def read(
 
     `lists`: what may stand as `[[name]]`, any number of times, and the keys of each.
     """
+    found, faults = survey(text, source, shapes, lists, most=1)
+    if faults:
+        raise faults[0]
+    return found
+
+
+def survey(
+    text: str,
+    source: str,
+    shapes: Mapping[Path, Shape],
+    lists: Mapping[str, Mapping[str, Shape]] | None = None,
+    *,
+    most: int,
+) -> tuple[Keyed, list[KeyedError]]:
+    """What can be used of a text, and what is wrong with the rest, up to `most` faults. Of bad syntax, nothing can."""
+    faults: list[KeyedError] = []
     try:
         document = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
-        found = _WHERE.search(str(error))
-        end = text.count("\n") + (not text.endswith("\n"))
-        line = int(found[1]) if found and found[1] else max(end, 1)
-        known = isinstance(error, tomllib.TOMLDecodeError)
-        why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
-        why = why[:1].lower() + why[1:]
-        raise KeyedError(
-            Problem(f"{source}:{line} cannot be read", f"it is not valid TOML: {why}", "correct that line")
-        ) from None
+        return Keyed(source, text, {}), [_syntax(error, source, text)]
     except RecursionError:
-        raise KeyedError(
-            Problem(f"{source} cannot be read", "its lists are nested too deeply", "write it with less nesting")
-        ) from None
+        why, fix = "its lists are nested too deeply", "write it with less nesting"
+        return Keyed(source, text, {}), [KeyedError(Problem(f"{source} cannot be read", why, fix))]
     values: dict[Path, Value] = {}
-    entries = [
-        entry
-        for name, keys in (lists or {}).items()
-        if name in document
-        for entry in _entries(document.pop(name), name, source, text, keys)
-    ]
-    _walk(document, (), source, text, shapes, values, lists or {})
-    return Keyed(source, text, values, tuple(entries))
+    entries: list[Entry] = []
+    for name, keys in (lists or {}).items():
+        if name in document:
+            entries += _entries(document.pop(name), name, source, text, keys, faults, most)
+    _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most))
+    return Keyed(source, text, values, tuple(entries)), faults[:most]
 
 
-def _entries(raw: object, name: str, source: str, text: str, keys: Mapping[str, Shape]) -> list[Entry]:
+def _syntax(error: ValueError, source: str, text: str) -> KeyedError:
+    found = _WHERE.search(str(error))
+    end = text.count("\n") + (not text.endswith("\n"))
+    line = int(found[1]) if found and found[1] else max(end, 1)
+    known = isinstance(error, tomllib.TOMLDecodeError)
+    why = _WHERE.sub("", str(error)).strip().rstrip(".") if known else "a number in it is too long"
+    why = f"it is not valid TOML: {why[:1].lower()}{why[1:]}"
+    return KeyedError(Problem(f"{source}:{line} cannot be read", why, "correct that line"), line)
+
+
+def _entries(
+    raw: object,
+    name: str,
+    source: str,
+    text: str,
+    keys: Mapping[str, Shape],
+    faults: list[KeyedError],
+    most: int,
+) -> list[Entry]:
     tables = raw if isinstance(raw, list) else []
     if not isinstance(raw, list) or not all(isinstance(table, dict) for table in tables):
         why = "it is written once for each entry, in two brackets"
-        raise _error(source, text, (name,), why, f"write `[[{name}]]`")
+        faults.append(_error(source, text, (name,), why, f"write `[[{name}]]`"))
+        return []
     found = []
     for table, (line, lines) in zip(tables, _places(text, name, len(tables)), strict=True):
+        if len(faults) >= most:
+            break
         entry = Entry(source, name, line, dict.fromkeys(table, ""), lines)
         values: dict[str, Value] = {}
+        before = len(faults)
         for key, given in table.items():
             if key not in keys:
-                from difflib import get_close_matches  # only for complaints
-
-                near = get_close_matches(key, keys, n=1, cutoff=0.5)
-                fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{name}]]` are {_or(list(keys))}"
-                what = f"{source}:{lines.get(key, line)}: `{_dotted((name, key))}` cannot be used"
-                raise KeyedError(Problem(what, "there is no such key", fix))
+                faults.append(_no_key(entry, key, keys))
+                continue
             value = value_of(given, keys[key])
             if value is None:
-                raise entry.complain(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}")
-            values[key] = value
-        found.append(Entry(source, name, line, values, lines))
+                faults.append(entry.complain(key, f"it must be {keys[key].value}", f"write {_example(key, keys[key])}"))
+            else:
+                values[key] = value
+        if len(faults) == before:
+            found.append(Entry(source, name, line, values, lines))
     return found
+
+
+def _no_key(entry: Entry, key: str, keys: Mapping[str, Shape]) -> KeyedError:
+    from difflib import get_close_matches  # only for complaints: most starts need none
+
+    near = get_close_matches(key, keys, n=1, cutoff=0.5)
+    fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{entry.name}]]` are {_or(list(keys))}"
+    line = entry.lines.get(key, entry.line)
+    what = f"{entry.source}:{line}: `{dotted((entry.name, key))}` cannot be used"
+    return KeyedError(Problem(what, "there is no such key", fix), line)
 
 
 def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]]:
@@ -158,35 +198,49 @@ def _places(text: str, name: str, count: int) -> list[tuple[int, dict[str, int]]
     return found if len(found) == count else [(first or 1, {})] * count
 
 
-def _walk(
-    table: Mapping[str, object],
-    at: Path,
-    source: str,
-    text: str,
-    shapes: Mapping[Path, Shape],
-    values: dict[Path, Value],
-    lists: Mapping[str, object],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    source: str
+    text: str
+    shapes: Mapping[Path, Shape]
+    lists: Mapping[str, object]
+    values: dict[Path, Value]
+    faults: list[KeyedError]
+    most: int
+
+
+def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
+    shapes, source, text = reading.shapes, reading.source, reading.text
     for key, raw in table.items():
+        if len(reading.faults) >= reading.most:
+            return
         path = (*at, key)
-        shape = next((shape for known, shape in shapes.items() if _fits(path, known)), None)
+        shape = shape_of(path, shapes)
         if shape is not None:
             value = value_of(raw, shape)
             if value is None:
-                raise _error(source, text, path, f"it must be {shape.value}", f"write {_example(key, shape)}")
-            values[path] = value
+                why, fix = f"it must be {shape.value}", f"write {_example(key, shape)}"
+                reading.faults.append(_error(source, text, path, why, fix))
+            else:
+                reading.values[path] = value
         elif any(_fits(path, known[: len(path)]) and len(known) > len(path) for known in shapes):
-            if not isinstance(raw, dict):
-                inner = sorted({known[len(path)] for known in shapes if _fits(path, known[: len(path)])} - {"*"})
-                fix = (
-                    f"write `[{_dotted(path)}]` and below it {_or(inner)}"
-                    if inner
-                    else f"write `[{_dotted(path)}.NAME]`"
-                )
-                raise _error(source, text, path, "it is a table of settings, not a single value", fix)
-            _walk(raw, path, source, text, shapes, values, {})
+            if isinstance(raw, dict):
+                _walk(raw, path, reading)
+                continue
+            inner = sorted({known[len(path)] for known in shapes if _fits(path, known[: len(path)])} - {"*"})
+            fix = f"write `[{dotted(path)}]` and below it {_or(inner)}" if inner else f"write `[{dotted(path)}.NAME]`"
+            why = "it is a table of settings, not a single value"
+            reading.faults.append(_error(source, text, path, why, fix))
         else:
-            raise _unknown(path, source, text, shapes, lists)
+            reading.faults.append(_unknown(path, source, text, shapes, {} if at else reading.lists))
+
+
+def shape_of(path: Path, shapes: Mapping[Path, Shape]) -> Shape | None:
+    """The shape that a path has, which may be one with `*` in it."""
+    exact = shapes.get(path)
+    if exact is not None:
+        return exact
+    return next((shape for known, shape in shapes.items() if "*" in known and _fits(path, known)), None)
 
 
 def _unknown(
@@ -200,17 +254,18 @@ def _unknown(
     if near and near[0] in lists:
         return _error(source, text, path, "there is no such key", f"did you mean `[[{near[0]}]]`?")
     if near:
-        return _error(source, text, path, "there is no such key", f"did you mean `{_dotted((*at, near[0]))}`?")
+        return _error(source, text, path, "there is no such key", f"did you mean `{dotted((*at, near[0]))}`?")
     # The right key in the wrong table is the other common slip.
     elsewhere = [known for known in shapes if known[-1] == key]
     if elsewhere:
-        return _error(source, text, path, "there is no such key here", f"did you mean `{_dotted(elsewhere[0])}`?")
-    where = f"in [{_dotted(at)}]" if at else "at the top"
+        return _error(source, text, path, "there is no such key here", f"did you mean `{dotted(elsewhere[0])}`?")
+    where = f"in [{dotted(at)}]" if at else "at the top"
     return _error(source, text, path, "there is no such key", f"the keys {where} are {_or([*here, *lists])}")
 
 
 def _error(source: str, text: str, path: Path, why: str, fix: str) -> KeyedError:
-    return KeyedError(Problem(f"{source}:{_line(text, path)}: `{_dotted(path)}` cannot be used", why, fix))
+    line = _line(text, path)
+    return KeyedError(Problem(f"{source}:{line}: `{dotted(path)}` cannot be used", why, fix), line)
 
 
 def _fits(path: Path, known: Path) -> bool:
@@ -232,6 +287,9 @@ def value_of(raw: object, shape: Shape) -> Value | None:
         case Shape.SECONDS:
             good = isinstance(raw, int | float) and not isinstance(raw, bool)
             return float(raw) if good and isinstance(raw, int | float) and 0 < raw <= 7 * 86_400 else None
+        case Shape.NUMBER:
+            good = isinstance(raw, int | float) and not isinstance(raw, bool)
+            return float(raw) if good and isinstance(raw, int | float) and 0 <= raw <= 1e15 else None
         case Shape.SIZE:
             return size(raw) if isinstance(raw, str) else value_of(raw, Shape.WHOLE)
         case Shape.WORDS:
@@ -269,8 +327,10 @@ def _example(key: str, shape: Shape) -> str:
         Shape.PATTERNS: f'`{key} = [["rm", "-rf", "*"]]`',
         Shape.WHOLE: f"`{key} = 100`",
         Shape.SECONDS: f"`{key} = 120`",
+        Shape.NUMBER: f"`{key} = 1.5`",
         Shape.SIZE: f'`{key} = "4 GiB"`',
         Shape.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',
+        Shape.SWITCH: f"`{key} = true`",
         Shape.DATE: f"`{key} = 2030-12-31`",
     }
     return examples[shape]
@@ -278,22 +338,29 @@ def _example(key: str, shape: Shape) -> str:
 
 def _line(text: str, path: Path) -> int:
     """Lines are read one by one; a key inside an inline table has the line of that table."""
-    best = (0, 1)
+    lines = _lines(text)
+    return next((lines[path[:most]] for most in range(len(path), 0, -1) if path[:most] in lines), 1)
+
+
+@lru_cache(maxsize=8)
+def _lines(text: str) -> Mapping[Path, int]:
+    """The first line of every key and table."""
+    found: dict[Path, int] = {}
     at: Path = ()
+    within = ""  # the quotes of a text of several lines
     for number, line in enumerate(text.split("\n"), 1):
+        if within:
+            within = "" if line.count(within) % 2 else within
+            continue
+        within = next((quotes for quotes in ('"""', "'''") if line.count(quotes) % 2), "")
         header = _HEADER.match(line)
         key = None if header else _KEY.match(line)
         if header:
-            at = full = _split(header[1])
+            at = _split(header[1])
+            found.setdefault(at, number)
         elif key:
-            full = (*at, *_split(key[1]))
-        else:
-            continue
-        if full == path[: len(full)] and len(full) > best[0]:
-            best = (len(full), number)
-            if full == path:
-                break
-    return best[1]
+            found.setdefault((*at, *_split(key[1])), number)
+    return found
 
 
 def _split(dotted: str) -> Path:
@@ -301,9 +368,10 @@ def _split(dotted: str) -> Path:
     return tuple(word.strip("\"'") for word in words)
 
 
-def _dotted(path: Path) -> str:
+def dotted(path: Path) -> str:
     """As written in a file. A name from somebody else's file may hold anything; only what prints is shown."""
-    return "".join(char if char.isprintable() else "?" for char in ".".join(path))[:200]
+    words = (word if _BARE.fullmatch(word) or word == "*" else f'"{word}"' for word in path)
+    return "".join(char if char.isprintable() else "?" for char in ".".join(words))[:200]
 
 
 def _or(words: list[str]) -> str:

@@ -46,15 +46,19 @@ class ProfileError(Exception):
 
 def parse_profile(text: str, source: str) -> Profile:
     """A whole profile: every list must be there. `source` is the file as the user knows it."""
-    shapes = dict.fromkeys(_LISTS, Shape.TEXTS)
-    shapes[("deny", "commands")] = Shape.PATTERNS
-    shapes |= {("limits", name): shape for name, shape in LIMITS.items()}
     try:
-        keyed = read(text, source, shapes)
+        keyed = read(text, source, shapes())
         lists: dict[str, Any] = {field: check_list(keyed, path) for path, field in _LISTS.items()}
-        return Profile(**lists, denied=denied(keyed), limits=limits(keyed, Limits()), permissions=())
+        return Profile(**lists, denied=denied(keyed), limits=limits(keyed.values, Limits()), permissions=())
     except KeyedError as error:
         raise ProfileError(error.problem) from None
+
+
+def shapes() -> dict[Path, Shape]:
+    """The keys of a whole profile."""
+    found = dict.fromkeys(_LISTS, Shape.TEXTS)
+    found[("deny", "commands")] = Shape.PATTERNS
+    return found | {("limits", name): shape for name, shape in LIMITS.items()}
 
 
 def check_list(keyed: Keyed, path: Path) -> tuple[str, ...]:
@@ -68,27 +72,45 @@ def check_list(keyed: Keyed, path: Path) -> tuple[str, ...]:
             )
         )
     entries = texts(keyed.values[path])
-    for entry in entries:
-        if why := _fault(entry, path):
-            raise keyed.complain(path, f"`{entry}` {why}", "correct or remove that entry")
+    if fault := list_fault(entries, path):
+        raise keyed.complain(path, *fault)
     return tuple(dict.fromkeys(entries))
+
+
+def list_fault(value: Value, path: Path) -> tuple[str, str] | None:
+    """What is wrong with the first entry of the list at `path` that stands for nothing sensible, and what to do."""
+    for entry in texts(value):
+        if why := _fault(entry, path):
+            return f"`{entry}` {why}", "correct or remove that entry"
+    return None
 
 
 def denied(keyed: Keyed) -> tuple[tuple[str, ...], ...]:
     """The patterns of `[deny] commands`. Raises KeyedError for one that can never match or that matches everything."""
     path = ("deny", "commands")
-    patterns = keyed.values.get(path, ())
-    found = tuple(item for item in patterns if isinstance(item, tuple)) if isinstance(patterns, tuple) else ()
-    for pattern in found:
-        if not pattern[0].strip("*?"):
-            why = f"the first word of {list(pattern)} would stand for every program"
-            raise keyed.complain(path, why, "start the pattern with a program's name")
+    found = patterns(keyed.values.get(path, ()))
+    if fault := patterns_fault(found):
+        raise keyed.complain(path, *fault)
     return found
 
 
-def limits(keyed: Keyed, base: Limits) -> Limits:
+def patterns(value: Value) -> tuple[tuple[str, ...], ...]:
+    """A list of lists of words as such; `read` has made sure that it is one."""
+    return tuple(item for item in value if isinstance(item, tuple)) if isinstance(value, tuple) else ()
+
+
+def patterns_fault(value: Value) -> tuple[str, str] | None:
+    """What is wrong with the first pattern whose first word would stand for every program, and what to do."""
+    for pattern in patterns(value):
+        if not pattern[0].strip("*?"):
+            why = f"the first word of {list(pattern)} would stand for every program"
+            return why, "start the pattern with a program's name"
+    return None
+
+
+def limits(values: Mapping[Path, Value], base: Limits) -> Limits:
     """`base` with what `[limits]` says put over it."""
-    given = {field.name: keyed.values.get(("limits", field.name.replace("_", "-"))) for field in fields(Limits)}
+    given = {field.name: values.get(("limits", field.name.replace("_", "-"))) for field in fields(Limits)}
     whole = {name: int(value) for name, value in given.items() if isinstance(value, int | float) and name != "wall"}
     wall = given["wall"]
     return replace(base, **whole, wall=float(wall) if isinstance(wall, int | float) else base.wall)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,13 @@ import pytest
 from policy.matrix import Ruling
 from policy.permission.rule import Layer
 from policy.tier import Mode
-from runner.config import _PROVIDERS, REMOTE, ConfigError, load
+from runner.config import ConfigError, load
+from runner.config.keys import PROVIDERS as KNOWN
+from runner.config.keys import REMOTE, key_of
 from runner.facts import gather
 from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
 from runner.providers import PROVIDERS, Remote
+from runner.world import Bounds
 from sandbox.backend import Level
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -419,7 +423,7 @@ def test_a_broken_repository_file_stops_a_person_and_is_a_notice_when_nobody_is_
 
 
 def test_the_providers_that_settings_know_are_those_that_there_are() -> None:
-    assert tuple(PROVIDERS) == _PROVIDERS
+    assert tuple(PROVIDERS) == KNOWN
     assert tuple(name for name, found in PROVIDERS.items() if isinstance(found, Remote)) == REMOTE
 
 
@@ -474,3 +478,64 @@ def test_rules_are_bounded(machine: Machine) -> None:
     machine.repository(DENY * 1001)
     with pytest.raises(ConfigError, match="at most 1000 rules"):
         load(machine.project, machine.environ)
+
+
+# --- layers and trust -------------------------------------------------------------------------------------------------
+
+
+def digest(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
+
+
+def test_every_layer_has_its_place(machine: Machine, tmp_path: Path) -> None:
+    system = tmp_path / "etc/config.toml"
+    system.parent.mkdir()
+    system.write_text('mode = "plan"\nmax_turns = 1\nmodel = "openai:system"\n[limits]\nwall = 1\ncpu = 1\n')
+    if os.geteuid() != 0:
+        pytest.skip("the system's file belongs to root")
+    user = machine.user('mode = "trust-project"\nmax_turns = 40\nmodel = "openai:user"\n[limits]\nwall = 50\n')
+    machine.repository("max_turns = 30\n[limits]\nwall = 40\n")
+    local = machine.project / ".ringfence/config.local.toml"
+    local.write_text("[limits]\nwall = 30\n")
+    settings = load(machine.project, machine.environ | {"RINGFENCE_MODE": "default"}, system=system)
+    assert (settings.mode, settings.model, settings.max_turns) == (Mode.DEFAULT, "openai:user", 30)
+    assert (settings.profile.limits.wall, settings.profile.limits.cpu) == (30, 1)
+    places = {".".join(path): [str(place) for place in found] for path, found in settings.origins.items()}
+    assert places["mode"] == ["the default", f"{system}:1", f"{user}:1", "RINGFENCE_MODE"]
+    assert places["limits.wall"][0].startswith("profiles/default.toml:")
+    assert places["limits.wall"][1:] == [
+        f"{system}:5",
+        f"{user}:5",
+        f"{machine.project}/.ringfence/config.toml:3",
+        f"{local}:2",
+    ]
+
+
+@pytest.mark.threat("T23")
+def test_trusted_content_widens_and_one_byte_more_does_not(machine: Machine) -> None:
+    path = machine.repository(f'mode = "trust-project"\nmodel = "openai:y"\n[limits]\nwall = 3000\n{ALLOW}')
+    trusted = {".ringfence/config.toml": digest(path)}
+    settings = load(machine.project, machine.environ, trusted=trusted)
+    assert (settings.mode, settings.model, settings.profile.limits.wall) == (Mode.TRUST_PROJECT, "openai:y", 3000)
+    assert [(rule.verdict, rule.layer) for rule in settings.profile.permissions] == [(Ruling.ALLOW, Layer.TRUSTED)]
+    assert settings.notices == ()
+    path.write_text(path.read_text() + "\n")
+    changed = load(machine.project, machine.environ, trusted=trusted)
+    assert (changed.mode, changed.model, changed.profile.limits.wall, changed.profile.permissions) == (
+        None,
+        None,
+        120,
+        (),
+    )
+    assert len(changed.notices) == 4
+    other = {".ringfence/config.local.toml": digest(path), "config.toml": digest(path)}
+    assert load(machine.project, machine.environ, trusted=other).mode is None, "trust in another file is none in this"
+
+
+@pytest.mark.threat("T23")
+def test_turns_that_nobody_chose_are_not_raised_by_the_repository(machine: Machine) -> None:
+    path = machine.repository("max_turns = 5000")
+    settings = load(machine.project, machine.environ)
+    assert settings.max_turns is None
+    assert settings.notices[0].startswith(f"{path}:1: `max_turns` is ignored")
+    assert key_of(("max_turns",)).default == Bounds().turns, "the table says what holds"

@@ -16,7 +16,7 @@ import pytest
 
 from policy.tier import Mode
 from policy.verdict import Limits, limit_names
-from runner.config import _SHAPES, _VARIABLES
+from runner.config.keys import SHAPES, VARIABLES
 from runner.problems import Exit
 from sandbox.linux import T3_LACKS
 from tools import TOOLS
@@ -230,12 +230,12 @@ def test_the_exit_codes_in_the_readme_are_the_exit_codes() -> None:
 
 def test_the_settings_in_the_readme_exist() -> None:
     table = README.partition("| key |")[2].partition("\n\n")[0]
-    known = {re.sub(r"^provider\.\w+", "provider.NAME", ".".join(path)) for path in _SHAPES}
+    known = {re.sub(r"^provider\.\w+", "provider.NAME", ".".join(path)) for path in SHAPES}
     told = set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE))
     assert told
     assert told - {"limits.NAME"} <= known, "a key that the program does not know"
     assert {"mode", "model", "deny.commands", "limits.NAME"} <= told
-    for name in _VARIABLES:
+    for name in VARIABLES:
         assert f"`{name}`" in README or name.startswith("RINGFENCE_LIMIT_"), name
     for mode in Mode:
         assert f"| `{mode.value}` |" in README, mode

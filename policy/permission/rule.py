@@ -12,10 +12,12 @@ REST = "**"  # as the last word of `run`: any further words
 
 
 class Layer(StrEnum):
-    """Whose file a rule stands in. The repository's may only ask and deny."""
+    """Whose file a rule stands in. The repository's may only ask and deny until its very content is trusted."""
 
+    SYSTEM = "system"
     USER = "user"
     REPOSITORY = "repository"
+    TRUSTED = "trusted"  # the repository's, whose content the user trusts
     NAMED = "named"  # by `--config`
     TYPED = "typed"  # by flags of this one action, such as `--host`
 

@@ -4,13 +4,18 @@ from policy.facts import Facts
 from policy.permission.rule import Layer, PermissionRule
 from policy.phrases import near
 
+_OWNERS = {
+    Layer.SYSTEM: "the system's rule",
+    Layer.REPOSITORY: "the repository's rule",
+    Layer.TRUSTED: "the repository's rule",
+}
+
 
 def whose(rule: PermissionRule, facts: Facts) -> str:
     """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule .ringfence/config.toml:3`."""
     if rule.layer is Layer.TYPED:
         return f"`{rule.ref.file}` of this command line"
-    owner = "the repository's rule" if rule.layer is Layer.REPOSITORY else "your rule"
-    return f"{owner} {near(rule.ref.file, facts)}:{rule.ref.line}"
+    return f"{_OWNERS.get(rule.layer, 'your rule')} {near(rule.ref.file, facts)}:{rule.ref.line}"
 
 
 def about(rule: PermissionRule) -> str:

@@ -1,0 +1,85 @@
+"""What a value of the right shape must also be: each answers why it cannot be used and what to do, or None."""
+
+from collections.abc import Callable, Sequence
+
+from policy.keyed import Entry, Keyed, Value
+from policy.keyed import Path as KeyPath
+from policy.narrow import no_looser
+from policy.permission.rule import Layer
+from policy.profile_file import list_fault, patterns_fault
+from policy.tier import Mode
+
+Fault = tuple[str, str]
+
+LIMITS_SAY = (  # as in LIMITS of policy/profile_file.py
+    "time of one command",
+    "processor time, in seconds",
+    "processes and threads",
+    "memory, with the files that lie in it (`/dev/shm`, the sandbox's HOME)",
+    "the largest file",
+    "open files of each process",
+    "added to the workspace, `/tmp` and folders that were named",
+    "kept of what it prints",
+)
+
+
+def choice(name: str, value: str, known: Sequence[str]) -> Fault:
+    if len(known) < 3:
+        return f"there is no `{value}` here", f"write {' or '.join(f'`{each}`' for each in known)}{near(value, known)}"
+    names = ", ".join(f"`{each}`" for each in known)
+    return f"there is no {name} `{value}`", f"choose one of {names}{near(value, known)}"
+
+
+def near(value: str, known: Sequence[str]) -> str:
+    """`; did you mean ...?` when one of them is meant."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(value, known, n=1)
+    return f"; did you mean `{found[0]}`?" if found else ""
+
+
+def model_of(providers: Sequence[str]) -> Callable[[Value], Fault | None]:
+    def check(value: Value) -> Fault | None:
+        name = str(value).partition(":")[0]
+        if name in providers:
+            return None
+        fix = f'write it as `provider:model`, such as "anthropic:claude-sonnet-5-5"{near(name, providers)}'
+        return f"there is no provider `{name}`", fix
+
+    return check
+
+
+def address(value: Value) -> Fault | None:
+    """A provider's address: HTTP, a host, and no login in it."""
+    text = str(value)
+    scheme, mark, rest = text.partition("://")
+    host = rest.partition("/")[0]
+    if scheme not in ("http", "https") or not mark or not host or not text.isprintable() or " " in text:
+        return "it is not the address of a provider", 'write it like "https://host/v1"'
+    if "@" in host:
+        return "it holds a login, and secrets never stand in a file", "store the key with the keyring"
+    return None
+
+
+def entries_of(path: KeyPath) -> Callable[[Value], Fault | None]:
+    return lambda value: list_fault(value, path)
+
+
+def commands(value: Value) -> Fault | None:
+    return patterns_fault(value)
+
+
+def rule(entry: Entry) -> None:
+    """Raises KeyedError for what is no rule. Whether it can take effect depends on everything else."""
+    from policy.permission.file import permissions
+
+    permissions(Keyed(entry.source, "", {}, (entry,)), Layer.NAMED)
+
+
+def mode_no_looser(new: Value, old: Value) -> bool:
+    return no_looser(Mode(str(new)), Mode(str(old)))
+
+
+def before(order: Sequence[str]) -> Callable[[Value, Value], bool]:
+    """For names in order, the strictest first."""
+    return lambda new, old: order.index(str(new)) <= order.index(str(old))

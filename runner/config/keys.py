@@ -1,0 +1,168 @@
+"""The one table of what may be set. The loader, `agent config show|check`, the JSON Schema and the starter read it.
+
+A new key is one row of KEYS, a new `[[list]]` one of LISTS. `Settings.value("a", "b")` and `Settings.entries("list")`
+give what the layers say, `Settings.named("a")` what stands below the `*` of `a.*.key`.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from policy.keyed import Entry, Shape, Value
+from policy.keyed import Path as KeyPath
+from policy.permission.file import KEYS as RULE_KEYS
+from policy.profile_file import LIMITS
+from policy.record import dataclass
+from policy.tier import Mode
+from runner.config import checks
+
+# As in runner/providers, whose import would cost more than reading all settings.
+REMOTE = ("anthropic", "openai")  # those that have an address
+PROVIDERS = (*REMOTE, "scripted")
+VERSION = 1  # of the format; `migrations.py` has the way from an older one
+
+Fault = tuple[str, str]  # why, and what to do
+Check = Callable[[Value], Fault | None]
+
+
+class Widens(Enum):
+    """What a file that came with the repository may do with a key before its very content is trusted."""
+
+    NEVER = "nothing: it is for you to say"
+    TIGHTEN = "only tighten: less, stricter, or more that is forbidden"
+    ANYTHING = "anything: it opens nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting. `name` is its path with dots; a part that is `*` is any name (in quotes where it holds dots).
+
+    `adds`: a list to which every layer adds; else a later layer replaces it. `stricter(new, old)`: whether `new` is no
+    looser, for TIGHTEN; without one a lower number, or false, is. `check`: what is wrong with a value of the right
+    shape. `default`: what holds when nobody says anything, None when there is no such thing. `example`: as TOML.
+    """
+
+    name: str
+    shape: Shape
+    widens: Widens
+    help: str
+    default: Value | None = None
+    variable: str = ""
+    choices: tuple[str, ...] = ()
+    check: Check | None = None
+    adds: bool = False
+    stricter: Callable[[Value, Value], bool] | None = None
+    example: str = ""
+
+    @property
+    def path(self) -> KeyPath:
+        return tuple(self.name.split("."))
+
+    def fault(self, value: Value) -> Fault | None:
+        """Why a value of the right shape cannot be used, and what to do."""
+        if self.choices and value not in self.choices:
+            return checks.choice(self.name.rpartition(".")[2], str(value), self.choices)
+        return self.check(value) if self.check else None
+
+    def tightens(self, new: Value, old: Value | None) -> bool:
+        """Whether a file that may only tighten may set `new` where `old` holds."""
+        if self.widens is not Widens.TIGHTEN:
+            return self.widens is Widens.ANYTHING
+        if self.adds or new == old:
+            return True
+        if old is None:
+            return self.stricter is None
+        if self.stricter:
+            return self.stricter(new, old)
+        return isinstance(new, int | float) and isinstance(old, int | float) and new <= old
+
+
+@dataclass(frozen=True, slots=True)
+class TableList:
+    """What may stand as `[[name]]`, any number of times: `keys` are those of each.
+
+    `check`: what is wrong with one entry as a whole. `widens` is about an entry; with TIGHTEN, `tightens` says which
+    may stay in a file that may only tighten.
+    """
+
+    name: str
+    widens: Widens
+    help: str
+    keys: Mapping[str, Shape]
+    check: Callable[[Entry], object] | None = None  # raises KeyedError
+    tightens: Callable[[Entry], bool] | None = None
+    example: str = ""
+
+    def stays(self, entry: Entry) -> bool:
+        """Whether it counts although its file may only tighten."""
+        if self.widens is Widens.TIGHTEN:
+            return self.tightens is not None and self.tightens(entry)
+        return self.widens is Widens.ANYTHING
+
+
+NEVER, TIGHTEN, ANYTHING = Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
+
+# fmt: off
+KEYS: tuple[Key, ...] = (
+    Key("version", Shape.WHOLE, ANYTHING, "the format of this file", VERSION),
+
+    Key("mode", Shape.TEXT, TIGHTEN, "how much is allowed without a question", "default", "RINGFENCE_MODE",
+        choices=tuple(mode.value for mode in Mode), stricter=checks.mode_no_looser),
+    Key("model", Shape.TEXT, NEVER, "who works for you, as `provider:model`", None, "RINGFENCE_MODEL",
+        check=checks.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5-5"'),
+    Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
+
+    *(key for name in REMOTE for key in (
+        Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=checks.address,
+            example='"http://localhost:11434/v1"'),
+        Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
+            example='"qwen3:8b"'),
+    )),
+
+    Key("sandbox.minimum", Shape.TEXT, TIGHTEN, "the least a sandbox must enforce; `partial` accepts a weaker one",
+        "full", "RINGFENCE_SANDBOX_MINIMUM", choices=("full", "partial"), stricter=checks.before(("full", "partial"))),
+    Key("sandbox.unix_sockets", Shape.SWITCH, TIGHTEN,
+        "commands that change the workspace may make AF_UNIX sockets", False),
+    Key("sandbox.container.image", Shape.TEXT, NEVER, "the image of `--backend container`, pinned by digest or ID",
+        example='"debian@sha256:..."'),
+    Key("sandbox.container.runtime", Shape.TEXT, NEVER, "the container daemon's runtime", example='"runsc"'),
+    Key("sandbox.container.socket", Shape.TEXT, NEVER, "the container daemon's socket",
+        example='"/run/user/1000/docker.sock"'),
+
+    Key("secret.names", Shape.TEXTS, TIGHTEN, "more file names that are secret wherever they lie", adds=True,
+        check=checks.entries_of(("secret", "names")), example='["*.vault"]'),
+    Key("deny.commands", Shape.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
+        check=checks.commands, example='[["terraform", "destroy", "*"]]'),
+
+    *(Key(f"limits.{name}", shape, TIGHTEN, what, None, f"RINGFENCE_LIMIT_{name.upper().replace('-', '_')}")
+      for (name, shape), what in zip(LIMITS.items(), checks.LIMITS_SAY, strict=True)),
+)
+
+LISTS: tuple[TableList, ...] = (
+    TableList("rule", TIGHTEN, "allows, asks about or denies actions; deny is stronger than ask, and ask than allow",
+        RULE_KEYS, check=checks.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
+        example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"'),
+)
+# fmt: on
+
+SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}
+ENTRIES: dict[str, Mapping[str, Shape]] = {each.name: each.keys for each in LISTS}
+VARIABLES: dict[str, Key] = {key.variable: key for key in KEYS if key.variable}
+_BY_PATH = {key.path: key for key in KEYS}
+_OPEN = tuple(key for key in KEYS if "*" in key.path)
+
+
+def key_of(path: KeyPath) -> Key:
+    """The row that a known path belongs to."""
+    found = _BY_PATH.get(path)
+    if found is not None:
+        return found
+    return next(
+        key
+        for key in _OPEN
+        if len(key.path) == len(path) and all(want in ("*", word) for want, word in zip(key.path, path, strict=True))
+    )
+
+
+def list_of(name: str) -> TableList:
+    """The row of a `[[name]]` that there is."""
+    return next(each for each in LISTS if each.name == name)

@@ -1,0 +1,142 @@
+"""Reading every layer: packaged < system < user < project < local < `--config` < environment (< flags).
+
+Checked by hand: a schema library would cost more start-up time than the whole of `agent exec`.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import policy
+import profiles
+from policy.keyed import KeyedError
+from policy.profile_file import ProfileError, parse_profile
+from policy.rules import RuleBook, RuleError
+from policy.verdict import Problem
+from runner import places
+from runner.config.layer import Given, Layer
+from runner.config.settings import Settings
+from runner.settings_file import ConfigError, Whose, settings_bytes
+from runner.workspace import workspace_of
+
+SYSTEM_FILE = Path("/etc/ringfence/config.toml")
+PROJECT_FILE = ".ringfence/config.toml"
+LOCAL_FILE = ".ringfence/config.local.toml"
+PACKAGED = "profiles/default.toml"
+_PREFIX = "RINGFENCE_"
+_ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR")
+_WHOSE: Mapping[Layer, Whose] = {
+    Layer.SYSTEM: "system",
+    Layer.USER: "user",
+    Layer.PROJECT: "repository",
+    Layer.LOCAL: "repository",
+}
+
+
+def load(
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    config: Path | None = None,
+    unattended: bool = False,
+    trusted: Mapping[str, str] | None = None,
+    system: Path = SYSTEM_FILE,
+) -> Settings:
+    """All settings for a session in `cwd`. Makes no folder. Raises ConfigError, or places.PlaceError.
+
+    `trusted`: for files that came with the folder, by their path below it, the SHA-256 in hex of the content that the
+    user trusts. A file whose very bytes have it may say anything; any other may only tighten.
+
+    A repository's file that cannot be read is an error for whoever can mend it. When nobody is there it becomes a
+    notice: it could only have tightened, and a repository must not be able to stop its own check.
+    """
+    settings = packaged()
+    try:
+        for layer, path in files(cwd, environ, config=config, system=system):
+            settings = _with_file(settings, layer, path, unattended, trusted or {})
+        names = sorted(name for name in environ if name.startswith(_PREFIX) and name not in _ELSEWHERE)
+        if names:
+            from runner.config.variables import given_by
+
+            for given in given_by(names, environ, _ELSEWHERE):
+                settings = _over(settings, given)
+    except KeyedError as error:
+        raise ConfigError(error.problem) from None
+    return settings
+
+
+def files(
+    cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, system: Path = SYSTEM_FILE
+) -> list[tuple[Layer, Path]]:
+    """The files that are looked for, lowest layer first. Raises places.PlaceError when no place can be named."""
+    user = places.config_file(environ)
+    top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(places.home(environ))))
+    found = [(Layer.SYSTEM, system), (Layer.USER, user)]
+    if top / PROJECT_FILE != user:
+        found += [(Layer.PROJECT, top / PROJECT_FILE), (Layer.LOCAL, top / LOCAL_FILE)]
+    return found if config is None else [*found, (Layer.NAMED, config)]
+
+
+def shipped(config: Path | None = None) -> Settings:
+    """What we ship, with `config` over it: the same on every machine. Raises ConfigError."""
+    try:
+        return packaged() if config is None else _with_file(packaged(), Layer.NAMED, config, False, {})
+    except KeyedError as error:
+        raise ConfigError(error.problem) from None
+
+
+def _with_file(settings: Settings, layer: Layer, path: Path, unattended: bool, trusted: Mapping[str, str]) -> Settings:
+    try:
+        data = settings_bytes(path, _WHOSE.get(layer, "named"))
+        if data is None:
+            if layer is Layer.NAMED:
+                raise ConfigError(
+                    Problem(f"`{path}` cannot be read", "there is no such file", "check the path after --config")
+                )
+            return settings
+        from runner.config.reading import read_layer  # only where somebody has a file
+
+        return _over(settings, read_layer(data, path, layer, trusted))
+    except (KeyedError, ConfigError) as error:
+        if not (layer.came_along and unattended):
+            raise
+        notice = f"{error.problem.what}: {error.problem.why}; the repository's configuration is ignored"
+        return replace(settings, notices=(*settings.notices, notice))
+
+
+def _over(settings: Settings, given: Given) -> Settings:
+    from runner.config.merge import over
+
+    return over(settings, given)
+
+
+def packaged() -> Settings:
+    """What we ship. It lies beside our code in every kind of installation; reading it must not cost an import."""
+    try:
+        profile = parse_profile(packaged_text(), PACKAGED)
+        folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".toml"))
+        files = {name: _shipped(policy.__file__, f"commands/{name}") for name in names}
+        rules = RuleBook.from_files(files)
+    except (ProfileError, RuleError) as error:
+        raise ConfigError(error.problem) from None
+    except OSError as error:
+        raise ConfigError(
+            Problem(
+                "this installation is incomplete",
+                f"`{error.filename}` cannot be read: {(error.strerror or 'unknown reason').lower()}",
+                "install ringfence again",
+            )
+        ) from None
+    return Settings(profile=profile, rules=rules, sources=(PACKAGED,))
+
+
+def packaged_text() -> str:
+    """The profile that we ship, as it is written."""
+    return _shipped(profiles.__file__, "default.toml")
+
+
+def _shipped(package: str | None, name: str) -> str:
+    with open(os.path.join(os.path.dirname(str(package)), name), encoding="utf-8") as file:
+        return file.read()

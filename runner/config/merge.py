@@ -1,0 +1,137 @@
+"""One layer over those below it. A layer that came along may only tighten until its very content is trusted."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+
+from policy.keyed import Entry, Keyed, Value, dotted
+from policy.keyed import Path as KeyPath
+from policy.narrow import narrow
+from policy.permission.faults import faults
+from policy.permission.file import permissions
+from policy.permission.rule import PermissionRule
+from policy.profile import Profile
+from policy.profile_file import limits, patterns, texts
+from policy.tier import Mode
+from policy.verdict import Problem
+from runner.config.keys import Key, key_of, list_of
+from runner.config.layer import Given
+from runner.config.settings import Settings
+from runner.settings_file import ConfigError
+from sandbox.backend import Level
+
+
+def over(settings: Settings, given: Given) -> Settings:
+    """`settings` with one more layer. Raises KeyedError or ConfigError for a rule that can never take effect."""
+    keyed = given.keyed
+    values, notices = dict(settings.values), []
+    for path, value in keyed.values.items():
+        key = key_of(path)
+        if given.bound and not key.tightens(value, standing(settings, path, key)):
+            notices.append(ignored(given, path))
+            continue
+        values[path] = _added(values.get(path), value) if key.adds else value
+    lists = []
+    for entry in keyed.entries:
+        if given.bound and not list_of(entry.name).stays(entry):
+            notices.append(entry_ignored(entry))
+        else:
+            lists.append(entry)
+    rules, over = _rules(replace_entries(keyed, lists), given, settings)
+    profile = _profile(settings.profile, keyed.values, values, rules)
+    if given.bound:
+        profile = narrow(settings.profile, profile)  # what the table lets through could not widen even if it were wrong
+    return replace(
+        _typed(settings, values),
+        profile=profile,
+        values=values,
+        lists=(*settings.lists, *lists),
+        layers=(*settings.layers, given),
+        sources=(*settings.sources, keyed.source),
+        notices=(*settings.notices, *over, *notices),
+    )
+
+
+def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
+    """What holds for a key so far: what was said, what is packaged, or the default."""
+    if path in settings.values:
+        return settings.values[path]
+    if path[0] == "limits":
+        found: float = getattr(settings.profile.limits, path[1].replace("-", "_"))
+        return found
+    return key.default
+
+
+def ignored(given: Given, path: KeyPath) -> str:
+    return (
+        f"{given.keyed.source}:{given.keyed.line(path)}: `{dotted(path)}` is ignored: "
+        "settings that came with the repository may only tighten yours"
+    )
+
+
+def entry_ignored(entry: Entry) -> str:
+    why = "what came with the repository may not say it"
+    if entry.name == "rule":
+        why = "a rule that came with the repository may ask and deny, never allow"
+    return f"{entry.source}:{entry.line}: `[[{entry.name}]]` is ignored: {why}"
+
+
+def replace_entries(keyed: Keyed, entries: list[Entry]) -> Keyed:
+    return keyed if len(entries) == len(keyed.entries) else replace(keyed, entries=tuple(entries))
+
+
+def _added(before: Value | None, value: Value) -> Value:
+    """The lists of both, each entry once."""
+    if isinstance(before, tuple) and isinstance(value, tuple):
+        return tuple(dict.fromkeys((*before, *value)))
+    return value
+
+
+def _rules(keyed: Keyed, given: Given, settings: Settings) -> tuple[tuple[PermissionRule, ...], list[str]]:
+    """The rules of one layer, and what is to be told about those that are over. One that can never take effect is an
+    error: whoever wrote it counts on it."""
+    if not keyed.entries:
+        return (), []
+    today, over = date.today(), []
+    found = permissions(keyed, given.layer.of_rules(given.trusted))
+    for rule in found:
+        if rule.expired(today):
+            over.append(f"{rule.ref}: the rule is over: its last day was {rule.until}")
+        elif fault := next(faults(rule, settings.rules, settings.profile), None):
+            raise ConfigError(Problem(f"{rule.ref}: `[[rule]]` can never take effect", fault.text, fault.fix))
+    return found, over
+
+
+def _profile(
+    base: Profile,
+    said: Mapping[KeyPath, Value],
+    values: Mapping[KeyPath, Value],
+    rules: tuple[PermissionRule, ...],
+) -> Profile:
+    names, denied = texts(values.get(("secret", "names"), ())), patterns(values.get(("deny", "commands"), ()))
+    return replace(
+        base,
+        unix_sockets=bool(values.get(("sandbox", "unix_sockets"), base.unix_sockets)),
+        secret_names=tuple(dict.fromkeys((*base.secret_names, *names))),
+        denied=tuple(dict.fromkeys((*base.denied, *denied))),
+        limits=limits({path: value for path, value in values.items() if path in said}, base.limits),
+        permissions=(*base.permissions, *rules),
+    )
+
+
+def _typed(settings: Settings, values: Mapping[KeyPath, Value]) -> Settings:
+    """The fields that have a type of their own."""
+    said = {".".join(path): value for path, value in values.items()}
+    of_provider = [(path, str(value)) for path, value in values.items() if path[0] == "provider"]
+    container = {path[2]: str(value) for path, value in values.items() if path[:2] == ("sandbox", "container")}
+    turns, model = said.get("max_turns"), said.get("model")
+    return replace(
+        settings,
+        mode=Mode(str(said["mode"])) if "mode" in said else None,
+        model=str(model) if model is not None else None,
+        max_turns=turns if isinstance(turns, int) else None,
+        base_urls={path[1]: value.rstrip("/") for path, value in of_provider if path[2] == "base_url"},
+        models={path[1]: value for path, value in of_provider if path[2] == "model"},
+        sandbox_minimum=Level(str(said["sandbox.minimum"]).upper()) if "sandbox.minimum" in said else Level.FULL,
+        container=replace(settings.container, **container),
+    )

@@ -1,0 +1,43 @@
+"""Which place says what about a key. Worked out only for those who ask: a session does not."""
+
+from policy.keyed import Keyed, read
+from policy.keyed import Path as KeyPath
+from runner.config.keys import KEYS, SHAPES, key_of
+from runner.config.layer import Layer, Origin, Origins
+from runner.config.load import PACKAGED, packaged_text
+from runner.config.merge import ignored
+from runner.config.settings import Settings
+
+BUILT_IN = "the default"
+
+
+def origins(settings: Settings) -> Origins:
+    """By path, everybody who says something, lowest layer first."""
+    found: dict[KeyPath, list[Origin]] = {}
+    shipped = _packaged()
+    for key in KEYS:
+        if key.path in shipped.values:
+            place = Origin(Layer.PACKAGED, PACKAGED, shipped.line(key.path), shipped.values[key.path])
+            found[key.path] = [place]
+        elif key.default is not None:
+            found[key.path] = [Origin(Layer.PACKAGED, BUILT_IN, 0, key.default)]
+    for given in settings.layers:
+        for path, value in given.keyed.values.items():
+            source, line = given.place(path)
+            left_out = given.bound and ignored(given, path) in settings.notices
+            found.setdefault(path, []).append(Origin(given.layer, source, line, value, left_out))
+    return {path: tuple(places) for path, places in found.items()}
+
+
+def counts(path: KeyPath, places: tuple[Origin, ...]) -> tuple[Origin, ...]:
+    """Those of `places` whose value is in force: one, or all of them where every layer adds."""
+    heard = tuple(place for place in places if not place.ignored)
+    return heard if key_of(path).adds else heard[-1:]
+
+
+def _packaged() -> Keyed:
+    """What the packaged profile says of the keys that may be set; it has others, too."""
+    from policy.profile_file import shapes
+
+    keyed = read(packaged_text(), PACKAGED, shapes())
+    return Keyed(PACKAGED, keyed.text, {path: value for path, value in keyed.values.items() if path in SHAPES})

@@ -1,0 +1,67 @@
+"""What all layers together say."""
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from policy.keyed import Entry, Value
+from policy.keyed import Path as KeyPath
+from policy.profile import Profile
+from policy.record import dataclass
+from policy.rules import RuleBook
+from policy.tier import Mode
+from runner.config.layer import Given, Origins
+from sandbox.backend import Level
+from sandbox.container.choice import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What all layers together say. `mode`, `model` and `max_turns` are None when nobody chose.
+
+    `base_urls` and `models` are by provider. `sources` are the files and variables that were used, lowest first;
+    `notices` say what the repository asked for and did not get. `values` and `lists` hold what counts of every layer,
+    by path; `layers` what each layer said.
+    """
+
+    profile: Profile
+    rules: RuleBook
+    mode: Mode | None = None
+    model: str | None = None
+    base_urls: Mapping[str, str] = field(default_factory=dict)
+    sandbox_minimum: Level = Level.FULL
+    container: Choice = field(default_factory=Choice)
+    sources: tuple[str, ...] = ()
+    models: Mapping[str, str] = field(default_factory=dict)
+    max_turns: int | None = None
+    notices: tuple[str, ...] = ()
+    values: Mapping[KeyPath, Value] = field(default_factory=dict)
+    lists: tuple[Entry, ...] = ()
+    layers: tuple[Given, ...] = ()
+
+    def value(self, *path: str) -> Value | None:
+        """What counts for one key: what the highest layer that may say so says, else the row's default."""
+        found = self.values.get(path)
+        if found is not None:
+            return found
+        from runner.config.keys import key_of  # a start without any file needs no table
+
+        return key_of(path).default
+
+    def entries(self, name: str) -> tuple[Entry, ...]:
+        """Every `[[name]]` that counts, lowest layer first. Not those that came along and would widen."""
+        return tuple(entry for entry in self.lists if entry.name == name)
+
+    def named(self, *above: str) -> Mapping[str, Mapping[str, Value]]:
+        """For rows such as `above.*.key`: by name, what counts for each key of it that somebody gave."""
+        found: dict[str, dict[str, Value]] = {}
+        for path, value in self.values.items():
+            if path[: len(above)] == above and len(path) > len(above) + 1:
+                found.setdefault(path[len(above)], {})[".".join(path[len(above) + 1 :])] = value
+        return found
+
+    @property
+    def origins(self) -> Origins:
+        """By path, every place that says something about it: the one that counts last, unless it is one of `adds`."""
+        from runner.config.origins import origins
+
+        return origins(self)
