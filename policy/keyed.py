@@ -2,7 +2,8 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from datetime import date, datetime
 from enum import Enum
 from functools import lru_cache
@@ -66,21 +67,22 @@ class Entry:
 class Keyed:
     """`values`: every key that was given, by its path, in the order of the text; all known, all well formed.
 
-    `entries`: those of every `[[name]]`, in order.
+    `entries`: those of every `[[name]]`, in order. `was`: where the text has a key by an older name, that name.
     """
 
     source: str
     text: str
     values: Mapping[Path, Value]
     entries: tuple[Entry, ...] = ()
+    was: Mapping[Path, Path] = field(default_factory=dict)
 
     def line(self, path: Path) -> int:
         """The line of a key, from 1; the nearest line above it that is known when it is written in an unusual way."""
-        return _line(self.text, path)
+        return _line(self.text, self.was.get(path, path))
 
     def complain(self, path: Path, why: str, fix: str) -> KeyedError:
         """An error about the value at `path`."""
-        return _error(self.source, self.text, path, why, fix)
+        return _error(self.source, self.text, self.was.get(path, path), why, fix)
 
 
 def read(
@@ -106,8 +108,12 @@ def survey(
     lists: Mapping[str, Mapping[str, Shape]] | None = None,
     *,
     most: int,
+    renew: Callable[[dict[str, object]], Mapping[Path, Path]] | None = None,
 ) -> tuple[Keyed, list[KeyedError]]:
-    """What can be used of a text, and what is wrong with the rest, up to `most` faults. Of bad syntax, nothing can."""
+    """What can be used of a text, and what is wrong with the rest, up to `most` faults. Of bad syntax, nothing can.
+
+    `renew` gives the keys of an older format their new names, in place, and answers what each of them was called.
+    """
     faults: list[KeyedError] = []
     try:
         document = tomllib.loads(text)
@@ -116,13 +122,14 @@ def survey(
     except RecursionError:
         why, fix = "its lists are nested too deeply", "write it with less nesting"
         return Keyed(source, text, {}), [KeyedError(Problem(f"{source} cannot be read", why, fix))]
+    was = renew(document) if renew else {}
     values: dict[Path, Value] = {}
     entries: list[Entry] = []
     for name, keys in (lists or {}).items():
         if name in document:
             entries += _entries(document.pop(name), name, source, text, keys, faults, most)
-    _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most))
-    return Keyed(source, text, values, tuple(entries)), faults[:most]
+    _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most, was))
+    return Keyed(source, text, values, tuple(entries), was), faults[:most]
 
 
 def _syntax(error: ValueError, source: str, text: str) -> KeyedError:
@@ -207,6 +214,7 @@ class _Reading:
     values: dict[Path, Value]
     faults: list[KeyedError]
     most: int
+    was: Mapping[Path, Path]
 
 
 def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
@@ -220,7 +228,7 @@ def _walk(table: Mapping[str, object], at: Path, reading: _Reading) -> None:
             value = value_of(raw, shape)
             if value is None:
                 why, fix = f"it must be {shape.value}", f"write {_example(key, shape)}"
-                reading.faults.append(_error(source, text, path, why, fix))
+                reading.faults.append(_error(source, text, reading.was.get(path, path), why, fix))
             else:
                 reading.values[path] = value
         elif any(_fits(path, known[: len(path)]) and len(known) > len(path) for known in shapes):

@@ -14,7 +14,7 @@ LIMITS: Mapping[str, Shape] = {
     "pids": Shape.WHOLE,
     "memory": Shape.SIZE,
     "file": Shape.SIZE,
-    "open-files": Shape.WHOLE,
+    "open_files": Shape.WHOLE,
     "disk": Shape.SIZE,
     "output": Shape.SIZE,
 }
@@ -110,7 +110,7 @@ def patterns_fault(value: Value) -> tuple[str, str] | None:
 
 def limits(values: Mapping[Path, Value], base: Limits) -> Limits:
     """`base` with what `[limits]` says put over it."""
-    given = {field.name: values.get(("limits", field.name.replace("_", "-"))) for field in fields(Limits)}
+    given = {field.name: values.get(("limits", field.name)) for field in fields(Limits)}
     whole = {name: int(value) for name, value in given.items() if isinstance(value, int | float) and name != "wall"}
     wall = given["wall"]
     return replace(base, **whole, wall=float(wall) if isinstance(wall, int | float) else base.wall)

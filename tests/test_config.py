@@ -539,3 +539,129 @@ def test_turns_that_nobody_chose_are_not_raised_by_the_repository(machine: Machi
     assert settings.max_turns is None
     assert settings.notices[0].startswith(f"{path}:1: `max_turns` is ignored")
     assert key_of(("max_turns",)).default == Bounds().turns, "the table says what holds"
+
+
+# --- formats ----------------------------------------------------------------------------------------------------------
+
+FORMATS = [
+    # text, open files, complaint, why
+    ("[limits]\nopen-files = 7", 7, None, "from before there were numbers"),
+    ("[limits]\nopen_files = 7", 7, None, "nobody has to write the number"),
+    ("version = 1\n[limits]\nopen_files = 7", 7, None, "of today"),
+    ("version = 1\n[limits]\nopen-files = 7", None, ":3: `limits.open-files` cannot be used: there is no such key. did you mean `limits.open_files`?", "the new format has the new name"),
+    ("[limits]\nopen-files = 7\nopen_files = 8", None, ":2: `limits.open-files` cannot be used", "both"),
+    ("[limits]\n\nopen-files = 'x'", None, ":3: `limits.open-files` cannot be used: it must be a whole number", "the name as it was written, and its line"),
+    ("version = 2\nnew = 1", None, ":1: `version` cannot be used: it was written for a newer ringfence", "nothing else is complained about"),
+    ("[[rule]]\nnew = 1\n[limits]\nx = 1", None, "`rule.new`", "not newer, so complained about"),
+    ("version = 0", None, "`version` cannot be used: it must be a whole number above 0", "no format"),
+    ("version = true", None, "`version` cannot be used", "a switch"),
+    ("version = '1'", None, "`version` cannot be used", "a text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "found", "complaint", "why"), FORMATS)
+def test_formats_old_and_new(machine: Machine, text: str, found: int | None, complaint: str | None, why: str) -> None:
+    machine.user(text)
+    if complaint is None:
+        assert load(machine.project, machine.environ).profile.limits.open_files == found, why
+    else:
+        with pytest.raises(ConfigError) as caught:
+            load(machine.project, machine.environ)
+        assert complaint in str(caught.value.problem), why
+
+
+READABLE = [
+    (b"\xef\xbb\xbfmode = 'plan'\r\nmax_turns = 3\r\n", None, "a mark of UTF-8, and the line ends of Windows"),
+    ("mode = 'plan'".encode("utf-16"), "line 1 is not UTF-8 text", "another coding"),
+    (b"mode = 'plan'\rmax_turns = 3", "not valid TOML", "the line ends of an old Mac"),
+    (b"mode = 'plan'\0", "not valid TOML", "a zero byte"),
+    (b"mode = 'plan'\nmode = 'default'\n", ":2 cannot be read", "a key twice"),
+    (b"[limits]\nwall = 3\n[limits]\ncpu = 3\n", ":3 cannot be read", "a table twice"),
+    (b"[limits]\nwall = nan\n", "a number of seconds", "no number"),
+    (b"[limits]\nwall = inf\n", "a number of seconds", "endless"),
+    (b"[limits]\nwall = true\n", "a number of seconds", "a switch is no number"),
+    (b"max_turns = 2024-01-01\n", "a whole number", "a date"),
+    (b"mode = 2024-01-01T00:00:00Z\n", "a text in quotes", "a moment"),
+    (b"mode = {}\n", "a text in quotes", "a table"),
+    (b"limits = {wall = 5}\n", None, "a table on one line"),
+    (b"limits.wall = 5\n", None, "a table with dots"),
+    (b"limits = [1]\n", "it is a table of settings", "a list for a table"),
+    (b"rule = {}\n", "write `[[rule]]`", "one table for a list of them"),
+    (b"[sandbox]\nunix_sockets = 1\n", "write `unix_sockets = true`", "a number for a switch"),
+    (b"max_turns = " + b"9" * 5000, "a number in it is too long", "a number of 5,000 digits"),
+    (b"mode = " + b"[" * 5000, "nested too deeply", "deep"),
+    (b"".join(b"k%d = 1\n" % number for number in range(10_000)), ":1: `k0` cannot be used", "10,000 keys"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T44")
+@pytest.mark.parametrize(("data", "complaint", "why"), READABLE, ids=[row[2] for row in READABLE])
+@pytest.mark.parametrize("layer", ["user", "repository"])
+def test_odd_files(machine: Machine, data: bytes, complaint: str | None, why: str, layer: str) -> None:
+    path: Path = getattr(machine, layer)("")
+    path.write_bytes(data)
+    if complaint is None:
+        assert load(machine.project, machine.environ).sources[-1] == str(path), why
+        return
+    with pytest.raises(ConfigError) as caught:
+        load(machine.project, machine.environ)
+    assert complaint in str(caught.value.problem), why
+    assert len(str(caught.value.problem)) < 2000, why
+    if layer == "repository":
+        (notice,) = load(machine.project, machine.environ, unattended=True).notices
+        assert "ignored" in notice
+
+
+@pytest.mark.threat("T33")
+def test_nobody_else_can_put_a_file_into_the_place_of_the_users(machine: Machine) -> None:
+    path = machine.user("mode = 'plan'")
+    path.parent.chmod(0o777)
+    with pytest.raises(ConfigError, match="everybody may put another in its place"):
+        load(machine.project, machine.environ)
+    path.parent.chmod(0o1777)
+    assert load(machine.project, machine.environ).mode is Mode.PLAN, "as in /tmp: nobody else's can replace it"
+
+
+@pytest.mark.threat("T33")
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "complaint"),
+    [
+        (0o644, 0, 0, None),
+        (0o664, 0, 0, None),
+        (0o646, 0, 0, "everybody may write to it"),
+        (0o664, 0, 100, "a group may write to it (gid 100)"),
+        (0o644, 65534, 0, "it belongs to another user (uid 65534)"),
+    ],
+)
+def test_the_systems_file_is_roots(
+    machine: Machine, tmp_path: Path, mode: int, owner: int, group: int, complaint: str | None
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("mode = 'plan'")
+    os.chown(path, owner, group)
+    path.chmod(mode)
+    if complaint is None:
+        assert load(machine.project, machine.environ, system=path).mode is Mode.PLAN
+        return
+    for unattended in (False, True):
+        with pytest.raises(ConfigError) as caught:
+            load(machine.project, machine.environ, system=path, unattended=unattended)
+        assert caught.value.problem.why == complaint
+
+
+@pytest.mark.threat("T23")
+@pytest.mark.parametrize("name", ["config.toml", "config.local.toml"])
+def test_a_folder_that_is_a_link_is_refused_for_a_person_and_ignored_with_a_word_otherwise(
+    machine: Machine, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / name).write_text("mode = 'plan'")
+    (machine.project / ".ringfence").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match="it lies behind a link"):
+        load(machine.project, machine.environ)
+    settings = load(machine.project, machine.environ, unattended=True)
+    assert settings.mode is None
+    assert {notice.rpartition(": ")[2] for notice in settings.notices} == {
+        "it lies behind a link; the repository's configuration is ignored"
+    }

@@ -40,7 +40,7 @@ commands = [["rm", "-rf", "*"]]
 [limits]
 wall = 5.5
 memory = "2 GiB"
-open-files = 64
+open_files = 64
 """
 
 
@@ -60,7 +60,7 @@ def test_every_part_reaches_the_profile() -> None:
 
 
 def test_limits_have_the_names_that_users_type_and_the_packaged_values() -> None:
-    assert sorted(LIMITS) == sorted(limit_names())
+    assert sorted(name.replace("_", "-") for name in LIMITS) == sorted(limit_names())
     assert DEFAULT.limits == Limits()
 
 
@@ -78,8 +78,8 @@ BROKEN = [
     ('memory = "2 GiB"', 'memory = "many"', 17, ["`limits.memory`", "512 MiB"], "no size"),
     ('memory = "2 GiB"', "memory = 1.5", 17, ["512 MiB"], "part of a byte"),
     ('memory = "2 GiB"', "memory = 99999999999999999999", 17, ["512 MiB"], "more than can be counted"),
-    ("open-files = 64", "open_files = 64", 18, ["`limits.open-files`"], "the other spelling"),
-    ("open-files = 64", "pids = 0", 18, ["a whole number above 0"], "no process at all"),
+    ("open_files = 64", "open-files = 64", 18, ["`limits.open_files`"], "the other spelling"),
+    ("open_files = 64", "pids = 0", 18, ["a whole number above 0"], "no process at all"),
     ('home = [".ssh"]', 'home = ".ssh"', 2, ["a list of texts"], "not a list"),
     ('home = [".ssh"]', "home = [1]", 2, ["a list of texts"], "not texts"),
     ('home = [".ssh"]', 'home = [""]', 2, ["a list of texts"], "an empty one would be the whole home"),

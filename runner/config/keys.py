@@ -5,20 +5,23 @@ give what the layers say, `Settings.named("a")` what stands below the `*` of `a.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from enum import Enum
 
 from policy.keyed import Entry, Shape, Value
 from policy.keyed import Path as KeyPath
 from policy.permission.file import KEYS as RULE_KEYS
+from policy.permission.file import MOST as MOST_RULES
+from policy.permission.rule import Source, Tool
 from policy.profile_file import LIMITS
 from policy.record import dataclass
-from policy.tier import Mode
+from policy.tier import Mode, Tier
 from runner.config import checks
+from runner.config.migrations import VERSION
 
 # As in runner/providers, whose import would cost more than reading all settings.
 REMOTE = ("anthropic", "openai")  # those that have an address
 PROVIDERS = (*REMOTE, "scripted")
-VERSION = 1  # of the format; `migrations.py` has the way from an older one
 
 Fault = tuple[str, str]  # why, and what to do
 Check = Callable[[Value], Fault | None]
@@ -81,7 +84,7 @@ class TableList:
     """What may stand as `[[name]]`, any number of times: `keys` are those of each.
 
     `check`: what is wrong with one entry as a whole. `widens` is about an entry; with TIGHTEN, `tightens` says which
-    may stay in a file that may only tighten.
+    may stay in a file that may only tighten. `choices`: what a text of a key, or each text of its list, can be.
     """
 
     name: str
@@ -91,6 +94,8 @@ class TableList:
     check: Callable[[Entry], object] | None = None  # raises KeyedError
     tightens: Callable[[Entry], bool] | None = None
     example: str = ""
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    most: int = 1000
 
     def stays(self, entry: Entry) -> bool:
         """Whether it counts although its file may only tighten."""
@@ -133,14 +138,16 @@ KEYS: tuple[Key, ...] = (
     Key("deny.commands", Shape.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
         check=checks.commands, example='[["terraform", "destroy", "*"]]'),
 
-    *(Key(f"limits.{name}", shape, TIGHTEN, what, None, f"RINGFENCE_LIMIT_{name.upper().replace('-', '_')}")
+    *(Key(f"limits.{name}", shape, TIGHTEN, what, None, f"RINGFENCE_LIMIT_{name.upper()}")
       for (name, shape), what in zip(LIMITS.items(), checks.LIMITS_SAY, strict=True)),
 )
 
 LISTS: tuple[TableList, ...] = (
     TableList("rule", TIGHTEN, "allows, asks about or denies actions; deny is stronger than ask, and ask than allow",
         RULE_KEYS, check=checks.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
-        example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"'),
+        example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
+        choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
+                 "tier": tuple(tier.label for tier in Tier)}, most=MOST_RULES),
 )
 # fmt: on
 

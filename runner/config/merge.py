@@ -57,7 +57,7 @@ def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
     if path in settings.values:
         return settings.values[path]
     if path[0] == "limits":
-        found: float = getattr(settings.profile.limits, path[1].replace("-", "_"))
+        found: float = getattr(settings.profile.limits, path[1])
         return found
     return key.default
 

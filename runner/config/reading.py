@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from policy.keyed import Keyed, KeyedError, survey
-from runner.config.keys import ENTRIES, SHAPES, VERSION, key_of, list_of
+from policy.keyed import Entry, Keyed, KeyedError, survey
+from policy.keyed import Path as KeyPath
+from runner.config.keys import ENTRIES, SHAPES, key_of, list_of
 from runner.config.layer import Given, Layer
+from runner.config.migrations import VERSION, renew
 from runner.settings_file import as_text
 
 
@@ -21,22 +23,41 @@ def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]
 
 def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedError]]:
     """What can be used of a text, and up to `most` things that cannot."""
-    keyed, faults = survey(text, source, SHAPES, ENTRIES, most=most)
+    newer = False
+
+    def look(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:
+        nonlocal newer
+        version = document.get("version")
+        if newer := isinstance(version, int) and version > VERSION:
+            document.clear()  # whatever else looks wrong may be right there
+        return renew(document)
+
+    keyed, faults = survey(text, source, SHAPES, ENTRIES, most=most, renew=look)
+    if newer:
+        why = f"it was written for a newer ringfence; this one knows the formats up to {VERSION}"
+        return keyed, [keyed.complain(("version",), why, "install a newer ringfence")]
     for path, value in keyed.values.items():
         if len(faults) >= most:
             break
         if fault := key_of(path).fault(value):
             faults.append(keyed.complain(path, *fault))
     for entry in keyed.entries:
-        check = list_of(entry.name).check
-        if check is None or len(faults) >= most:
-            continue
-        try:
-            check(entry)
-        except KeyedError as error:
+        if len(faults) < most and (error := _fault(entry)):
             faults.append(error)
-    version = keyed.values.get(("version",), VERSION)
-    if isinstance(version, int) and version > VERSION:
-        why = f"it was written for a newer ringfence: this one knows the formats up to {VERSION}"
-        faults.insert(0, keyed.complain(("version",), why, "install a newer ringfence, or take out what is new in it"))
-    return keyed, faults
+    for name in ENTRIES:
+        several = [entry for entry in keyed.entries if entry.name == name]
+        if len(several) > (allowed := list_of(name).most):
+            faults.append(
+                several[allowed].complain("", f"a file holds at most {allowed} {name}s", "say more with fewer")
+            )
+    return keyed, faults[:most]
+
+
+def _fault(entry: Entry) -> KeyedError | None:
+    check = list_of(entry.name).check
+    try:
+        if check is not None:
+            check(entry)
+    except KeyedError as error:
+        return error
+    return None

@@ -1,0 +1,55 @@
+"""Ways from an older format of the file to this one. A file without a `version` is older than that key."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from policy.keyed import Path
+from policy.record import dataclass
+
+VERSION = 1  # of the format that is written now
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What changed with format `to`: keys that got another name, and why."""
+
+    to: int
+    why: str
+    renamed: Mapping[Path, Path]
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(1, "keys are spelled with `_` everywhere", {("limits", "open-files"): ("limits", "open_files")}),
+)
+
+
+def renew(document: dict[str, object]) -> Mapping[Path, Path]:
+    """Give the keys of an older document their new names, in place; answers what each of them was called.
+
+    Where both names are given the old one stays, and whoever reads on complains about it.
+    """
+    version = document.get("version", 0)
+    was: dict[Path, Path] = {}
+    for migration in MIGRATIONS:
+        if not isinstance(version, int) or migration.to <= version:
+            continue
+        for old, new in migration.renamed.items():
+            if _move(document, old, new):
+                was[new] = was.pop(old, old)
+    return was
+
+
+def _move(document: dict[str, object], old: Path, new: Path) -> bool:
+    """INVARIANT: a key stays in its table, so that what stands around it keeps its meaning."""
+    table = _table(document, old[:-1])
+    if table is None or old[-1] not in table or new[-1] in table:
+        return False
+    table[new[-1]] = table.pop(old[-1])
+    return True
+
+
+def _table(document: dict[str, object], path: Path) -> dict[str, object] | None:
+    at: object = document
+    for word in path:
+        at = cast(dict[str, object], at).get(word) if isinstance(at, dict) else None
+    return cast(dict[str, object], at) if isinstance(at, dict) else None
