@@ -113,6 +113,10 @@ def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> De
 def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:
     what = f"{named(assessment.action, facts)} was refused"
     if tier is Tier.DENIED and any(rule.ref == reason.rule for rule in profile.permissions):
+        if reason.rule.file.startswith("grant:"):
+            name = reason.rule.file.removeprefix("grant:")
+            fix = f"do it another way, or {_YOURSELF}; `agent grants revoke {name}` takes the no back"
+            return Problem(what, _told(reason), fix)
         fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {_YOURSELF}"
         return Problem(what, f"{_told(reason)}; no mode allows that", fix)
     if tier is Tier.DENIED:

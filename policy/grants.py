@@ -1,8 +1,29 @@
-"""A person's answer to a question: the yes that mints a Permit, and the no that the model is told about."""
+"""A person's answer to a question: the yes that mints a Permit, and the no that the model is told about.
 
+Also the answer that was given before: `resolve` finds the grant that covers a question, or the no that forbids it.
+"""
+
+from collections.abc import Sequence
+
+from policy.assessment import Assessment
+from policy.decide import open_reasons
+from policy.grant import MARK, Grant
+from policy.hearing import Hearing
+from policy.matrix import Ruling
+from policy.permission.rule import PermissionRule
 from policy.phrases import named
+from policy.record import dataclass
 from policy.tier import Tier
-from policy.verdict import _MINT, Allow, Ask, Deny, Permit, Problem
+from policy.verdict import _MINT, Allow, Ask, Deny, Permit, Problem, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What remembered answers make of an action. `by`: the grants that this verdict rests on."""
+
+    assessment: Assessment
+    verdict: Verdict
+    by: tuple[Grant, ...] = ()
 
 
 def approve(ask: Ask) -> Allow:
@@ -27,3 +48,48 @@ def refuse(ask: Ask, feedback: str | None) -> Deny:
         else "do it another way, or say what it is for and ask what they would accept"
     )
     return Deny(Problem(what, why, fix), ask.cell, ask.reason)
+
+
+def resolve(hearing: Hearing, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]) -> Settled:
+    """What `grants`, which hold here and now, make of a verdict: a no forbids, a yes answers a question.
+
+    Deterministic: the same grants in any order say the same, and one without a bound of its uses goes first.
+    INVARIANT: a yes gives the terms of the question and no others; it answers no Deny, and none of a user's own rules
+    that wants to be asked.
+    """
+    action = assessment.action
+    noes = [grant for grant in grants if grant.ruling is Ruling.DENY]
+    forbidding = tuple(grant.rule for grant in noes)
+    if forbidding and not isinstance(verdict, Deny):
+        assessment, verdict = hearing.judge(action, forbidding)
+        if isinstance(verdict, Deny):
+            return Settled(assessment, verdict, tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule))
+    if isinstance(verdict, Ask) and not assessment.asked:
+        yeses = sorted((grant for grant in grants if grant.ruling is Ruling.ALLOW), key=_order)
+        allowed = covering(hearing, verdict, yeses, forbidding) if yeses else None
+        if allowed is not None:
+            return allowed
+    return Settled(assessment, verdict)
+
+
+def covering(
+    hearing: Hearing, ask: Ask, grants: Sequence[Grant], beside: tuple[PermissionRule, ...] = ()
+) -> Settled | None:
+    """The Allow that `grants` together make of a question, with those that it took; None when something is not covered.
+
+    It is judged again as a whole with them among the person's own rules, whose laws hold for them, too.
+    """
+    again, found = hearing.judge(ask.assessment.action, (*beside, *(grant.rule for grant in grants)))
+    if not isinstance(found, Allow) or found.permit.terms != ask.terms:
+        return None
+    reasons = [by for each in open_reasons(again, hearing.mode) if (by := again.covered.get(each)) is not None]
+    named_by = {str(reason.rule): reason for reason in reasons}
+    used = tuple(grant for grant in grants if f"{MARK}{grant.id}" in named_by)
+    if not used:
+        return None
+    reason = named_by[f"{MARK}{used[0].id}"]
+    return Settled(again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
+
+
+def _order(grant: Grant) -> tuple[bool, int, str]:
+    return grant.uses is not None, grant.what.ceiling, grant.id

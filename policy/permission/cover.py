@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Facts
 from policy.permission.hosts import opens
-from policy.permission.paths import covers
+from policy.permission.paths import covers, meant
 from policy.permission.rule import Layer, PermissionRule
 from policy.permission.said import about, whose
 from policy.permission.words import exact
@@ -35,8 +35,9 @@ def covered(
     refused: set[Reason] = set()
     shut: set[Reason] = set()
     linked = _linked(assessment.steps)
-    alone = [rule for rule in rules if not rule.run]
-    by_step = [[rule for rule in rules if rule.run and _runs(rule, step, facts)] for step in assessment.steps]
+    alone = [rule for rule in rules if not rule.run and rule.shape is None]
+    bound = [rule for rule in rules if rule.run or rule.shape is not None]
+    by_step = [[rule for rule in bound if _runs(rule, step, facts)] for step in assessment.steps]
     own = [_reached(step, running, alone) for step, running in zip(assessment.steps, by_step, strict=True)]
     unread = [index for index, step in enumerate(assessment.steps) if _opaque(step)]
     for index, step in enumerate(assessment.steps):
@@ -99,6 +100,8 @@ def _speaks_of_unknown(rule: PermissionRule) -> bool:
 
 def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
     """Whether the rule is about exactly this command, started as plainly as the rule's writer had in mind."""
+    if rule.shape is not None:
+        return rule.shape.fits(step, facts)
     words = step.literal
     if words is None or not exact(words, rule.run, more=rule.more):
         return False
@@ -192,4 +195,8 @@ def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> b
         return False
     if rule.layer is Layer.TYPED:  # paths as they are, no patterns
         return any(inside(effect.target, path) for path in _globs(rule, tier))
-    return effect.target.startswith("/") and any(covers(path, effect.target, facts) for path in _globs(rule, tier))
+    if not effect.target.startswith("/"):
+        return False
+    if rule.layer is Layer.GRANT:
+        return any(meant(path, effect.target, facts) for path in _globs(rule, tier))
+    return any(covers(path, effect.target, facts) for path in _globs(rule, tier))

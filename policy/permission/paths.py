@@ -28,6 +28,13 @@ def covers(pattern: str, path: str, facts: Facts) -> bool:
     return _fits(_names(f"{path}/{_DEEP}"), parts) and _fits(_names(f"{path}/{_DEEP}/{_DEEP}"), parts)
 
 
+def meant(path: str, target: str, facts: Facts) -> bool:
+    """Whether a grant's `path` means `target`: exactly that file, or with `/**` that folder and all that is in it."""
+    if path.endswith("/**") and "/" + "/".join(parts_of(path[:-3], facts.workspace, facts.home)) == target:
+        return True
+    return covers(path, target, facts)
+
+
 def touches(pattern: str, path: str, facts: Facts, *, below: bool) -> bool:
     """Whether `path` may be meant, or lie in what is meant. With `below`, also whether something inside `path` may be.
 

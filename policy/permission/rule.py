@@ -8,6 +8,10 @@ from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Tier
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.permission.shape import Shape
+
 REST = "**"  # as the last word of `run`: any further words
 
 
@@ -20,6 +24,7 @@ class Layer(StrEnum):
     TRUSTED = "trusted"  # the repository's, whose content the user trusts
     NAMED = "named"  # by `--config`
     TYPED = "typed"  # by flags of this one action, such as `--host`
+    GRANT = "grant"  # an answer that somebody gave, and that is remembered
 
 
 class Source(StrEnum):
@@ -47,7 +52,8 @@ class PermissionRule:
 
     `run`: one entry a word, each with its alternatives; `*` and `?` match within a word. `more`: any further words may
     follow. `read`, `write`: path patterns as written; `host`: host patterns in lower case. Of `read`, `write` and
-    `host` one is enough; all other keys must hold together. `until` is the last day on which the rule holds.
+    `host` one is enough; all other keys must hold together. `until` is the last day on which the rule holds. `shape`:
+    the one command that a grant is about, more exactly than `run` can say it.
     """
 
     verdict: Ruling
@@ -63,6 +69,7 @@ class PermissionRule:
     source: tuple[Source, ...] = ()
     why: str = ""
     until: date | None = None
+    shape: "Shape | None" = None
 
     def expired(self, today: date | None) -> bool:
         """Whether it no longer holds. On a day that nobody told, what allows is over, and what forbids goes on."""

@@ -1,6 +1,7 @@
 """How a rule is named to people: whose it is, where it stands, what it is about."""
 
 from policy.facts import Facts
+from policy.matrix import Ruling
 from policy.permission.rule import Layer, PermissionRule
 from policy.phrases import near
 
@@ -12,9 +13,12 @@ _OWNERS = {
 
 
 def whose(rule: PermissionRule, facts: Facts) -> str:
-    """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule .ringfence/config.toml:3`."""
+    """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule .ringfence/config.toml:3`, `your grant g1`."""
     if rule.layer is Layer.TYPED:
         return f"`{rule.ref.file}` of this command line"
+    if rule.layer is Layer.GRANT:
+        kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered no"
+        return f"your {kind} {rule.ref.file.partition(':')[2]}"
     return f"{_OWNERS.get(rule.layer, 'your rule')} {near(rule.ref.file, facts)}:{rule.ref.line}"
 
 

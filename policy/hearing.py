@@ -1,0 +1,50 @@
+"""The gate as it stands at one moment, to judge an action again with further rules: what a grant is tried before."""
+
+from dataclasses import replace
+
+from policy.action import Action
+from policy.assessment import Assessment
+from policy.classify import classify
+from policy.decide import decide
+from policy.facts import Facts
+from policy.permission.rule import PermissionRule, Source
+from policy.profile import Profile
+from policy.record import dataclass
+from policy.rules import RuleBook
+from policy.tier import Mode
+from policy.verdict import Limits, Verdict
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.typed import Typed
+
+
+@dataclass(frozen=True, slots=True)
+class Hearing:
+    """Everything that a verdict rests on but the action. `typed`: what a person added to the action by flags."""
+
+    facts: Facts
+    rules: RuleBook
+    profile: Profile
+    mode: Mode
+    environment: tuple[tuple[str, str], ...]
+    limits: Limits | None = None
+    source: Source = Source.MODEL
+    typed: "Typed | None" = None
+
+    def judge(
+        self, action: Action, more: tuple[PermissionRule, ...] = (), *, unattended: bool = False
+    ) -> tuple[Assessment, Verdict]:
+        """The verdict on `action` were `more` among the person's own rules."""
+        profile = replace(self.profile, permissions=(*self.profile.permissions, *more)) if more else self.profile
+        assessment = classify(action, self.facts, self.rules, profile, self.source, self.typed)
+        verdict = decide(
+            assessment,
+            self.facts,
+            profile,
+            self.mode,
+            unattended=unattended,
+            environment=self.environment,
+            limits=self.limits,
+        )
+        return assessment, verdict
