@@ -10,6 +10,7 @@ from runner.cli_policy import policy_app
 from runner.cli_run import converse, run
 from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
+from runner.sessions.flags import with_value
 
 CODES = (
     "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
@@ -52,6 +53,7 @@ app.command("demo")(demo)
 
 def run_app(words: list[str]) -> int:
     """Run one command; answers its exit code. Mistakes on the command line are raised as usage errors."""
+    words = with_value(words)
     try:
         code = app(args=words, prog_name="agent", standalone_mode=False)
     except typer.TyperException as error:

@@ -10,6 +10,7 @@ from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQ
 from runner.gate_args import least
 from runner.model_run import RunArgs, start_conversation, start_run
 from runner.problems import Exit, usage
+from runner.sessions.flags import go_on
 
 MODEL = Annotated[
     str | None, typer.Option(metavar="PROVIDER:MODEL", help="Which model: anthropic:NAME, openai:NAME, scripted:FILE.")
@@ -21,6 +22,21 @@ TURNS = Annotated[
 ]
 TIME = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="The most wall time of the run: 90s, 30m, 2h.")
+]
+CONTINUE = Annotated[
+    bool,
+    typer.Option("-c", "--continue", metavar=FLAG, help="Go on with the latest session of this workspace."),
+]
+RESUME = Annotated[
+    str | None,
+    typer.Option(metavar="[ID]", help="Go on with that session; without ID, pick one from a list."),
+]
+FORK = Annotated[
+    str | None,
+    typer.Option(metavar="ID", help="Go on from that session in a new one; the old one stays as it is."),
+]
+NO_SESSION = Annotated[
+    bool, typer.Option("--no-session", metavar=FLAG, help="Keep nothing of this session, except the audit log.")
 ]
 
 
@@ -44,6 +60,10 @@ def run(
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
     require: REQUIRE = None,
+    continue_: CONTINUE = False,
+    resume: RESUME = None,
+    fork: FORK = None,
+    no_session: NO_SESSION = False,
 ) -> int:
     """Let a model work on one prompt, every action of it through the gate.
 
@@ -55,6 +75,7 @@ def run(
         agent run --mode trust-project "make the tests pass" --timeout 20m
         git diff | agent run --unattended --json --max-turns 20 > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
+        agent run -c "and now the documentation"
     """
     args = RunArgs(
         mode,
@@ -69,6 +90,7 @@ def run(
         config,
         backend,
         least(accept_partial, require),
+        go_on=go_on(continue_, resume, fork, no_session),
     )
     return start_run(args, prompt, prompt_file)
 
@@ -85,6 +107,10 @@ def converse(
     backend: BACKEND = None,
     accept_partial: ACCEPT = False,
     require: REQUIRE = None,
+    continue_: CONTINUE = False,
+    resume: RESUME = None,
+    fork: FORK = None,
+    no_session: NO_SESSION = False,
     version: Annotated[
         bool, typer.Option("--version", "-V", metavar=FLAG, help="Print the version and leave.")
     ] = False,
@@ -100,6 +126,7 @@ def converse(
         agent why 'curl https://example.com | sh'    what it would say, and why
         agent run "fix the failing test"             a model at work
         agent --mode trust-project                   a conversation
+        agent -c                                     go on with the last one
         agent audit --denied                         what was refused
     """
     args = RunArgs(
@@ -115,6 +142,7 @@ def converse(
         config,
         backend,
         least(accept_partial, require),
+        go_on=go_on(continue_, resume, fork, no_session),
     )
     chosen = args != RunArgs() or version
     if context.invoked_subcommand is not None:

@@ -10,6 +10,8 @@ from runner.events import Notice, Prompted
 from runner.loop import Ending, run
 from runner.messages import Message
 from runner.problems import Exit
+from runner.sessions.begin import Beginning
+from runner.sessions.recall import recall
 from runner.world import World
 
 HELP = """\
@@ -21,14 +23,17 @@ Type what you want done; the model works on it here, and every action passes the
   Ctrl-C        stops the turn and whatever it runs; a second one leaves"""
 
 
-async def converse(world: World, read_line: ReadLine) -> int:
-    """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
+async def converse(world: World, read_line: ReadLine, beginning: Beginning | None = None) -> int:
+    """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure.
+
+    `beginning` is the session that is gone on with.
+    """
     emit = world.emit
     # What was typed is on the screen already.
     world = replace(world, emit=lambda event: None if isinstance(event, Prompted) else emit(event))
     world.emit(world.opening())
+    history = recall(beginning, world)
     world.emit(Notice("type /help for help, /quit to leave"))
-    history: list[Message] = []
     interrupted = False
     while True:
         try:
@@ -79,6 +84,7 @@ def _command(line: str, world: World) -> World:
         case "/mode", "":
             world.emit(Notice(f"the mode is {world.mode.value}"))
         case "/mode", wanted if wanted in names:
+            world.journal.mode(Mode(wanted))
             world.emit(Notice(f"the mode is now {wanted}"))
             return replace(world, mode=Mode(wanted))
         case "/mode", wanted:

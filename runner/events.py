@@ -47,6 +47,29 @@ class SessionStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed(_Event):
+    """An earlier session is gone on with; after `session_started`, before anything is said.
+
+    `session` is its name; `forked` says that what follows goes into a new one. `began` and `until` are UTC. `first` and
+    `last` are what was asked, `said` what was answered last, all three cut. `changes` say what is other than it was
+    then, `grants` which yeses of that session hold again.
+    """
+
+    type: ClassVar[str] = "session_resumed"
+    session: str
+    forked: bool
+    began: str
+    until: str
+    prompts: int
+    turns: int
+    first: str
+    last: str
+    said: str
+    changes: tuple[str, ...]
+    grants: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prompted(_Event):
     """A person (or a pipeline) asked for something."""
 
@@ -190,6 +213,7 @@ class RunEnded(_Event):
 
 Event = (
     SessionStarted
+    | Resumed
     | Prompted
     | Said
     | Thought

@@ -23,6 +23,8 @@ from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessag
 from runner.problems import Exit
 from runner.reach import within_reach
 from runner.reports import Report, denied, finished, listener, refused
+from runner.sessions.call import verdict_of
+from runner.sessions.store import JournalError
 from runner.turns import Arrow, Ended, Turns
 from runner.world import World
 from sandbox.backend import Outcome, SandboxUnavailable, noted_connections
@@ -61,6 +63,7 @@ async def settle(judged: Judgement, world: World) -> Report:
     decision = records.Decision(planned.call.name, judged.assessment, verdict, world.sandbox.name, said)
     # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
     number = world.audit.decided(world.session, decision)
+    world.journal.call(verdict_of(planned, decision, number, world.cwd))
     if isinstance(verdict, Deny):
         return denied(planned, verdict, world)
     outcome = await _confined(verdict.permit, number, planned.call, world)
@@ -115,14 +118,16 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
     """
     work = Turns(world, [] if history is None else history, Arrow(judge, settle))
     world.emit(Prompted(prompt))
-    work.messages.append(UserMessage((TextBlock(prompt),)))
+    asked = UserMessage((TextBlock(prompt),))
+    work.messages.append(asked)
     try:
+        world.journal.message(asked)
         async with asyncio.timeout(world.bounds.seconds) as clock:
             reason = await work.through()
         exit = Exit.DENIED if work.denied else Exit.DONE
     except Ended as end:
         exit, reason = end.exit, end.reason
-    except (ProviderError, SandboxUnavailable, AuditError) as error:
+    except (ProviderError, SandboxUnavailable, AuditError, JournalError) as error:
         world.emit(Failed(error.problem))
         exit = Exit.SANDBOX if isinstance(error, SandboxUnavailable) else Exit.FAILED
         reason = error.problem.what

@@ -3,12 +3,14 @@
 import os
 import stat
 import sys
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.tier import Mode
 from runner.problems import Exit, Stopped, unwritten, usage
+from runner.sessions.flags import GoOn
 
 if TYPE_CHECKING:
     from runner.approval import Approver
@@ -36,6 +38,7 @@ class RunArgs:
     config: str | None = None
     backend: str | None = None
     least: str | None = None
+    go_on: GoOn = field(default_factory=GoOn)
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -51,17 +54,20 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     model = _model(args, settings)
     emit = on_stdout(json=args.json)
     approver = _approver(unattended, emit)
+    options = _begin(args, options, model)
 
     async def work() -> int:
         from runner.loop import run
         from runner.session import open_session
+        from runner.sessions.recall import recall
 
         task = asyncio.current_task()
         if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as world:
             world.emit(world.opening())
-            return (await run(text, world)).exit
+            history = recall(options.beginning, world)
+            return (await run(text, world, history)).exit
 
     return asyncio.run(work())
 
@@ -74,6 +80,7 @@ def start_conversation(args: RunArgs) -> int:
     model = _model(args, settings)
     emit = on_stdout()
     approver = _approver(False, emit)
+    options = _begin(args, options, model)
 
     async def work() -> int:
         from runner.conversation import converse
@@ -81,9 +88,21 @@ def start_conversation(args: RunArgs) -> int:
         from runner.terminal_input import line_reader
 
         async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as world:
-            return await converse(world, line_reader())
+            code = await converse(world, line_reader(), options.beginning)
+            if (kept := world.journal.kept) is not None:
+                print(f"\nto go on: agent --resume {kept[:8]}")
+            return code
 
     return asyncio.run(work())
+
+
+def _begin(args: RunArgs, options: "SessionOptions", model: "Opened") -> "SessionOptions":
+    """Choose the session that is gone on with, while nothing is open that a picker could disturb."""
+    from runner.sessions.choice import beginning
+
+    name = f"{model.provider.name}:{model.model}"
+    begun = beginning(args.go_on, options.cwd, os.environ, name, unattended=options.unattended)
+    return replace(options, beginning=begun)
 
 
 def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":

@@ -76,7 +76,12 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
     if not isinstance(problem, Problem):
         return starved(error)
     # By name, so that printing an error loads none of the modules that could have raised it.
-    codes = {"SandboxUnavailable": Exit.SANDBOX, "AuditError": Exit.FAILED, "ProviderError": Exit.FAILED}
+    codes = {
+        "SandboxUnavailable": Exit.SANDBOX,
+        "AuditError": Exit.FAILED,
+        "ProviderError": Exit.FAILED,
+        "JournalError": Exit.FAILED,
+    }
     return problem, codes.get(type(error).__name__, Exit.USAGE)
 
 

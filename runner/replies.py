@@ -42,7 +42,9 @@ async def reply_to(messages: list[Message], world: World) -> Reply:
         except asyncio.CancelledError:
             text = "".join(said)
             if text.strip():
-                messages.append(AssistantMessage((TextBlock(f"{text}\n[stopped by the user]"),)))
+                stopped = AssistantMessage((TextBlock(f"{text}\n[stopped by the user]"),))
+                messages.append(stopped)
+                world.journal.message(stopped)
             raise
 
 

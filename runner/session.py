@@ -18,6 +18,8 @@ from runner.facts import child_environment, gather
 from runner.places import cache_dir, state_dir
 from runner.providers import Opened
 from runner.redactor import Redactor
+from runner.sessions.begin import Beginning, Run
+from runner.sessions.journal import Journal
 from runner.shelf import Shelf
 from runner.world import Bounds, World
 from sandbox.backend import Level
@@ -36,6 +38,7 @@ class SessionOptions:
     least: str | None = None
     bounds: Bounds = field(default_factory=Bounds)
     argv: tuple[str, ...] = ()
+    beginning: Beginning | None = None  # where the session is kept, and what it goes on from; None: nowhere
 
 
 @contextlib.asynccontextmanager
@@ -87,6 +90,12 @@ async def open_session(
             sources=settings.sources,
         )
         session = audit.session(info)
+        journal = Journal()
+        if options.beginning is not None:
+            run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
+            journal = options.beginning.journal(run, redactor)
+            stack.callback(_end, journal, emit)
+            emit = journal.watch(emit)
         for notice in settings.notices:
             emit(Notice(notice))
         yield World(
@@ -110,4 +119,11 @@ async def open_session(
             emit=emit,
             redactor=redactor,
             bounds=options.bounds,
+            journal=journal,
         )
+
+
+def _end(journal: Journal, emit: Emit) -> None:
+    problem = journal.close()
+    if problem is not None:
+        emit(Notice(f"{problem.what}: {problem.why}"))

@@ -28,6 +28,7 @@ from runner.events import (
     Notice,
     Prompted,
     Proposed,
+    Resumed,
     RunEnded,
     Said,
     SessionStarted,
@@ -98,6 +99,8 @@ class Transcript:
         match event:
             case SessionStarted():
                 self._started(event)
+            case Resumed():
+                self._resumed(event)
             case Prompted(text):
                 self._print(Text("\n").append_text(self._styled(f"> {text.rstrip()}", "bold")))
             case Proposed(call, tool, action):
@@ -156,7 +159,25 @@ class Transcript:
             *((("limits", f"kept by {found.limits}"),) if found.limits else ()),
             *(("not held", words) for words in found.missing),
         ):
-            self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
+            self._labelled(label, words)
+
+    def _resumed(self, event: Resumed) -> None:
+        prompts = f"{event.prompts} {'prompt' if event.prompts == 1 else 'prompts'}"
+        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
+        since, until = (time[:16].replace("T", " ") for time in (event.began, event.until))
+        how = "forked" if event.forked else "resumed"
+        self._labelled(how, f"{event.session[:8]}: {prompts}, {turns}, {since} to {until} UTC")
+        for label, words in (
+            *((("first", event.first),) if event.first != event.last else ()),
+            ("last", event.last),
+            *((("answered", event.said),) if event.said else ()),
+            *(("changed", words) for words in event.changes),
+            *(("granted", words) for words in event.grants),
+        ):
+            self._labelled(label, words)
+
+    def _labelled(self, label: str, words: str) -> None:
+        self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
 
     def _header(self, call: str) -> None:
         """Badge and command, then verdict and why; once per call."""

@@ -41,6 +41,7 @@ class Turns:
         self.usage = Usage()
         self.denied: list[Denied] = []
         self._row = 0
+        self._left: set[int] = set()  # places of the turn's calls whose results are not written down
 
     async def through(self) -> str:
         """Turn after turn; answers why it is over."""
@@ -51,6 +52,7 @@ class Turns:
             if not reply.message.calls:
                 if reply.message.content:
                     self.messages.append(reply.message)
+                    self._world.journal.message(reply.message)
                 return _why_over(reply)
             await self._turn(reply)
         raise Ended(Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take")
@@ -60,10 +62,14 @@ class Turns:
         stopped = TextBlock("not run: the turn was stopped before this call was done")
         results = [ToolResult(call.id, (stopped,), is_error=True) for call in calls]
         self.messages.append(reply.message)
+        self._left = set(range(len(calls)))
         try:
+            self._world.journal.message(reply.message)
             await self._answer_all(calls, results)
         finally:
             self.messages.append(ToolMessage(tuple(results)))
+            for place in sorted(self._left):
+                self._world.journal.result(place, results[place])
 
     async def _answer_all(self, calls: tuple[ToolCall, ...], results: list[ToolResult]) -> None:
         """Judge and run in source order; what only reads runs beside its neighbours, everything else alone."""
@@ -72,7 +78,7 @@ class Turns:
 
         async def beside(place: int, judged: Judgement) -> None:
             async with slots:
-                results[place] = (await self._arrow.settle(judged, self._world)).result
+                self._keep(results, place, (await self._arrow.settle(judged, self._world)).result)
 
         try:
             for place, call in enumerate(calls):
@@ -83,10 +89,10 @@ class Turns:
                     continue
                 await asyncio.gather(*reading)
                 if isinstance(judged, Report):  # no action came of it, so it was not refused either
-                    results[place] = judged.result
+                    self._keep(results, place, judged.result)
                     continue
                 report = await self._arrow.settle(judged, self._world)
-                results[place] = report.result
+                self._keep(results, place, report.result)
                 self._bound(report)
             await asyncio.gather(*reading)
         finally:
@@ -94,6 +100,12 @@ class Turns:
                 if not task.cancelling():  # once: a second cancel would cut short the killing of its child
                     task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
+
+    def _keep(self, results: list[ToolResult], place: int, result: ToolResult) -> None:
+        """Each result is written down as it comes: a crash loses none that was there."""
+        results[place] = result
+        self._left.discard(place)
+        self._world.journal.result(place, result)
 
     def _bound(self, report: Report) -> None:
         """Count the denials; a model that nobody watches does not get to try for ever."""
@@ -108,6 +120,7 @@ class Turns:
             raise Ended(Exit.DENIED, f"stopped after {count}: nobody is there to help")
 
     def _count(self, usage: Usage) -> None:
+        self._world.journal.usage(usage)
         was = self.usage
         self.usage = Usage(
             was.input + usage.input,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from runner.events import Emit, SessionStarted
     from runner.messages import Provider
     from runner.redactor import Redactor
+    from runner.sessions.journal import Journal
     from runner.shelf import Shelf
     from sandbox.backend import Backend, Enforcement
     from tools.tool import Seen, Tool
@@ -31,6 +32,12 @@ class Bounds:
     total: int = 20
     parallel: int = 10  # calls of one turn that only read, at the same time
     pauses: tuple[float, ...] = (1.0, 4.0, 15.0)  # before asking a provider again that said waiting may help
+
+
+def _unkept() -> "Journal":
+    from runner.sessions.journal import Journal
+
+    return Journal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class World:
     emit: "Emit"
     redactor: "Redactor"
     bounds: Bounds = field(default_factory=Bounds)
+    journal: "Journal" = field(default_factory=_unkept)  # writes the session down; this one keeps nothing
 
     def opening(self) -> "SessionStarted":
         """The event that says what this world is."""

@@ -28,7 +28,7 @@ def parse_arguments(raw: str) -> dict[str, object] | None:
         value: object = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
-    return value if isinstance(value, dict) and _shallow(value) else None
+    return value if isinstance(value, dict) and shallow(value) else None
 
 
 def whole_text(parts: Iterable[str]) -> str:
@@ -62,7 +62,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _shallow(value: object) -> bool:
+def shallow(value: object) -> bool:
     level = [value]
     for _ in range(DEPTH_LIMIT):
         level = [

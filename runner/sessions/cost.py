@@ -1,0 +1,31 @@
+"""What tokens cost, where the user said what they do. Nothing is guessed: a model without a price has no cost."""
+
+from policy.record import dataclass
+from runner.messages import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Of a million tokens each, in the user's currency. None: not said."""
+
+    input: float | None = None
+    output: float | None = None
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
+def cost(usage: Usage, price: Price | None) -> float | None:
+    """What `usage` costs; None when a kind of token was used that has no price."""
+    if price is None:
+        return None
+    total = 0.0
+    for tokens, each in (
+        (usage.input, price.input),
+        (usage.output, price.output),
+        (usage.cache_read, price.cache_read),
+        (usage.cache_write, price.cache_write),
+    ):
+        if tokens and each is None:
+            return None
+        total += tokens * (each or 0.0)
+    return total / 1_000_000

@@ -1,0 +1,273 @@
+"""The lines of a session file: what each kind holds, and how messages become lines and come back.
+
+A line is one JSON object of ASCII. Every one has `id` and `parentId` (numbers as text, unique in the file; the parent
+stands earlier), `time` (UTC, for people: the order is the file's) and `type`; the fields of each type are in `KINDS`,
+exactly these. What does not fit is Unsound, and never half taken.
+"""
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable
+from typing import assert_never
+
+from policy.record import dataclass
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from runner.providers.modeltext import shallow
+
+VERSION = 1  # of the format; a file with a higher one is refused
+LONGEST = 32 << 20  # bytes of one line; images make the longest
+Body = dict[str, object]
+
+
+class Unsound(Exception):
+    """A line that cannot be taken; the text says why, in a user's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One sound line. `parent` is None for the head alone; `body` holds the fields of its kind."""
+
+    id: str
+    parent: str | None
+    time: str
+    type: str
+    body: Body
+
+
+Check = Callable[[object], bool]
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _switch(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 53
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _table(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _arguments(value: object) -> bool:
+    return isinstance(value, dict) and shallow(value)
+
+
+def _name(value: object) -> bool:
+    """Names a session: of ours, and of no other place on the disk."""
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
+
+
+def _cost(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12)
+
+
+def _origin(value: object) -> bool:
+    if value is None:
+        return True
+    return (
+        isinstance(value, dict)
+        and set(value) == {"session", "entry"}
+        and _name(value["session"])
+        and _text(value["entry"])
+    )
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+# fmt: off
+KINDS: dict[str, dict[str, Check]] = {
+    "session":  {"version": _count, "session": _name, "workspace": _text, "program": _text, "forked_from": _origin},
+    "run":      {"audit": _name, "mode": _text, "model": _text, "cwd": _text, "unattended": _switch, "process": _count},
+    "message":  {"role": _text, "content": lambda value: isinstance(value, list)},  # and those of `_TOOL` for a tool's
+    "call":     {"call": _text, "tool": _text, "action": _text, "tiers": _texts, "verdict": _text, "why": _text,
+                 "rule": _text, "cell": _text, "record": _count, "answer": _maybe(_switch), "by": _maybe(_text),
+                 "feedback": _maybe(_text)},
+    "grant":    {"grant": _table},
+    "usage":    {"model": _text, "input": _count, "output": _count, "cache_read": _count, "cache_write": _count,
+                 "cost": _cost},
+    "mode":     {"mode": _text},
+    "snapshot": {"snapshot": _text, "call": _text},
+    "notice":   {"text": _text},
+    "end":      {"exit": _count, "reason": _text, "turns": _count},
+}
+# fmt: on
+_TOOL: dict[str, Check] = {"place": _count, "call": _text, "error": _switch}
+_COMMON = ("id", "parentId", "time", "type")
+
+
+def _no_number(text: str) -> object:
+    raise Unsound(f"it holds `{text[:40]}`, which is no number of JSON")
+
+
+def _finite(text: str) -> float | object:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+_decode = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite).decode
+
+
+def line(entry: Entry) -> bytes:
+    """The entry as it stands in a file, with its newline."""
+    whole = {"id": entry.id, "parentId": entry.parent, "time": entry.time, "type": entry.type, **entry.body}
+    return json.dumps(whole, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def parse(raw: bytes) -> Entry:
+    """The entry of one line. Raises Unsound."""
+    if len(raw) > LONGEST:
+        raise Unsound(f"it is longer than {LONGEST >> 20} MB")
+    try:
+        whole = _decode(raw.decode("utf-8").strip("\n"))
+    except UnicodeDecodeError:
+        raise Unsound("it is not text") from None
+    except (ValueError, RecursionError):
+        raise Unsound("it is not JSON") from None
+    if not isinstance(whole, dict):
+        raise Unsound("it is no JSON object")
+    id, parent, when, type = (whole.pop(name, None) for name in _COMMON)
+    if not isinstance(id, str) or not id.isascii() or not id.isdecimal() or len(id) > 15:
+        raise Unsound("it has no `id`")
+    if not (parent is None if type == "session" else isinstance(parent, str)):
+        raise Unsound("its `parentId` names no line")
+    if not isinstance(when, str) or len(when) > 40:
+        raise Unsound("it has no `time`")
+    if not isinstance(type, str) or type not in KINDS:
+        raise Unsound(f"there is no type `{str(type)[:40]}`")
+    _fields(whole, KINDS[type] | _TOOL if type == "message" and whole.get("role") == "tool" else KINDS[type])
+    return Entry(id, parent, when, type, whole)
+
+
+def _fields(body: Body, checks: dict[str, Check]) -> None:
+    """Exactly these fields, each of its kind."""
+    for name, check in checks.items():
+        if name not in body:
+            raise Unsound(f"`{name}` is missing")
+        if not check(body[name]):
+            raise Unsound(f"`{name}` is not what belongs there")
+    if len(body) != len(checks):
+        raise Unsound(f"there is no field `{next(name for name in body if name not in checks)[:40]}`")
+
+
+def now() -> str:
+    """The time as people read it; nothing is ordered by it."""
+    seconds = time.time()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03}Z"
+
+
+# ---- messages
+
+Block = TextBlock | ThinkingBlock | ImageBlock | ToolCall
+
+
+def of_message(message: UserMessage | AssistantMessage) -> Body:
+    """The body of a person's or the model's message."""
+    role = "user" if isinstance(message, UserMessage) else "assistant"
+    return {"role": role, "content": [_of_block(block) for block in message.content]}
+
+
+def of_result(place: int, result: ToolResult) -> Body:
+    """The body of one call's result; `place` is that of the call in the message that made it, from 0."""
+    content = [_of_block(block) for block in result.content]
+    return {"role": "tool", "content": content, "place": place, "call": result.call_id, "error": result.is_error}
+
+
+def _of_block(block: Block) -> Body:
+    match block:
+        case TextBlock(text):
+            return {"type": "text", "text": text}
+        case ThinkingBlock(text, signature, redacted):
+            return {"type": "thinking", "text": text, "signature": signature, "redacted": redacted}
+        case ImageBlock(media, data):
+            return {"type": "image", "media": media, "data": data}
+        case ToolCall(id, name, arguments, raw):
+            return {"type": "call", "id": id, "name": name, "arguments": arguments, "raw": raw}
+        case never:
+            assert_never(never)
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+# fmt: off
+_BLOCKS: dict[str, dict[str, Check]] = {
+    "text":     {"text": _text},
+    "thinking": {"text": _text, "signature": _text, "redacted": _text},
+    "image":    {"media": lambda value: value in ("image/png", "image/jpeg", "image/gif", "image/webp"),
+                 "data": lambda value: isinstance(value, str) and _BASE64.fullmatch(value) is not None},
+    "call":     {"id": _text, "name": _text, "arguments": _maybe(_arguments), "raw": _text},
+}
+_MAY = {"user": ("text", "image"), "assistant": ("text", "thinking", "call"), "tool": ("text", "image")}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A result, and the place of its call."""
+
+    place: int
+    result: ToolResult
+
+
+def message_of(body: Body) -> UserMessage | AssistantMessage | Answered:
+    """The message in the body of a sound `message` entry. Raises Unsound."""
+    role, content = body["role"], body["content"]
+    if not isinstance(role, str) or role not in _MAY or not isinstance(content, list):
+        raise Unsound(f"there is no role `{str(role)[:40]}`")
+    blocks = tuple(_block(block, _MAY[role]) for block in content)
+    # mypy: `_MAY` decides which kinds of block a role has
+    match role:
+        case "user":
+            return UserMessage(blocks)  # type: ignore[arg-type]
+        case "assistant":
+            return AssistantMessage(blocks)  # type: ignore[arg-type]
+        case _:
+            result = ToolResult(str(body["call"]), blocks, is_error=body["error"] is True)  # type: ignore[arg-type]
+            return Answered(int(str(body["place"])), result)
+
+
+def _block(value: object, may: tuple[str, ...]) -> Block:
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(kind, str) or kind not in may:
+        raise Unsound(f"it has a part of no kind that belongs there: `{str(kind)[:40]}`")
+    fields = {name: item for name, item in value.items() if name != "type"}
+    _fields(fields, _BLOCKS[kind])
+    match kind:
+        case "text":
+            return TextBlock(**fields)
+        case "thinking":
+            return ThinkingBlock(**fields)
+        case "image":
+            return ImageBlock(fields["media"], fields["data"])
+        case _:
+            return ToolCall(**fields)
+
+
+def whole(messages: list[Message], calls: AssistantMessage, results: dict[int, ToolResult]) -> None:
+    """Add the results of `calls`, in their order. A call whose result was never written is answered by us."""
+    unknown = TextBlock("not known: the session ended before this call was answered; what it does may have been done")
+    filled = (
+        results.get(place, ToolResult(call.id, (unknown,), is_error=True)) for place, call in enumerate(calls.calls)
+    )
+    messages.append(ToolMessage(tuple(filled)))

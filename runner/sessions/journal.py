@@ -1,0 +1,227 @@
+"""Writes down what happens in a session while it happens. `World.journal` is one; every part of the runner may add.
+
+Nothing is written until somebody says something, so a session in which nothing was said leaves no file. From then on
+each entry is one `write` of one line. What a person or a model made is on the disk before anything else is done: their
+messages, results, grants and snapshots wait for `fdatasync`. The rest (verdicts, which the audit log holds durably,
+usage, notices, ends) is written at once and reaches the disk with the next of those.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from policy.record import dataclass
+from policy.tier import Mode
+from policy.verdict import Problem
+from runner.events import Emit, Event, Failed, Notice, RunEnded
+from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
+from runner.sessions.cost import Price, cost
+from runner.sessions.entries import Body, Entry, line, now, of_message, of_result
+from runner.sessions.store import JournalError, written_problem
+
+_DURABLE = ("session", "message", "grant", "snapshot")
+
+
+class Mask(Protocol):
+    """What takes secrets out of a value; `runner.redactor.Redactor` is one."""
+
+    def mask(self, value: Body) -> Body: ...
+
+
+class Lines(Protocol):
+    """Where lines go; `runner.sessions.begin` has those that are files."""
+
+    @property
+    def id(self) -> str:
+        """The session's name."""
+        ...
+
+    @property
+    def path(self) -> Path:
+        """For a complaint."""
+        ...
+
+    def append(self, line: bytes, *, durable: bool) -> None:
+        """Raises OSError, or JournalError."""
+        ...
+
+    def spoken(self) -> None:
+        """A person spoke: this session is the latest of its workspace. Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided about one call, in words. `record` is its number in the audit log."""
+
+    call: str
+    tool: str
+    action: str
+    tiers: tuple[str, ...]
+    verdict: str
+    why: str
+    rule: str
+    cell: str
+    record: int
+    answer: bool | None = None
+    by: str | None = None
+    feedback: str | None = None
+
+
+class Journal:
+    """The entries of one session, in order, each the child of the one before. Without `lines` it writes nothing."""
+
+    def __init__(
+        self,
+        lines: Lines | None = None,
+        redactor: Mask | None = None,
+        *,
+        leaf: str | None = None,
+        number: int = 0,
+        model: str = "",
+        prices: Mapping[str, Price] | None = None,
+    ) -> None:
+        """`leaf` is the entry that the first one follows, `number` the highest id that is taken."""
+        self._lines = lines
+        self._redactor = redactor
+        self._leaf = leaf
+        self._number = number
+        self._model = model
+        self._prices = prices or {}
+        self._owed: list[tuple[bytes, bool]] = []
+        self._begun = False
+
+    @property
+    def kept(self) -> str | None:
+        """The name of the session, once something of this run is in its file."""
+        return self._lines.id if self._lines is not None and self._begun else None
+
+    @property
+    def leaf(self) -> str | None:
+        """The last entry: what `back_to` takes later."""
+        return self._leaf
+
+    def back_to(self, leaf: str) -> None:
+        """What follows is said after that entry, on a branch of its own; what came after it stays in the file."""
+        self._leaf = leaf
+
+    def message(self, message: UserMessage | AssistantMessage) -> None:
+        """Somebody said something. Durable when this returns. Raises JournalError: then go no further."""
+        if isinstance(message, UserMessage):
+            self._begun = self._lines is not None
+        self._add("message", of_message(message))
+        self._written()
+        if isinstance(message, UserMessage) and self._lines is not None:
+            try:
+                self._lines.spoken()
+            except OSError as error:
+                raise self._failed(error) from None
+
+    def result(self, place: int, result: ToolResult) -> None:
+        """What came of one call of the last message. Durable when this returns. Raises JournalError."""
+        self._add("message", of_result(place, result))
+        self._written()
+
+    def call(self, verdict: Verdict) -> None:
+        """What was decided about a call, before it runs. Raises JournalError."""
+        body: Body = {name: getattr(verdict, name) for name in Verdict.__slots__}
+        self._add("call", {**body, "tiers": list(verdict.tiers)})
+        self._written()
+
+    def grant(self, grant: Mapping[str, object]) -> None:
+        """A yes that holds for the rest of this session, also when it is gone on with. Raises JournalError."""
+        self._add("grant", {"grant": dict(grant)})
+        self._written()
+
+    def snapshot(self, snapshot: str, call: str) -> None:
+        """The files as they were before `call` are kept under that name. Raises JournalError."""
+        self._add("snapshot", {"snapshot": snapshot, "call": call})
+        self._written()
+
+    def usage(self, usage: Usage) -> None:
+        """What one reply used, as the provider counts it, and its cost where a price is known."""
+        if usage == Usage():
+            return  # the provider does not say
+        spent = cost(usage, self._prices.get(self._model))
+        counts = {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write")}
+        self._later("usage", {"model": self._model, **counts, "cost": spent})
+
+    def mode(self, mode: Mode) -> None:
+        """The mode was changed by the person. A record: no file sets a mode."""
+        self._later("mode", {"mode": mode.value})
+
+    def head(self, body: Body) -> None:
+        """The session begins."""
+        self._later("session", body)
+
+    def run(self, body: Body) -> None:
+        """A process begins to work on this session."""
+        self._later("run", body)
+
+    def watch(self, emit: Emit) -> Emit:
+        """`emit`, with notices, failures and ends written down as well."""
+        if self._lines is None:
+            return emit
+
+        def both(event: Event) -> None:
+            match event:
+                case Notice(text):
+                    self._later("notice", {"text": text})
+                case Failed(problem):
+                    self._later("notice", {"text": str(problem)})
+                case RunEnded():
+                    self._later("end", {"exit": event.exit, "reason": event.reason, "turns": event.turns})
+                case _:
+                    pass
+            emit(event)
+
+        return both
+
+    def close(self) -> Problem | None:
+        """Write what is still owed, and let the file go. A Problem when the end of the session could not be kept."""
+        if self._lines is None:
+            return None
+        try:
+            if self._begun and self._owed:
+                self._written()
+        except JournalError as error:
+            return replace(error.problem, what="the last lines of the session could not be kept")
+        finally:
+            self._lines.close()
+        return None
+
+    def _add(self, type: str, body: Body) -> None:
+        if self._lines is None:
+            return
+        masked = self._redactor.mask(body) if self._redactor is not None else body
+        self._number += 1
+        entry = Entry(str(self._number), self._leaf, now(), type, masked)
+        self._leaf = entry.id
+        self._owed.append((line(entry), type in _DURABLE))
+
+    def _later(self, type: str, body: Body) -> None:
+        """What must not stop anybody: when it cannot be written now, the next message says so."""
+        self._add(type, body)
+        try:
+            self._written()
+        except JournalError:
+            return  # it stays owed: whoever adds a message next is told, and `close` tells the rest
+
+    def _written(self) -> None:
+        """Write what is owed, in order. Raises JournalError; the rest stays owed."""
+        if self._lines is None or not self._begun:
+            return
+        while self._owed:
+            owed, durable = self._owed[0]
+            try:
+                self._lines.append(owed, durable=durable)
+            except OSError as error:
+                raise self._failed(error) from None
+            del self._owed[0]
+
+    def _failed(self, error: OSError) -> JournalError:
+        assert self._lines is not None
+        return JournalError(written_problem(error, self._lines.path))

@@ -1,0 +1,219 @@
+"""What a session file says of what was: the conversation to go on with, and an account of it for whoever comes back.
+
+Nothing in it sets what may be done: mode and model are those of today, and the ones of the file are only shown.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import BinaryIO
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from runner.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolResult,
+    UserMessage,
+)
+from runner.sessions.entries import VERSION, Answered, Entry, Unsound, message_of, whole
+from runner.sessions.store import SessionError
+from runner.sessions.tree import Tree
+
+_NEEDED = ("session", "run", "message", "grant", "mode")
+_TITLE = 200  # characters kept of a prompt or an answer that is only shown
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """`history` is whole: every call has its result. `leaf` is the last entry that counts, `path` the way to it.
+
+    `mode`, `model` and `cwd` are those of the last process that worked on it. `first` and `last` are prompts, `said` is
+    the model's last text, all three cut; `notices` tell what was left out.
+    """
+
+    session: str
+    workspace: str
+    forked_from: str | None
+    began: str
+    until: str
+    history: tuple[Message, ...]
+    grants: tuple[dict[str, object], ...]
+    mode: str
+    model: str
+    cwd: str
+    prompts: int
+    turns: int
+    first: str
+    last: str
+    said: str
+    leaf: str
+    path: Sequence[int]
+    notices: tuple[str, ...] = ()
+
+
+def index(file: BinaryIO, name: str) -> Tree:
+    """The tree of a session's file. Raises SessionError when it is none."""
+    try:
+        return Tree(file)
+    except Unsound as error:
+        raise _no_session(name, str(error)) from None
+
+
+def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Past:
+    """What the way to the end of `tree` says. `model` is today's: what another model thought is left out.
+
+    A line on the way that is damaged is a SessionError; with `lenient`, the way ends before it and a notice says so.
+    """
+    if not (tree.whole_end or lenient):
+        raise _damaged(tree, name)
+    told = _Told(model)
+    path = tree.path()
+    taken, broken = 0, ""
+    try:
+        for at, entry in tree.entries(path, _NEEDED):
+            told.take(entry)
+            taken = at
+        told.through()
+    except Unsound as error:
+        broken = str(error) if str(error).startswith("line ") else f"line {tree.line(at)}: {error}"
+        if not lenient:
+            raise _stopped(name, broken) from None
+        path = path[: path.index(taken) + 1]
+        told.through()
+    return told.past(name, path, tuple(_notices(tree, broken)), tree.id(path[-1]))
+
+
+class _Told:
+    """Takes the entries of the way, one by one."""
+
+    def __init__(self, model: str) -> None:
+        self._now = model
+        self._head: Entry | None = None
+        self._last: Entry | None = None
+        self._messages: list[Message] = []
+        self._calls: AssistantMessage | None = None
+        self._results: dict[int, ToolResult] = {}
+        self._grants: list[dict[str, object]] = []
+        self._mode = self._model = self._cwd = ""
+        self._prompts: list[str] = []
+        self._count = self._turns = 0
+        self._said = ""
+
+    def take(self, entry: Entry) -> None:
+        """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
+        body = entry.body
+        match entry.type:
+            case "session":
+                version = body["version"]
+                if version != VERSION:
+                    raise Unsound(f"its format is {version}, and this version reads {VERSION}")
+                self._head = entry
+            case "run":
+                self._mode, self._model, self._cwd = str(body["mode"]), str(body["model"]), str(body["cwd"])
+            case "mode":
+                self._mode = str(body["mode"])
+            case "grant" if isinstance(body["grant"], dict):
+                self._grants.append(body["grant"])
+            case _:
+                self._message(entry)
+        self._last = entry
+
+    def _message(self, entry: Entry) -> None:
+        message = message_of(entry.body)
+        if isinstance(message, Answered):
+            place, result = message.place, message.result
+            calls = self._calls.calls if self._calls is not None else ()
+            if place >= len(calls) or calls[place].id != result.call_id or place in self._results:
+                raise Unsound("it answers a call that was not made")
+            self._results[place] = result
+            return
+        self.through()
+        if isinstance(message, UserMessage):
+            self._count += 1
+            text = words_of(message)
+            self._prompts = [self._prompts[0], text] if self._prompts else [text, text]
+        else:
+            self._turns += 1
+            self._said = words_of(message) or self._said
+            if self._model != self._now and self._now:
+                # The signature of a thought is its provider's, and another one refuses it.
+                message = replace(
+                    message, content=tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
+                )
+            if message.calls:
+                self._calls = message
+        if message.content:
+            self._messages.append(message)
+
+    def through(self) -> None:
+        """All calls so far have their results now."""
+        if self._calls is not None:
+            whole(self._messages, self._calls, self._results)
+            self._calls, self._results = None, {}
+
+    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], leaf: str) -> Past:
+        assert self._head is not None and self._last is not None  # noqa: PT018  # a tree begins with its head
+        body = self._head.body
+        origin = body["forked_from"]
+        first, last = self._prompts or ("", "")
+        return Past(
+            session=name,
+            workspace=str(body["workspace"]),
+            forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
+            began=self._head.time,
+            until=self._last.time,
+            history=tuple(self._messages),
+            grants=tuple(self._grants),
+            mode=self._mode,
+            model=self._model,
+            cwd=self._cwd,
+            prompts=self._count,
+            turns=self._turns,
+            first=first,
+            last=last,
+            said=self._said,
+            leaf=leaf,
+            path=path,
+            notices=notices,
+        )
+
+
+def words_of(message: UserMessage | AssistantMessage) -> str:
+    text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
+    return re.sub(r"\s+", " ", text[: _TITLE * 4]).strip()[:_TITLE]
+
+
+def _notices(tree: Tree, broken: str) -> list[str]:
+    """What was left out, in words."""
+    found = []
+    if tree.torn:
+        found.append("the last line of the session was never finished, and is left out")
+    if tree.damages:
+        lines = "; ".join(f"line {each.line}: {each.why}" for each in tree.damages[:3])
+        more = f", and {tree.damaged + tree.orphans - 1} more" if tree.damaged + tree.orphans > 1 else ""
+        found.append(f"a damaged line of the session is left out{more} with what hangs on it ({lines})")
+    if broken:
+        found.append(f"the session ends before a line that does not fit ({broken})")
+    return found
+
+
+def _no_session(name: str, why: str) -> SessionError:
+    fix = f"remove it with `agent sessions rm {name[:8]}`, or mend the file"
+    return SessionError(Problem(f"the session {name[:8]} cannot be read", why, fix))
+
+
+def _damaged(tree: Tree, name: str) -> SessionError:
+    first = tree.damages[0]
+    why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
+    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", why, _before(name)))
+
+
+def _stopped(name: str, where: str) -> SessionError:
+    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", where, _before(name)))
+
+
+def _before(name: str) -> str:
+    return f"mend that line, or go on from before it in a new session: `agent --fork {name[:8]}`"

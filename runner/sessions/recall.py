@@ -1,0 +1,41 @@
+"""The first thing that a run does with an earlier session: say what it was, and take up its conversation."""
+
+from runner.events import Notice, Resumed
+from runner.messages import Message
+from runner.sessions.begin import Beginning
+from runner.world import World
+
+
+def recall(beginning: Beginning | None, world: World) -> list[Message]:
+    """The conversation so far, empty for a new session; what it was is said first. Lets go of the old file's text."""
+    before = beginning.past if beginning is not None else None
+    if beginning is None or before is None:
+        return []
+    opening = world.opening()
+    then_now = (
+        ("workspace", before.workspace, opening.workspace),
+        ("folder", before.cwd, world.cwd),
+        ("mode", before.mode, world.mode.value),
+        ("model", before.model, opening.model),
+    )
+    changes = [f"{what} was {then}, is {now}" for what, then, now in then_now if then and then != now]
+    if beginning.fork and before.grants:
+        changes.append("what was allowed for the old session is not allowed here")
+    world.emit(
+        Resumed(
+            session=before.session,
+            forked=beginning.fork,
+            began=before.began,
+            until=before.until,
+            prompts=before.prompts,
+            turns=before.turns,
+            first=before.first,
+            last=before.last,
+            said=before.said,
+            changes=tuple(changes),
+            grants=(),
+        )
+    )
+    for notice in before.notices:
+        world.emit(Notice(notice))
+    return list(before.history)

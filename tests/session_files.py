@@ -1,0 +1,53 @@
+"""Sessions made by our own journal, for the tests of what reads them."""
+
+from pathlib import Path
+
+from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, UserMessage
+from runner.sessions.begin import Beginning, Run
+from runner.sessions.journal import Journal
+from runner.sessions.store import Store
+
+ID = "0123456789abcdef"
+
+
+def run_of(store: Store, id: str = ID, *, model: str = "scripted:s", mode: str = "default", cwd: str = "/w") -> Run:
+    return Run(id, "/w", cwd, mode, model, unattended=False)
+
+
+def user(text: str) -> UserMessage:
+    return UserMessage((TextBlock(text),))
+
+
+def says(text: str) -> AssistantMessage:
+    return AssistantMessage((TextBlock(text),))
+
+
+def calls(*ids: str, text: str = "") -> AssistantMessage:
+    said = (TextBlock(text),) if text else ()
+    return AssistantMessage((*said, *(ToolCall(id, "bash", {"command": f"echo {id}"}) for id in ids)))
+
+
+def result(id: str, text: str = "done") -> ToolResult:
+    return ToolResult(id, (TextBlock(text),))
+
+
+def new_store(state: Path) -> Store:
+    state.mkdir(mode=0o700, exist_ok=True)
+    return Store.of(state, "/w")
+
+
+def begun(store: Store, id: str = ID) -> Journal:
+    return Beginning(store).journal(run_of(store, id), None)
+
+
+def talk(store: Store, id: str = ID) -> Path:
+    """A session of one prompt, one turn with two calls, and an answer: lines 1 to 8, as they are numbered."""
+    journal = begun(store, id)
+    journal.message(user("first"))  # lines 1 and 2 are the head and the run; this is 3
+    journal.message(calls("a", "b", text="I look."))
+    journal.result(1, result("b", "of b"))
+    journal.result(0, result("a", "of a"))
+    journal.message(says("It is done."))
+    journal.message(user("second"))
+    assert journal.close() is None
+    return store.path(id)
