@@ -1,12 +1,16 @@
 """The providers, one line each, and how `provider:model` becomes one that is ready to be asked."""
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.messages import Provider
 from runner.providers.endpoint import Endpoint, SetupError, Timeouts, parse_endpoint
-from runner.secrets import Secret, find_secret, from_environment
+from runner.secrets import Secret
+
+if TYPE_CHECKING:
+    from runner.credentials import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,13 @@ def open_provider(
     base_url: str | None = None,
     environ: Mapping[str, str],
     timeouts: Timeouts | None = None,
+    key: "Wanted | None" = None,
 ) -> Opened:
     """The provider that `spec` (`provider:model`, or `provider` for its default model) names, and the model.
 
-    `base_url` comes before the vendor's environment variable, and that before the default. Nothing is sent yet. Raises
-    SetupError (a ProviderError), or SecretError when there is no key; a server on this machine needs none.
+    `base_url` comes before the vendor's environment variable, and that before the default. `key`: what was said about
+    where the key is; provider and environment are filled in here. Nothing is sent yet. Raises SetupError (a
+    ProviderError), or SecretError when there is no key; a server on this machine needs none.
     """
     name, _, model = spec.strip().partition(":")
     match PROVIDERS.get(name):
@@ -79,13 +85,26 @@ def open_provider(
             endpoint = parse_endpoint(url)
             if not model and endpoint != parse_endpoint(remote.url):
                 raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
-            secret = from_environment(name, environ) if endpoint.loopback else find_secret(name, environ)
+            secret = _secret(name, environ, key, local=endpoint.loopback)
             made = remote.make(endpoint, secret, timeouts or Timeouts())
             return Opened(made, model or remote.model, (secret,) if secret else ())
         case local:
+            if key is not None and key.stdin_key is not None:
+                raise SetupError(
+                    Problem(f"`{name}` takes no API key", "one was given by `--api-key-stdin`", "leave it out")
+                )
             if not model:
                 raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
             return Opened(local(model), model)
+
+
+def _secret(name: str, environ: Mapping[str, str], key: "Wanted | None", *, local: bool) -> Secret | None:
+    from dataclasses import replace
+
+    from runner.credentials import Wanted, find
+
+    found = find(replace(key or Wanted(), provider=name, environ=environ, local=local))
+    return found.secret if found else None
 
 
 def _nameless(name: str, why: str, fix: str) -> SetupError:

@@ -13,10 +13,11 @@ import httpx
 
 from policy.record import dataclass
 from policy.verdict import Problem
+from runner.credentials import VARIABLES
 from runner.messages import ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.modeltext import parse_object
-from runner.secrets import VARIABLES, Secret, redact, store_command
+from runner.secrets import Secret, redact, store_command
 from runner.visible import one_line
 
 QUOTE_LIMIT = 300  # characters of a server's message
