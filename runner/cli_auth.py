@@ -131,6 +131,7 @@ def use(provider: PROVIDER, account: Annotated[str, typer.Argument(metavar="ACCO
     **Examples**
 
         agent auth use anthropic work
+        agent auth use anthropic default
     """
     from runner.accounts import AccountFile
     from runner.keyring_store import KeyringFailed, KeyringStore

@@ -15,6 +15,7 @@ COMMANDS = [
     "", "run", "exec", "why", "sandbox", "sandbox show", "sandbox cache", "doctor", "demo",
     "policy", "policy matrix", "policy judge", "policy test", "policy lint", "policy import",
     "audit", "audit show", "audit verify",
+    "auth", "auth login", "auth status", "auth use", "auth logout",
 ]
 # fmt: on
 
@@ -49,11 +50,13 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 
 # the words typed so far, what is offered
 COMPLETIONS = [
-    ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "doctor", "demo"}),
-    ("agent au", {"audit"}),
+    ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "doctor", "demo"}),
+    ("agent au", {"audit", "auth"}),
     ("agent sandbox ", {"show", "cache"}),
     ("agent exec --ho", {"--host"}),
     ("agent audit ", {"show", "verify"}),
+    ("agent auth ", {"login", "status", "use", "logout"}),
+    ("agent auth login a", {"anthropic"}),
     ("agent run --mo", {"--mode", "--model"}),
     ("agent run --mode d", {"default", "dont-ask", "dangerously"}),
     ("agent exec --mode t", {"trust-project"}),

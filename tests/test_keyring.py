@@ -174,8 +174,8 @@ TROUBLE = [
 
 
 @pytest.mark.parametrize(("kind", "answer", "why", "what"), TROUBLE, ids=[row[3] for row in TROUBLE])
-def test_a_keyring_that_does_not_work_is_a_problem(place: Desk, kind: str, answer: str, why: str, what: str) -> None:
-    with place.secret_service(kind, answer):
+def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: str, what: str) -> None:
+    with desk(USERS[-1]) as place, place.secret_service(kind, answer):
         told = said(place, "run", "--model", "anthropic:m", "hello", code=2)
         assert why in told
         assert "`ANTHROPIC_API_KEY`: not set" in told
@@ -183,14 +183,15 @@ def test_a_keyring_that_does_not_work_is_a_problem(place: Desk, kind: str, answe
         assert "`--api-key-stdin`: not given" in told
         assert "set `ANTHROPIC_API_KEY`" in told
         assert "agent auth login" not in told, "no advice that does not work here"
-        for words in (("login", "openai"), ("logout", "openai"), ("use", "openai", "work")):
-            assert why in said(place, "auth", *words, stdin=KEY, code=1), words
-        assert why in said(place, "auth", "status", code=1)
         assert "Error" not in told
+        assert why in said(place, "auth", "status", code=1), "and a keyring that hangs is waited for once"
+        if kind != "mute":
+            for words in (("login", "openai"), ("logout", "openai"), ("use", "openai", "work")):
+                assert why in said(place, "auth", *words, stdin=KEY, code=1), words
 
 
-def test_a_keyring_that_stops_is_a_problem(place: Desk) -> None:
-    with place.secret_service() as service:
+def test_a_keyring_that_stops_is_a_problem() -> None:
+    with desk(USERS[-1]) as place, place.secret_service() as service:
         said(place, "auth", "login", "openai", stdin=KEY)
         with service.stopped():
             assert "did not answer within 5 seconds" in said(place, "auth", "status", "openai", code=1)

@@ -61,7 +61,7 @@ ECHO = f"your key {CANARY} is wrong, \x1b[31mreally\x1b[0m".encode()
 CASES = [
     # ---- statuses
     ("anthropic", whole("401 Unauthorized", body(type="authentication_error", message=f"invalid key {CANARY[:16]}")),
-     401, False, ["did not accept the API key", "ANTHROPIC_API_KEY", "keyring set ringfence anthropic"], "wrong key"),
+     401, False, ["did not accept the API key", "ANTHROPIC_API_KEY", "agent auth login anthropic"], "wrong key"),
     ("openai", whole("401 Unauthorized", body(message=f"Incorrect API key: {CANARY}.", code="invalid_api_key")),
      401, False, ["did not accept the API key", "OPENAI_API_KEY"], "wrong key"),
     ("anthropic", whole("403 Forbidden", body(type="permission_error", message="no access to this model")),
