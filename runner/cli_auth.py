@@ -128,10 +128,11 @@ def status(
 def use(provider: PROVIDER, account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Its name.")]) -> int:
     """Choose which of several accounts is used when none is named.
 
+    It is kept with the names of the accounts. An `account` in `[auth.PROVIDER]` of your configuration comes before it.
+
     **Examples**
 
         agent auth use anthropic work
-        agent auth use anthropic default
     """
     from runner.accounts import AccountFile
     from runner.keyring_store import KeyringFailed, KeyringStore
