@@ -36,6 +36,8 @@ def powers(terms: Terms, around: Around) -> str:
         given.append(f"read {listed([near(path, around) for path in terms.read])}")
     if terms.hosts:
         given.append(f"talk to {listed([plain(host) for host in terms.hosts])}")
+    if terms.credentials:
+        given.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
     network = "" if terms.hosts else ", without network"
     return (
         f"A yes lets it {joined(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"

@@ -6,6 +6,10 @@ from policy.permission.rule import PermissionRule
 from policy.record import dataclass
 from policy.verdict import Limits
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.credential import Credential
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -16,6 +20,8 @@ class Profile:
     `locked`: what other programs run by themselves, relative to the workspace or any nested repository.
     `system`: folders every permit may read; `etc`: the entries of /etc that are system files.
     `unix_sockets`: whether commands that change the workspace may make sockets of the family AF_UNIX.
+    `credentials`: what the proxy adds to requests of commands that may talk to a host. `bundle`: the file of
+    certificates by which commands believe the TLS that is opened for that; empty for none.
     `denied`: argv word patterns that are never run. `permissions`: the users' own rules, lowest layer first.
     """
 
@@ -31,3 +37,5 @@ class Profile:
     limits: Limits = field(default_factory=Limits)
     permissions: tuple[PermissionRule, ...] = ()
     unix_sockets: bool = False
+    credentials: "tuple[Credential, ...]" = ()
+    bundle: str = ""

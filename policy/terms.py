@@ -63,6 +63,16 @@ def terms_for(
     hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
     works = rights is Rights.WORK
     locked, hidden, shown = _walled(facts, profile)
+    env = _told(
+        _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
+        assessment,
+        facts,
+        hosts,
+    )
+    names: tuple[str, ...] = ()
+    if profile.credentials:
+        env, names, shown_bundle = _lent(env, hosts, profile)
+        read.update(shown_bundle)
     return Terms(
         rights=rights,
         workspace=facts.workspace,
@@ -74,15 +84,11 @@ def terms_for(
         shown=shown,
         locked=locked,
         hosts=hosts,
-        env=_told(
-            _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
-            assessment,
-            facts,
-            hosts,
-        ),
+        env=env,
         cache=facts.cache if works else "",
         unix=profile.unix_sockets and works,
         limits=_limits(assessment, limits),
+        credentials=names,
     )
 
 
@@ -100,6 +106,23 @@ def _told(
                             for effect in assessment.effects):  # fmt: skip
         return environment
     return _merged(facts.telling(hosts), environment)  # what is there already counts
+
+
+def _lent(
+    environment: tuple[tuple[str, str], ...], hosts: tuple[str, ...], profile: Profile
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
+    """The environment of a command that gets what it may of the credentials, their names, and what it must see.
+
+    INVARIANT: a variable that holds the secret of one goes to no command, whatever else names it.
+    """
+    from policy.credential import lent, telling  # only where somebody has some
+
+    secret = {credential.source[1] for credential in profile.credentials if credential.source[0] == "env"}
+    kept = {name: value for name, value in environment if name not in secret}
+    found = lent(profile.credentials, hosts) if hosts else ()
+    told = telling(found, kept, profile.bundle)
+    seen = (profile.bundle,) if profile.bundle and any(credential.intercept for credential in found) else ()
+    return tuple(sorted(told.items())), tuple(credential.name for credential in found), seen
 
 
 def _working(facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -59,6 +59,7 @@ class Terms:
     under `work`. `env`: the whole environment of the command. `cache`: the folder on the host that is the sandbox's own
     cache for this workspace, writable inside as `HOME/.cache` under `work`; empty for none. `unix`: whether sockets of
     the family AF_UNIX may be made under `work`; a listener in a path that is granted can then be reached.
+    `credentials`: the names of those that the proxy adds to requests; the values are nowhere in here.
     """
 
     rights: Rights
@@ -75,6 +76,7 @@ class Terms:
     cache: str = ""
     unix: bool = False
     limits: Limits = field(default_factory=Limits)
+    credentials: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -137,7 +137,9 @@ def _network(body: dict[str, object]) -> str:
     """Every host once, in the order of the first attempt, with the verdict; a few of them."""
     made = [_mapping(item) for item in _items(body.get("connections"))]
     said = [
-        f"{_string(each.get('host')) or 'nobody'} {'allowed' if each.get('allowed') else 'denied'}" for each in made
+        f"{_string(each.get('host')) or 'nobody'} {'allowed' if each.get('allowed') else 'denied'}"
+        + (f" with credential {_string(each.get('credential'))}" if each.get("credential") else "")
+        for each in made
     ]
     found = list(dict.fromkeys(said))
     return ", ".join(found[:_HOSTS]) + (f" and {len(found) - _HOSTS} more" if len(found) > _HOSTS else "")

@@ -63,6 +63,7 @@ def terms_words(terms: Terms) -> tuple[tuple[str, str], ...]:
         ("reads", ", ".join(["the workspace", "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
         ("network", ", ".join(terms.hosts) or "none"),
+        *((("uses", f"credential {', '.join(terms.credentials)}, unseen"),) if terms.credentials else ()),
         ("limits", f"{terms.limits.wall:g} s, {terms.limits.memory >> 20} MB of memory, {terms.limits.pids} processes"),
     )
 

@@ -47,7 +47,8 @@ class Connection:
 
     `host`, `port`: as it was named, in one spelling; empty where that could not be read. `asked`: `tunnel`, or method
     and path of a plain request. `address`: what was connected to, empty when nothing was. `why`: what was wrong with
-    it; an allowed one with a reason was allowed and failed. `sent`, `received`: bytes.
+    it; an allowed one with a reason was allowed and failed. `sent`, `received`: bytes. `credential`: the name of
+    the one that was added to it.
     """
 
     host: str
@@ -59,6 +60,7 @@ class Connection:
     sent: int
     received: int
     seconds: float
+    credential: str = ""
 
 
 MOST_TOLD = 200  # connections of one command that an event names; the record counts them all

@@ -11,6 +11,10 @@ from sandbox.container.choice import Choice
 from sandbox.launch import Ahead
 from sandbox.linux import Linux
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from sandbox.egress.broker import Lend
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -21,10 +25,13 @@ class Wanted:
     files: bool
     ahead: Ahead | None
     container: Choice
+    lend: "Lend | None" = None
 
 
 def _linux(tier: str) -> "Maker":
-    return lambda told: Linux(tier, cache=told.cache, aside=told.aside, files=told.files, ahead=told.ahead)
+    return lambda told: Linux(
+        tier, cache=told.cache, aside=told.aside, files=told.files, ahead=told.ahead, lend=told.lend
+    )
 
 
 def _seatbelt(told: Wanted) -> Backend:
@@ -36,7 +43,7 @@ def _seatbelt(told: Wanted) -> Backend:
 def _container(told: Wanted) -> Backend:
     from sandbox.container.backend import Container  # most sessions need none
 
-    return Container(told.container, cache=told.cache, aside=told.aside)
+    return Container(told.container, cache=told.cache, aside=told.aside, lend=told.lend)
 
 
 Maker = Callable[[Wanted], Backend]
@@ -69,13 +76,14 @@ async def open_backend(
     files: bool = True,
     ahead: Ahead | None = None,
     container: Choice = _NOT_SAID,
+    lend: "Lend | None" = None,
 ) -> tuple[Backend, Enforcement]:
     """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
 
     `name` asks for one backend and no other. `terms` are what the first helper is started for, so that it can be used.
     `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
     be asked for. `ahead`: a helper that was launched for `terms`, without file actions, before this was called.
-    `container`: what the configuration says of that one.
+    `container`: what the configuration says of that one. `lend`: what credentials are added by, where there are some.
     """
     names = [name] if name is not None else here()
     first: SandboxUnavailable | None = None
@@ -88,7 +96,7 @@ async def open_backend(
                     "leave --backend out to get the best one",
                 )
             )
-        backend = BACKENDS[candidate](Wanted(cache, aside, files, ahead, container))
+        backend = BACKENDS[candidate](Wanted(cache, aside, files, ahead, container, lend))
         try:
             enforcement = await backend.probe(terms)
         except SandboxUnavailable as error:

@@ -24,6 +24,7 @@ from sandbox.scratch import Scratch
 from sandbox.slot import Slot
 
 if TYPE_CHECKING:
+    from sandbox.egress.broker import Broker, Lend
     from sandbox.egress.resolver import Resolve
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
@@ -56,6 +57,7 @@ class Linux:
         ahead: Ahead | None = None,
         launcher: Launcher = launch,
         resolver: "Resolve | None" = None,
+        lend: "Lend | None" = None,
     ) -> None:
         self.name = tier
         self.cache = cache
@@ -64,6 +66,7 @@ class Linux:
         self.ahead = ahead
         self.launcher = launcher
         self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
+        self.lend = lend  # what credentials are added by, for terms that name some
         self.abi = kernel.landlock_abi()
         self.pool = Pool(self._launch, self._prove, self._still_true)
         self.feed: Feed | None = None
@@ -151,7 +154,7 @@ class Linux:
         if terms.hosts and not slot.handed:
             raise unavailable(self.name, "failed 0 hand over a listener")
         if terms.hosts:
-            slot.open_egress(terms.hosts, self.resolver)
+            slot.open_egress(terms.hosts, self.resolver, _broker(terms, self.lend))
         slot.enforcement = self._enforced(await decoys.try_out(slot, self.name, terms), slot.scan, slot.group)
         if broken := tuple(canary.WORDS[name] for name, held in slot.enforcement.checks if not held):
             raise leaks(self.name, broken)
@@ -166,6 +169,14 @@ class Linux:
             if found.masked:
                 missing += (f"{len(found.masked)} secret file(s) of the workspace stay readable",)
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, cgroup.words(group))
+
+
+def _broker(terms: Terms, lend: "Lend | None") -> "Broker | None":
+    if not terms.credentials:
+        return None
+    from sandbox.egress.broker import lent
+
+    return lent(terms.credentials, lend)
 
 
 async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:

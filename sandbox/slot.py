@@ -17,6 +17,7 @@ from sandbox.scan import Scan
 from sandbox.spawn import end
 
 if TYPE_CHECKING:
+    from sandbox.egress.broker import Broker
     from sandbox.egress.proxy import Egress
     from sandbox.egress.resolver import Resolve
 
@@ -44,14 +45,14 @@ class Slot:
     def of(cls, launched: Launch, tier: str) -> "Slot":
         return cls(launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
 
-    def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None") -> None:
+    def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
         """Have the runner's proxy accept on the listener that came with `ready`. Its commands reach `hosts` alone."""
         from sandbox.egress.proxy import Egress  # only for the few commands that talk to somebody
         from sandbox.egress.resolver import resolve
 
         (handle,), self.handed = self.handed[:1], self.handed[1:]
         os.set_inheritable(handle, False)
-        self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve)
+        self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve, broker)
 
     async def ready(self) -> str:
         """Wait until it has locked itself in. Empty when it has, else what it said instead."""

@@ -381,7 +381,7 @@ def test_every_attempt_to_reach_a_host_is_recorded_with_its_verdict(tmp_path: Pa
     assert len(listed) == 200
     assert listed[0] == {
         **{"host": "a.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1", "allowed": True, "why": ""},
-        **{"sent": 10, "received": 20, "seconds": 0.1},
+        **{"sent": 10, "received": 20, "seconds": 0.1, "credential": ""},
     }
     assert (listed[1]["allowed"], listed[1]["why"]) == (False, "no")
 

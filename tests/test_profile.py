@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.assessment import RuleRef
+from policy.credential import Credential
+from policy.host_rule import HostRule
 from policy.matrix import MATRIX, Ruling
 from policy.narrow import lower, narrow, no_looser
 from policy.permission.rule import Layer, PermissionRule
@@ -297,9 +299,15 @@ commands = st.lists(names.filter(bool), max_size=3).map(tuple)
 verdicts, layers = st.sampled_from(Ruling), st.sampled_from(Layer)
 written = st.builds(PermissionRule, verdicts, st.builds(RuleRef, st.just("c.toml"), st.integers(1, 9)), layers)
 rules = st.lists(written, max_size=4).map(tuple)
-profiles = st.builds(
-    Profile, names, names, names, names, names, names, names, names, commands, limits, rules, st.booleans()
+lent = st.sampled_from(["forge", "index"]).map(
+    lambda name: (
+        Credential(name, (HostRule("a.test"),), "A", "{secret}", "", ("env", "A"), (), True, False, RuleRef("c", 1)),
+    )
 )
+profiles = st.builds(
+    Profile, names, names, names, names, names, names, names, names, commands, limits, rules, st.booleans(), lent,
+    st.sampled_from(["", "/a", "/b"]),
+)  # fmt: skip
 
 MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "denied")
 LESS_IS_STRICTER = ("public_names", "system", "etc", "environment")
@@ -322,7 +330,8 @@ def test_law_narrowing_never_widens(base: Profile, by: Profile) -> None:
         rule for rule in (*base.permissions, *by.permissions) if rule.verdict is not Ruling.ALLOW
     }
     assert found.unix_sockets is (base.unix_sockets and by.unix_sockets)
-    named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits", "permissions", "unix_sockets"}
+    assert (found.credentials, found.bundle) == (base.credentials, base.bundle), "nobody else lends yours, or their own"
+    named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits", "permissions", "unix_sockets", "credentials", "bundle"}
     assert {field.name for field in fields(Profile)} == named, "a new field must say which way is stricter"
 
 

@@ -28,6 +28,7 @@ from sandbox.request import argv_of
 from sandbox.scratch import Scratch
 
 if TYPE_CHECKING:
+    from sandbox.egress.broker import Lend
     from sandbox.egress.resolver import Resolve
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
@@ -55,9 +56,11 @@ class Container:
         aside: Path | None = None,
         files: bool = True,
         resolver: "Resolve | None" = None,
+        lend: "Lend | None" = None,
     ) -> None:
         self.name = "container"
         self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
+        self.lend = lend  # what credentials are added by, for terms that name some
         self.choice = choice
         self.cache = cache
         self.aside = aside
@@ -200,7 +203,12 @@ class Container:
         body = await asyncio.to_thread(self._body, box, terms)
         await box.start(body)
         if terms.hosts:
-            box.open_egress(self.resolver)
+            broker = None
+            if terms.credentials:
+                from sandbox.egress.broker import lent
+
+                broker = lent(terms.credentials, self.lend)
+            box.open_egress(self.resolver, broker)
         assert self.scratch is not None
         checks = await box.prove(self.scratch.path, body, sockets)
         if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):

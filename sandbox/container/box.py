@@ -27,6 +27,7 @@ _WORDS = 500  # characters of what a daemon says
 DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
 if TYPE_CHECKING:
+    from sandbox.egress.broker import Broker
     from sandbox.egress.proxy import Egress
     from sandbox.egress.resolver import Resolve
 
@@ -97,7 +98,7 @@ class Box:
         if not self._tree.seen:
             self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
 
-    def open_egress(self, resolver: "Resolve | None") -> None:
+    def open_egress(self, resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
         """Have the runner's proxy accept on a listener inside. Raises SandboxUnavailable where none can be made."""
         from sandbox.egress.proxy import Egress
         from sandbox.egress.resolver import resolve
@@ -117,7 +118,7 @@ class Box:
                     "use T1 for commands that need a host",
                 )
             ) from None
-        self.egress = Egress(listener, self.terms.hosts, resolver or resolve)
+        self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
 
     async def prove(self, scratch: str, body: settings.Body, sockets: tuple[str, ...]) -> dict[str, bool]:
         """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""

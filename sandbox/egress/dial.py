@@ -41,6 +41,13 @@ class Dialer:
             return min(found, key=lambda rule: (rule.bound, not rule.private))
         raise self._refused(host, port, method, path)
 
+    def naming(self, host: str, port: int) -> HostRule:
+        """The widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
+        found = [rule for rule in self.rules if rule.names(host, port)]
+        if found:
+            return min(found, key=lambda rule: (rule.bound, not rule.private))
+        raise self._refused(host, port, "", "")
+
     def _refused(self, host: str, port: int, method: str, path: str) -> Refused:
         port_part = "" if port in USUAL else f":{port}"
         named = [rule for rule in self.rules if rule.names(host, port)]

@@ -55,7 +55,7 @@ class Request:
     @property
     def overridden(self) -> bool:
         """Whether it carries a header by which servers take another method or path."""
-        return any(name.lower().replace("_", "-") in _OVERRIDES for name, _ in self.fields)
+        return any(_plain_name(name) in _OVERRIDES for name, _ in self.fields)
 
 
 def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
@@ -82,11 +82,18 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
     return Request(method, host, port, path, kept, length, websocket and not length)
 
 
-def sent(request: Request) -> bytes:
-    """The head that goes to the server. Whatever the proxy adds to a request of its own is added here."""
-    host = request.host if request.port == 80 else f"{request.host}:{request.port}"
+def sent(request: Request, usual: int = 80, added: tuple[str, str] | None = None) -> bytes:
+    """The head that goes to the server. Whatever the proxy adds to a request of its own is added here.
+
+    `usual`: the port that the server takes when none is named. `added`: a header in the place of all that servers may
+    read under its name; the answer then comes as it is, in no coding, so that it can be looked through.
+    """
+    host = request.host if request.port == usual else f"{request.host}:{request.port}"
     lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value}" for name, value in request.fields]
+    replaced = {_plain_name(added[0]), "accept-encoding"} if added else set()
+    lines += [f"{name}: {value}" for name, value in request.fields if _plain_name(name) not in replaced]
+    if added:
+        lines += [f"{added[0]}: {added[1]}", "Accept-Encoding: identity"]
     if request.length < 0:
         lines.append("Transfer-Encoding: chunked")
     elif request.length or request.method in ("POST", "PUT", "PATCH"):
@@ -96,14 +103,19 @@ def sent(request: Request) -> bytes:
     return "\r\n".join(lines).encode("latin-1") + END
 
 
-def response(head: bytes) -> tuple[int, bytes]:
-    """The status of a response, and its head as the client gets it: the connection ends with it. Raises Failed."""
+def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes]:
+    """The status of a response, and its head as the client gets it: the connection ends with it. Raises Failed.
+
+    `moved`: the beginning of addresses that the client knows by another one, and that other one.
+    """
     lines = head[: -len(END)].decode("latin-1").split("\r\n")
     found = _STATUS.match(lines[0])
     if found is None or any("\n" in line or "\r" in line or "\0" in line for line in lines):
         raise Failed("the answer of the server is not HTTP/1")
     status = int(found[1])
     kept = [line for line in lines[1:] if line.partition(":")[0].strip().lower() not in ("connection", "keep-alive")]
+    if moved[0]:
+        kept = [_moved(line, *moved) for line in kept]
     if status == 101:
         kept.append("Connection: Upgrade")
     elif status >= 200:
@@ -190,6 +202,19 @@ def _length(fields: tuple[tuple[str, str], ...], minor: str) -> int:
     if len(lengths) > 1 or not re.fullmatch("[0-9]{1,15}", lengths[0]):
         raise Malformed("the request says in two ways, or in an odd one, how long it is")
     return int(lengths[0])
+
+
+def _moved(line: str, old: str, new: str) -> str:
+    name, _, value = line.partition(":")
+    value = value.strip()
+    if name.lower() not in ("location", "content-location") or not (value + "/").lower().startswith(old):
+        return line
+    return f"{name}: {new}{value[len(old) :]}"
+
+
+def _plain_name(name: str) -> str:
+    """Programs behind CGI and WSGI cannot tell `_` and `-` apart."""
+    return name.lower().replace("_", "-")
 
 
 def _values(fields: tuple[tuple[str, str], ...], name: str) -> list[str]:

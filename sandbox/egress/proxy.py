@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from sandbox.backend import Connection, Violation
 from sandbox.egress.dial import Dialer
@@ -14,6 +15,9 @@ from sandbox.egress.record import Attempt, Ledger
 from sandbox.egress.resolver import Resolve, resolve
 from sandbox.egress.served import Served
 from sandbox.egress.stream import Stream
+
+if TYPE_CHECKING:
+    from sandbox.egress.broker import Broker
 
 OPEN = 48  # connections at one time; more wait to be accepted. Each takes two descriptors of the runner
 _RETRY = 0.05  # seconds until accepting is tried again when this process has no descriptor left
@@ -25,7 +29,15 @@ class Egress:
     The listener lies inside; it is closed with this. What connects while no command runs is never heard.
     """
 
-    def __init__(self, listener: socket.socket, hosts: Iterable[str], resolver: Resolve = resolve) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        hosts: Iterable[str],
+        resolver: Resolve = resolve,
+        broker: "Broker | None" = None,
+    ) -> None:
+        """`broker`: what credentials are added by, where there are any."""
+        self._broker = broker
         listener.setblocking(False)
         self._listener = listener
         self._dialer = Dialer(hosts, resolver)
@@ -101,7 +113,7 @@ class Egress:
 
     async def _serve(self, sock: socket.socket, attempt: Attempt) -> None:
         with sock:
-            served = Served(Stream(sock), attempt, self._dialer)
+            served = Served(Stream(sock), attempt, self._dialer, self._broker)
             try:
                 await served.run()
             finally:

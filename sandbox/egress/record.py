@@ -12,11 +12,25 @@ UP, DOWN = 2 << 30, 32 << 30  # bytes that one command may send and receive
 class Attempt:
     """One connection while it lives. `moved`: when something last went through, by `time.monotonic`."""
 
-    __slots__ = ("address", "asked", "down", "error", "host", "ledger", "moved", "port", "seconds", "started", "up")
+    __slots__ = (
+        "address",
+        "asked",
+        "credential",
+        "down",
+        "error",
+        "host",
+        "ledger",
+        "moved",
+        "port",
+        "seconds",
+        "started",
+        "up",
+    )
 
     def __init__(self, ledger: "Ledger") -> None:
         self.ledger = ledger
         self.host, self.port, self.asked, self.address = "", 0, "", ""
+        self.credential = ""
         self.up = self.down = 0
         self.error: Refused | None = None
         self.started = self.moved = time.monotonic()
@@ -49,7 +63,8 @@ class Attempt:
         allowed = error is None or isinstance(error, Failed)
         why = error.what if error else ""
         return Connection(
-            self.host, self.port, self.asked, self.address, allowed, why, self.up, self.down, round(self.seconds, 6)
+            *(self.host, self.port, self.asked, self.address, allowed, why, self.up, self.down),
+            *(round(self.seconds, 6), self.credential),
         )
 
 

@@ -1,18 +1,24 @@
 """One connection of a command: how it asks, whether that is allowed, and the bytes that are passed on.
 
-TLS is the client's own, and never opened.
+TLS is the client's own, and never opened but for a host whose credential says so (`intercept`).
 """
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
-from policy.host_rule import host_name
+from policy.host_rule import HostRule, host_name
 from sandbox.egress import hello, http, socks
 from sandbox.egress.dial import Dialer, shown
 from sandbox.egress.record import Attempt
 from sandbox.egress.refused import Failed, Malformed, Refused
-from sandbox.egress.relay import pour, relay
-from sandbox.egress.stream import Stream, first
+from sandbox.egress.relay import Count, pour, relay
+from sandbox.egress.stream import CHUNK, Stream, first
+
+if TYPE_CHECKING:
+    import ssl
+
+    from sandbox.egress.broker import Added, Broker
 
 HEAD = 30.0  # seconds for everything that must be read before bytes are passed on
 IDLE = 300.0  # seconds in which nothing moves
@@ -23,8 +29,8 @@ _DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (
 class Served:
     """One connection of a command, from its first byte to its end."""
 
-    def __init__(self, client: Stream, attempt: Attempt, dialer: Dialer) -> None:
-        self.client, self.attempt, self.dialer = client, attempt, dialer
+    def __init__(self, client: Stream, attempt: Attempt, dialer: Dialer, broker: "Broker | None" = None) -> None:
+        self.client, self.attempt, self.dialer, self.broker = client, attempt, dialer, broker
         self.server: Stream | None = None
         self.answered = False  # by the server: then it is too late for a page of ours
 
@@ -92,7 +98,10 @@ class Served:
                 await self._plain(request)
                 return
             self._asks(request.host, request.port, "tunnel")
-            await self._dial(request.host, request.port)
+            if self._opened(request.host, request.port):
+                await self._connect(self.dialer.naming(request.host, request.port), request.host, request.port)
+            else:
+                await self._dial(request.host, request.port)
         except Refused as error:
             self.attempt.end(error)
             if not self.answered:
@@ -112,9 +121,12 @@ class Served:
     async def _dial(self, host: str, port: int, method: str = "", path: str = "") -> bool:
         """Connect, when some rule allows it. Whether that rule is bound to some requests."""
         rule = self.dialer.allowing(host, port, method, path)
+        await self._connect(rule, host, port)
+        return rule.bound
+
+    async def _connect(self, rule: HostRule, host: str, port: int) -> None:
         sock, self.attempt.address = await self.dialer.connect(host, port, private=rule.private)
         self.server = Stream(sock)
-        return rule.bound
 
     # ---- plain HTTP
 
@@ -127,11 +139,13 @@ class Served:
         assert self.server is not None
         if bound and (request.overridden or request.websocket):
             raise Refused("the request says that it is another one than it looks like", host=request.host)
+        secure, added = await self._lent(request)
         server, attempt = self.server, self.attempt
-        head = http.sent(request)
+        head = http.sent(request, 443 if secure else 80, (added.header, added.value) if added else None)
         attempt.sends(len(head))
         await server.send(head)
-        body, answer = asyncio.create_task(self._body(request)), asyncio.create_task(self._answer(request))
+        body = asyncio.create_task(self._body(request))
+        answer = asyncio.create_task(self._answer(request, added, moved=_moved(request) if secure else ("", "")))
         try:
             await self._both(body, answer)
         finally:
@@ -141,6 +155,31 @@ class Served:
         if request.websocket and answer.result() == 101:
             await self._pass_on()
         await self.client.part()
+
+    async def _lent(self, request: http.Request) -> tuple[bool, "Added | None"]:
+        """Whether the server is spoken to over TLS, which then stands; and what is added to this request.
+
+        INVARIANT: each request is judged by itself, and what is added goes to the host and port that it was added for:
+        to the one that this connection leads to, whose certificate says so.
+        """
+        host, port, broker = request.host, request.port, self.broker
+        secure = broker is not None and broker.secure(host, port)
+        if broker is None or not secure:
+            if port == 443:
+                raise Refused(f"port 443 of host {host} is for TLS, and this is a plain request", host=host)
+            if broker is None:
+                return False, None
+        # A connection that becomes something else, or a request that servers may read as another one, gets nothing.
+        odd = request.websocket or request.overridden
+        added = None if odd else await broker.asks(host, port, request.method, request.bare)
+        if secure:
+            from sandbox.egress.secured import to_server
+
+            assert self.server is not None
+            self.server = await to_server(self.server, broker.trust(), host)
+        if added is not None:
+            self.attempt.credential = added.credential
+        return secure, added
 
     async def _both(self, body: "asyncio.Task[None]", answer: "asyncio.Task[int]") -> None:
         """Until the answer is over. A server may answer before it has the body, and need not take all of it."""
@@ -190,15 +229,20 @@ class Served:
             await self.server.send(data)
             size -= len(data)
 
-    async def _answer(self, request: http.Request) -> int:
-        """Pass the answer on, provisional heads first, until the server ends it. Its status."""
+    async def _answer(self, request: http.Request, added: "Added | None", *, moved: tuple[str, str]) -> int:
+        """Pass the answer on, provisional heads first, until the server ends it. Its status.
+
+        What was added to the request does not come back in it.
+        """
         server = self.server
         assert server is not None
         while True:
             head = await server.until(http.END, http.LONGEST)
             if head is None:
                 raise Failed(f"host {self.attempt.host} ended without an answer", host=self.attempt.host)
-            status, told = http.response(head)
+            if added is not None:
+                head = added.hide(head)
+            status, told = http.response(head, moved if self.client.clear else ("", ""))
             if status == 101 and not request.websocket:
                 raise Failed(f"host {self.attempt.host} changes to a protocol that nobody asked for")
             self.attempt.receives(len(told))
@@ -206,10 +250,24 @@ class Served:
             await self.client.send(told)
             if status == 101:
                 return status
+            if status == 401 and added is not None and self.broker is not None:
+                self.broker.rejected(added.credential)
             if status >= 200:
-                await self._flush(server, self.client)
-                await pour(server.sock, self.client.sock, self.attempt.receives, IDLE)
+                if server.clear and self.client.clear and added is None:
+                    await self._flush(server, self.client)
+                    await pour(server.sock, self.client.sock, self.attempt.receives, IDLE)
+                else:  # it is looked through, or in TLS on one side
+                    await self._piecewise(server, self.client, self.attempt.receives, added)
                 return status
+
+    async def _piecewise(self, source: Stream, target: Stream, count: Count, added: "Added | None" = None) -> None:
+        """The rest of what comes, read and written anew. Whoever waits for it has the time limit."""
+        mask = added.mask() if added else None
+        while data := await source.some(CHUNK):
+            count(len(data))
+            await target.send(mask.feed(data) if mask else data)
+        if mask:
+            await target.send(mask.end())
 
     # ---- tunnels
 
@@ -231,10 +289,18 @@ class Served:
             await client.send(_DENIED)
             await client.part()
             return
+        if kind == "tls" and (context := self._opened(host, port)):
+            from sandbox.egress.secured import to_client
+
+            self.client = await to_client(client, context, host)
+            kind = "http"
         if kind == "http":
             await self._http((host, port))
             return
         await self._pass_on()
+
+    def _opened(self, host: str, port: int) -> "ssl.SSLContext | None":
+        return self.broker.opens(host, port) if self.broker is not None else None
 
     async def _first_words(self, host: str, port: int) -> str:
         """`tls`, `http` or `other`. Raises Refused for what this port is not for, or what is meant for another host."""
@@ -255,6 +321,9 @@ class Served:
     async def _pass_on(self) -> None:
         client, server, attempt = self.client, self.server, self.attempt
         assert server is not None
+        if not (client.clear and server.clear):
+            await self._pass_on_in_tls(client, server)
+            return
         await self._flush(client, server)
         await self._flush(server, client)
         try:
@@ -263,6 +332,20 @@ class Served:
             attempt.end(Failed(f"nothing moved for {IDLE:.0f} seconds", host=attempt.host))
         except OSError:
             return  # one side is gone, and the other ends with it: how most connections end
+
+    async def _pass_on_in_tls(self, client: Stream, server: Stream) -> None:
+        """Until either has ended: what was opened is a web socket, and both sides say goodbye inside of it."""
+        up = asyncio.create_task(self._piecewise(client, server, self.attempt.sends))
+        down = asyncio.create_task(self._piecewise(server, client, self.attempt.receives))
+        try:
+            while not (up.done() or down.done()):
+                await asyncio.wait((up, down), timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
+                if time.monotonic() - self.attempt.moved > IDLE:
+                    raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)
 
     async def _flush(self, source: Stream, target: Stream) -> None:
         """What was read ahead goes first."""
@@ -280,6 +363,12 @@ def _same(name: str, host: str) -> None:
         raise Refused(f"TLS is for {said}, and the tunnel was opened", host=host, right=found or "")
     if not name and not (host.startswith("[") or host.replace(".", "").isdigit()):
         raise Refused("TLS names no host, and the tunnel was opened", host=host)
+
+
+def _moved(request: http.Request) -> tuple[str, str]:
+    """How a server that is spoken to over TLS names itself, and how a program that asks in the open reaches it."""
+    named = request.host if request.port == 443 else f"{request.host}:{request.port}"
+    return f"https://{named}/", f"http://{request.host}:{request.port}/"
 
 
 def _about(error: Refused, host: str) -> Refused:

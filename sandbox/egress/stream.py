@@ -11,6 +11,7 @@ class Stream:
     """One side of a connection. `ahead`: what was read and not used. Raises OSError, TimeoutError."""
 
     __slots__ = ("ahead", "loop", "sock")
+    clear = True  # what goes over the socket is what was sent
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.ahead = sock, b""
