@@ -45,7 +45,8 @@ class Group:
         self._name = f"{mark(os.getpid())}{next(_numbers)}"
         self._made: list[tuple[Place, str]] = []
         self._files: dict[str, int] = {}
-        self._before, self._cpu = Used(), 0
+        self._before: dict[str, bytes] = {}  # the counters as they were when the command started
+        self._cpu = 0
         _living.add(self._name)
         # Moving a process waits for every fork on the machine to be seen (a grace period of some milliseconds).
         self._thread: threading.Thread | None = threading.Thread(target=self._make, args=(pid,), daemon=True)
@@ -102,8 +103,8 @@ class Group:
         return max((place.version for place, _ in self._made), default=0)
 
     def begin(self) -> None:
-        """A command starts: what is used up from now on is its own."""
-        self._before = self.used()
+        """A command starts: what is used up from now on is its own. Raises OSError as `used`."""
+        self._before = self._read()  # hardly any command has to be told what it used up: these are not looked into
 
     def excess(self) -> str | None:
         """The limit that the command has passed. `group`: it cannot be told any more, so nothing may go on."""
@@ -111,29 +112,26 @@ class Group:
             used = self.used()
         except OSError:
             return "group"
-        if used.kills > self._before.kills:
+        before = _used(self._before)
+        if used.kills > before.kills:
             return MEMORY
-        if used.refused - self._before.refused > _STUBBORN:
+        if used.refused - before.refused > _STUBBORN:
             return PIDS
-        return CPU if CPU in self.held and used.cpu - self._before.cpu >= self._cpu else None
+        return CPU if CPU in self.held and used.cpu - before.cpu >= self._cpu else None
 
     def refused(self) -> int:
         """How often a process or thread of the command could not be started since `begin`."""
         try:
-            return max(self.used().refused - self._before.refused, 0)
+            return max(self.used().refused - _used(self._before).refused, 0)
         except OSError:
             return 0
 
     def used(self) -> Used:
         """Raises OSError when a file of the kernel's is gone: then nothing is kept any more."""
-        cpu = 0.0
-        if (handle := self._files.get("cpuacct.usage")) is not None:
-            cpu = int(read(handle)) / 1e9
-        elif (handle := self._files.get("cpu.stat")) is not None:
-            cpu = field(handle, b"usage_usec") / 1e6
-        kills = next((self._files[name] for name in ("memory.oom_control", "memory.events") if name in self._files), -1)
-        forks = self._files.get("pids.events", -1)
-        return Used(cpu, field(kills, b"oom_kill") if kills >= 0 else 0, field(forks, b"max") if forks >= 0 else 0)
+        return _used(self._read())
+
+    def _read(self) -> dict[str, bytes]:
+        return {name: read(handle) for name, handle in self._files.items()}
 
     def remove(self) -> None:
         """Kill what is still inside and take the groups away. Again is harmless."""
@@ -162,6 +160,15 @@ class Group:
         if name not in self._files:
             self._files[name] = os.open(f"{path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
             read(self._files[name])
+
+
+def _used(counters: dict[str, bytes]) -> Used:
+    """What the files of the kernel say, each by its name."""
+    cpu = field(counters.get("cpu.stat", b""), b"usage_usec") / 1e6
+    if exact := counters.get("cpuacct.usage"):
+        cpu = int(exact) / 1e9
+    kills = counters.get("memory.oom_control") or counters.get("memory.events", b"")
+    return Used(cpu, field(kills, b"oom_kill"), field(counters.get("pids.events", b""), b"max"))
 
 
 def words(group: Group) -> str:

@@ -32,9 +32,9 @@ def read(handle: int) -> bytes:
     return os.pread(handle, 4096, 0)
 
 
-def field(handle: int, name: bytes) -> int:
-    """The number behind `name` in a file of `NAME NUMBER` lines."""
-    for line in read(handle).splitlines():
+def field(content: bytes, name: bytes) -> int:
+    """The number behind `name` in lines of `NAME NUMBER`."""
+    for line in content.splitlines():
         if line.startswith(name + b" "):
             return int(line.split()[1])
     return 0

@@ -11,17 +11,24 @@ import signal
 import socket
 import struct
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from sandbox import canary, confine, kernel, mounted, removal  # the path must be set first: -I gives none
 from sandbox.watchdog import Watchdog
 from sandbox.wire import Plan
 
-RESET = [signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT]
+# All of them: glibc asks about each one that is not named here before it resets that one as well.
+RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 SIGNALS = {
     int(signal.SIGXCPU): "cpu",
     int(signal.SIGXFSZ): "file",
 }  # the limits of one process, signal(7)
+PROCESSORS = len(os.sched_getaffinity(0))
+AWAKE = 0.0005  # seconds: a look at a workspace of usual size takes less
+TAKEN = 0.0001  # seconds: who gives way and is away for so long is not the only one who wants this processor
+WALL = 0x40000000  # __WALL, wait(2): children of every kind
+ROOM = socket.CMSG_LEN(12)  # for three descriptors
 TICK = 200  # milliseconds between two looks of the watchdog
 
 
@@ -43,11 +50,26 @@ class Helper:
             request, handles = receive(self.control)
             if request is None:
                 return
+            if not request:
+                self.stay_awake()
+                continue
             try:
                 self.answer(request, handles)
             finally:
                 for handle in handles:
                     close(handle)
+
+    def stay_awake(self) -> None:
+        """A request is on its way: be ready, and look for it instead of sleeping, for a moment."""
+        self.watchdog.begin()
+        now = time.monotonic()
+        until = now + AWAKE
+        while not self.poll.poll(0):
+            before, now = now, time.monotonic()
+            if now >= until or now - before > TAKEN or PROCESSORS == 1:
+                self.watchdog.end()  # what it saw will be old
+                return
+            os.sched_yield()
 
     def answer(self, request: dict[str, object], handles: list[int]) -> None:
         started = self.start(request, handles)
@@ -92,7 +114,8 @@ class Helper:
         ended: str | None = None
         watched = os.pidfd_open(pid)
         self.poll.register(watched, select.POLLIN)
-        self.watchdog.begin()
+        if not self.watchdog.begun:
+            self.watchdog.begin()
         try:
             while True:
                 ready = [handle for handle, _ in self.poll.poll(TICK)]
@@ -116,6 +139,8 @@ class Helper:
 
     def end_leftovers(self, pid: int, *, reap: bool = True) -> None:
         """Kill all that a command left behind. As PID 1, -1 is the whole namespace but us (kill(2))."""
+        if reap and nobody_left():
+            return
         if self.alone or SCOPED:
             # SAFETY: outside a PID namespace this is only reached when Landlock scopes our signals to our own children.
             kill(-1)
@@ -156,6 +181,16 @@ def perform(request: dict[str, object], answer: int) -> None:
         os._exit(status)
 
 
+def nobody_left() -> bool:
+    """Whether no process that descends from us lives: the orphans among them are our children (prctl(2), wait(2))."""
+    try:
+        while os.waitpid(-1, os.WNOHANG | WALL)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
 def reap_others(pid: int) -> None:
     """Bury the orphans that ended meanwhile: a zombie keeps its number, and numbers are limited (waitid(2))."""
     while True:
@@ -182,11 +217,13 @@ def find(name: str, path: str) -> str:
 
 
 def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
-    """One request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end."""
-    head, handles, _, _ = socket.recv_fds(control, 8, 3)
-    for handle in handles:
-        # THREAT T09: or a command would inherit the originals beside its 0, 1 and 2 (recv_fds drops MSG_CMSG_CLOEXEC).
-        os.set_inheritable(handle, False)
+    """One request: an 8-byte length (with up to three descriptors), then that many bytes. None at the end.
+
+    Without bytes, it is the word that one will come at once.
+    """
+    # THREAT T09: closed on exec, or a command would inherit the originals beside its 0, 1 and 2.
+    head, parts, _, _ = control.recvmsg(8, ROOM, socket.MSG_CMSG_CLOEXEC)
+    handles = [handle for _, _, part in parts for handle in memoryview(part[: len(part) & ~3]).cast("i")]
     while 0 < len(head) < 8:
         more = control.recv(8 - len(head))
         if not more:
@@ -195,6 +232,8 @@ def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]
     if not head:
         return None, handles
     (size,) = struct.unpack("Q", head)
+    if not size:
+        return {}, handles  # a wake
     body = bytearray()
     while len(body) < size:
         chunk = control.recv(min(size - len(body), 1 << 20))

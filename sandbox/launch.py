@@ -133,16 +133,20 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     return _own_code_kept(found, (terms.workspace, *terms.write)) if terms.rights is Rights.WORK else found
 
 
-def _own_code_kept(found: Scan, folders: Iterable[str]) -> Scan:
+def _own_code_kept(found: Scan, folders: tuple[str, ...]) -> Scan:
     """THREAT T70: this program itself may lie in what a command may write: it is read-only, and stays where it is."""
-    kept = {(path, folder) for path in code() for folder in folders if path != folder and inside(path, folder)}
-    kept = {(path, folder) for path, folder in kept if os.path.lexists(path)}
+    kept = {(path, folder) for path, folder in _own_places(code(), folders) if os.path.lexists(path)}
     if not kept:
         return found
     above = {str(each) for path, folder in kept for each in Path(path).parents if inside(str(each), folder)}
     locked = {*found.locked, *(path for path, _ in kept)}
     pinned = {*found.pinned, *above} - {folder for _, folder in kept}
     return replace(found, locked=tuple(sorted(locked)), pinned=tuple(sorted(pinned)))
+
+
+@lru_cache(maxsize=16)  # every command asks
+def _own_places(code: tuple[str, ...], folders: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((path, folder) for path in code for folder in folders if path != folder and inside(path, folder))
 
 
 @lru_cache(maxsize=4)

@@ -119,6 +119,8 @@ class Linux:
                 *(guess for guess in guessed if guess.path not in paths),
                 *reached(outcome, terms.limits, refused, slot.group.held),
             )
+        if violations == outcome.violations and outcome.enforcement is slot.enforcement:
+            return outcome
         return replace(outcome, violations=violations, enforcement=slot.enforcement)
 
     async def close(self) -> None:
@@ -134,6 +136,7 @@ class Linux:
 
     def _still_true(self, slot: Slot, terms: Terms) -> bool:
         """Whether the mounts of `slot` still cover all that must be covered: people edit files meanwhile."""
+        slot.wake()  # it takes as long to come as we take to look
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
 
     def _launch(self, terms: Terms) -> Slot:
@@ -212,5 +215,6 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
     code, _, why = rest.partition(" ")
     ended = ended or passed or (None if why == "-" else why)
     if request["op"] == "spawn":
-        return Outcome(int(code), bytes(out), bytes(err), seconds, ended, ended == "output")
+        told = (bytes(out), bytes(err), seconds, ended, ended == "output")
+        return Outcome(int(code), *told, enforcement=slot.enforcement)
     return file_outcome(int(code), bytes(out), seconds, ended)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -62,14 +61,16 @@ class Pool(Generic[S]):
         self._rest = rest
         self._idle: list[_Idle[S]] = []  # least recently used first
         self._gates: dict[str, asyncio.Semaphore] = {}
-        self._users: Counter[str] = Counter()  # those that hold a gate or wait at it
+        self._users: dict[str, int] = {}  # those that hold a gate or wait at it
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, terms: Terms) -> S:
         """A helper for `terms` and nobody else's meanwhile. Raises SandboxUnavailable, then nothing is held."""
         key = helper_key(terms)
-        gate = self._gates.setdefault(key, asyncio.Semaphore(SLOTS))
-        self._users[key] += 1
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = asyncio.Semaphore(SLOTS)
+        self._users[key] = self._users.get(key, 0) + 1
         try:
             await gate.acquire()
         except BaseException:

@@ -187,7 +187,8 @@ def scan(
     tree.answers.pop(key, None)
     if _certain(tree, answer, locked) and not any(c in place for place in placed for c in "/*?["):
         read = {f"{folder}/{name}" for folder in (*(f"{root}/.git" for root in roots), *inner) for name in _SETTINGS}
-        stamps = {path: tree.stamp(path) for path in (*read, *mentioned)} if git else {}
+        read |= mentioned
+        stamps = {path: tree.stamp(path) for path in read if not _missing(tree, path)} if git else {}
         if all(tree.settled(stamp, path, started) for path, stamp in stamps.items()):
             leaves = {f"{path}/{name}" for path, folder in tree.folders.items() if folder[6] for name in folder[6]}
             leaves |= {f"{workspace}/{place}" for place in placed}
@@ -239,6 +240,12 @@ def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
     )
 
 
+def _missing(tree: Tree, path: str) -> bool:
+    """Whether nothing is there, and what comes there changes a folder that the tree knows."""
+    folder = tree.folders.get(os.path.dirname(path))
+    return folder is not None and folder[4] and not os.path.lexists(path)
+
+
 def _known(tree: Tree, path: str) -> bool:
     """Whether the folders on the way to `path` are in the tree, as far as they are there."""
     folder = tree.top
@@ -252,8 +259,8 @@ def _known(tree: Tree, path: str) -> bool:
 def _shared(tree: Tree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
     """The marks of files that have names elsewhere, as they are now; and the device, number and links of each."""
     links: dict[tuple[int, int, int], list[str]] = {}
-    for path, folder in tree.folders.items():
-        for name, *_ in folder[8] or ():
+    for path in tree.linked:
+        for name, *_ in tree.folders[path][8]:
             try:
                 status = os.lstat(f"{path}/{name}")
             except OSError:
@@ -279,7 +286,7 @@ def _between(top: str, path: str) -> list[str]:
 
 def _twins(tree: Tree, paths: set[str]) -> set[str]:
     """Other names of the same files, and of files in the same folders: what holds for one name holds for all."""
-    linked = [(f"{path}/{link[0]}", link[1:3]) for path, folder in tree.folders.items() for link in folder[8]]
+    linked = [(f"{path}/{link[0]}", link[1:3]) for path in tree.linked for link in tree.folders[path][8]]
     if not linked:
         return set()
     files = set()

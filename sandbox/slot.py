@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policy.phrases import plain
@@ -14,7 +16,7 @@ from sandbox.cgroup import Group
 from sandbox.exchange import Exchange
 from sandbox.launch import Launch
 from sandbox.scan import Scan
-from sandbox.spawn import end
+from sandbox.spawn import WAKE, end
 
 if TYPE_CHECKING:
     from sandbox.egress.broker import Broker
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 HANDED = 4  # descriptors that may come with `ready`
 READY = 10.0  # seconds until a helper that says nothing is given up
+_PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
 
 
@@ -40,6 +43,11 @@ class Slot:
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
     egress: "Egress | None" = None  # the way out, where its terms name hosts
+    eager: bool = False  # for its next command; `wake` tells
+    _said: select.poll = field(default_factory=select.poll)
+
+    def __post_init__(self) -> None:
+        self._said.register(self.control.fileno(), select.POLLIN)
 
     @classmethod
     def of(cls, launched: Launch, tier: str) -> "Slot":
@@ -56,7 +64,7 @@ class Slot:
 
     async def ready(self) -> str:
         """Wait until it has locked itself in. Empty when it has, else what it said instead."""
-        first = Exchange(self.control, 0, None, HANDED)
+        first = Exchange(self.control, 0, None, handed=HANDED)
         try:
             await first.settle(READY)
         finally:
@@ -74,15 +82,22 @@ class Slot:
     @property
     def usable(self) -> bool:
         """Whether it lives and waits for a request: an end of its socket, or a word unasked, and it is not."""
-        if self.control.fileno() == -1 or self.process.poll() is not None:
+        if self.control.fileno() == -1 or self.process.returncode is not None:
             return False
         try:
-            self.control.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
+            # Every command asks this twice: `Popen.poll` and an exception of `recv` would be five times as much.
+            ended = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
             return False
-        return False
+        return ended is None and not self._said.poll(0)
+
+    def wake(self) -> None:
+        """Where processors are left for both of us: tell it that a request, or its end, comes at once, and wait for the
+        answer without sleeping. A request needs no wake."""
+        self.eager = idle_processors() > 0
+        if self.eager:
+            with contextlib.suppress(OSError):  # it is gone: the request will tell
+                self.control.send(WAKE)
 
     async def ask(
         self, request: dict[str, object], stdin: bytes | None, listen: Listener | None, wall: float, most: int
@@ -91,7 +106,8 @@ class Slot:
 
         A helper that does not answer in time is killed, and what it ran with it. Raises OSError from the listener.
         """
-        exchange = Exchange(self.control, most, listen)
+        exchange = Exchange(self.control, most, listen, eager=self.eager)
+        self.eager = False
         try:
             self.group.begin()
             ended = await exchange.run(request, stdin, wall, self.group.excess)
@@ -123,3 +139,19 @@ class Slot:
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)
+
+
+def idle_processors() -> int:
+    """How many of the processors that we may use nobody wants at this moment; 0 where that cannot be told."""
+    if _PROCESSORS < 2:
+        return 0
+    try:
+        running = int(os.pread(_loadavg(), 100, 0).split()[3].partition(b"/")[0])  # us as well, proc_loadavg(5)
+    except (OSError, ValueError, IndexError):
+        return 0
+    return max(_PROCESSORS - running, 0)
+
+
+@lru_cache(maxsize=1)
+def _loadavg() -> int:
+    return os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)

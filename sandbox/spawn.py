@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sandbox.cgroup import Group
 
+WAKE = struct.pack("Q", 0)  # in the place of a request
+
 # The process, our end of its socket, and the control group around it.
 Helper = tuple[subprocess.Popen[bytes], socket.socket, "Group"]
 

@@ -62,8 +62,8 @@ class Tree:
     """The folders below `top`, by path. A folder whose own name matches is not entered."""
 
     __slots__ = (
-        *("_local", "_names", "answers", "counted", "counted_now"),
-        *("files", "folders", "odd", "read", "top", "version"),
+        *("_believed", "_local", "_names", "_single", "answers", "counted", "counted_now"),
+        *("files", "folders", "linked", "odd", "read", "top", "version"),
     )
 
     def __init__(self, top: str) -> None:
@@ -76,6 +76,9 @@ class Tree:
         self.files = 0
         self.version = 0  # a number never used before after every `renew` that found, or may have missed, another name
         self.answers: dict[object, object] = {}  # what others concluded from it, and for which version
+        self.linked: tuple[str, ...] = ()  # the folders with files that have other names
+        self._believed = False  # whether every folder is one that need not be read again while it is the same
+        self._single: tuple[str, ...] | None = None  # all files, where each has one name, in a tree of few
         self._local: dict[int, bool] = {}
         self._names: dict[str, list[str]] = {}  # the files of each folder, in a tree of few files
 
@@ -87,6 +90,11 @@ class Tree:
     def renew(self, secret: Match, *, everything: bool) -> None:
         """Make `folders` true again."""
         started, known, found, self.read = now(), self.folders, {}, 0
+        self.counted_now = everything
+        if self._unchanged(everything):
+            if everything:
+                self.counted = started
+            return
         pending, status_of, changed = [self.top], os.lstat, False
         while pending:
             path = pending.pop()
@@ -118,9 +126,38 @@ class Tree:
         if self.files > FEW:
             self._names.clear()
         self.folders = found
-        self.counted_now = everything
+        self.linked = tuple(path for path, folder in found.items() if folder[8])
+        # One that is named and was not found may be there the next time.
+        whole = bool(found) and len(found) == 1 + sum(len(folder[5]) for folder in found.values())
+        self._believed = whole and all(folder[4] for folder in found.values())
+        few = not self.linked and self._names.keys() == found.keys()
+        self._single = tuple(f"{path}/{name}" for path in found for name in self._names[path]) if few else None
         if everything:
             self.counted = started
+
+    def _unchanged(self, everything: bool) -> bool:
+        """Whether the walk below would find what it found the last time. Every command asks this, most of them twice:
+        it is one pass over what is known. False where that cannot tell."""
+        if not self._believed or (everything and self._single is None):
+            return False
+        status_of = os.lstat
+        try:
+            for path, folder in self.folders.items():
+                status = status_of(path)
+                if (
+                    status.st_ctime_ns != folder[3]
+                    or status.st_mtime_ns != folder[2]
+                    or status.st_ino != folder[1]
+                    or status.st_dev != folder[0]
+                ):
+                    return False
+            if everything and self._single:
+                for path in self._single:
+                    if status_of(path).st_nlink != 1:
+                        return False
+        except OSError:
+            return False
+        return True
 
     def stamp(self, path: str) -> Stamp:
         """While it is the same, so is what the file at `path` says, if it was `settled` before that was read."""

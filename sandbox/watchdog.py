@@ -29,6 +29,10 @@ class Watchdog:
         self.sees = plan.tier != "T3"  # /proc is withheld there; `missing` says so
         self.end()
 
+    @property
+    def begun(self) -> bool:
+        return self._started > 0
+
     def begin(self) -> None:
         self._started, self._clock = time.time(), time.monotonic()
         self._free = {path: free for path in self.writable if (free := _free(path)) is not None}
