@@ -10,6 +10,7 @@ from policy.assessment import Assessment
 from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny
+from runner import live_secrets
 from runner.audit_records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
@@ -60,6 +61,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
 
     `spare` is a helper that was started before any of this was imported; whoever made it ends it when nothing ran.
     """
+    live_secrets.from_environment(os.environ)
     gate, action = open_gate(args, os.environ)
     for notice in gate.settings.notices:
         say(f"notice: {notice}")
@@ -148,5 +150,7 @@ def _finish_now(work: Coroutine[object, object, _Said]) -> _Said:
 
 def open_log() -> "AuditLog":
     from runner.audit import AuditLog
+    from runner.redactor import Redactor
 
-    return AuditLog.open(state_dir(os.environ) / "audit.db")
+    # What was typed may hold a key, such as one that our caller's shell put in the place of a variable.
+    return AuditLog.open(state_dir(os.environ) / "audit.db", redact=Redactor(live=True, shapes=True).text)

@@ -3,13 +3,17 @@
 import json
 import sys
 from dataclasses import asdict
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from policy.assessment import Assessment
 from policy.verdict import Allow, Deny, Limits, Problem
+from runner import live_secrets
 from runner.problems import Exit, Stopped, print_problem, say, unwritten
 from runner.relay import write_all
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
+
+if TYPE_CHECKING:
+    from runner.redactor import Stream
 
 # Who stopped it, for what is certain.
 _STOPPED = {
@@ -47,13 +51,21 @@ class PlainReport:
         say("\n".join(caret_lines(assessment.action, verdict.reason)))
         return Exit.DENIED
 
+    def __init__(self) -> None:
+        # Exact secrets alone: what merely looks like a key may be the very thing that somebody copies to a file.
+        self._masked = _masking(shapes=False)
+
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
         pass
 
     def listen(self, stream: int, chunk: bytes) -> None:
-        _write(stream, chunk)
+        masked = self._masked.get(stream)
+        # latin-1 gives every byte a character and back, and a key is plain ASCII
+        _write(stream, chunk if masked is None else masked.feed(chunk.decode("latin-1")).encode("latin-1"))
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
+        for stream, masked in self._masked.items():
+            _write(stream, masked.end().encode("latin-1"))
         for violation in outcome.violations:
             path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
             why = "concluded from what the program said" if violation.inferred else _STOPPED[violation.layer]
@@ -72,6 +84,7 @@ class EventReport:
 
         decoder = codecs.getincrementaldecoder("utf-8")
         self._decoders = {1: decoder("replace"), 2: decoder("replace")}
+        self._masked = _masking(shapes=True)
 
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
         self._judged(assessment, verdict)
@@ -89,14 +102,12 @@ class EventReport:
         self._judged(assessment, verdict)
 
     def listen(self, stream: int, chunk: bytes) -> None:
-        text = self._decoders[stream].decode(chunk)
-        if text:
-            self._print({"type": "output", "call": "exec", "stream": stream, "text": text})
+        self._output(stream, self._masked[stream].feed(self._decoders[stream].decode(chunk)))
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
         for stream, decoder in self._decoders.items():
-            if rest := decoder.decode(b"", final=True):
-                self._print({"type": "output", "call": "exec", "stream": stream, "text": rest})
+            masked = self._masked[stream]
+            self._output(stream, masked.feed(decoder.decode(b"", final=True)) + masked.end())
         problem, code = ending(outcome, limits)
         violations = [
             {"what": item.what, "path": item.path, "fix": item.fix, "inferred": item.inferred, "layer": item.layer}
@@ -130,6 +141,10 @@ class EventReport:
             }
         )
 
+    def _output(self, stream: int, text: str) -> None:
+        if text:
+            self._print({"type": "output", "call": "exec", "stream": stream, "text": text})
+
     def _end(self, code: int) -> int:
         self._print({"type": "run_ended", "exit": int(code)})
         return code
@@ -137,6 +152,16 @@ class EventReport:
     def _print(self, event: dict[str, object]) -> None:
         sys.stdout.flush()
         _write(1, (json.dumps(event, separators=(",", ":")) + "\n").encode())
+
+
+def _masking(*, shapes: bool) -> "dict[int, Stream]":
+    """What masks stdout and stderr, each on its own; nothing where there is nothing to mask."""
+    if not shapes and not live_secrets.count():
+        return {}
+    from runner.redactor import Redactor
+
+    redactor = Redactor(live=True, shapes=shapes)
+    return {1: redactor.stream(), 2: redactor.stream()}
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -117,6 +117,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
     `history` is extended in place and stays whole (every call has its result), so that a conversation can go on.
     """
     work = Turns(world, [] if history is None else history, Arrow(judge, settle))
+    prompt = world.redactor.text(prompt)  # who pastes a key did not mean to send it
     world.emit(Prompted(prompt))
     asked = UserMessage((TextBlock(prompt),))
     work.messages.append(asked)

@@ -1,40 +1,148 @@
-"""What is shown, kept or told to the model passes here first: a live API key in it becomes `[secret]`.
+"""What is shown, kept or told to the model passes here first: a live secret in it becomes `[secret]`.
 
-Exact matches only: a key that a program prints in another coding (base64, a character a line) is not recognised.
+Found are the forms of `runner/disguise.py` and the shapes of `runner/token_shapes.py`, each from left to right. What
+was enciphered, compressed, reversed or spread over a text in another way is not recognised: no command is ever given a
+secret to do that with, so this is the second wall and not the first.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from runner.events import Chunk, Emit, Event, Finished, RunEnded, Said, Thought
-from runner.secrets import MASK, Secret, redact
+from runner import live_secrets
+from runner.disguise import begun, forms, views
+from runner.live_secrets import MASK, SHORTEST
+
+if TYPE_CHECKING:
+    from runner.secrets import Secret
 
 T = TypeVar("T")
 
-# Servers that need no key are given words such as `ollama` or `EMPTY`; masking those would ruin ordinary text.
-SHORTEST = 12
 # The beginning of a key at the end of a text, where something was cut, is masked from this length on.
 _BEGINNING = 8
+_WIDEST = 12  # characters of text that one character of a secret may take: an escape, broken over lines
 
 
 class Redactor:
-    """Masks the values of some secrets. Without any, everything comes back as it was."""
+    """Masks secrets. Without any, everything comes back as it was.
 
-    def __init__(self, secrets: Iterable[Secret] = ()) -> None:
-        self._secrets = tuple(secret for secret in secrets if len(secret.reveal()) >= SHORTEST)
+    `secrets` are masked in any case. `live`: all that this process learns of as well, also later. `shapes`: also what
+    is a key by its shape.
+    """
 
-    def text(self, text: str) -> str:
-        """`text` without a secret, also where its end cuts one in half."""
-        if not self._secrets:
+    def __init__(self, secrets: "Iterable[Secret]" = (), *, live: bool = False, shapes: bool = False) -> None:
+        self._given = tuple(secret for secret in secrets if len(secret.reveal()) >= SHORTEST)
+        self._live, self._shapes = live, shapes
+        self._seen = -1
+        self._known: tuple[str, ...] = ()
+
+    def text(self, text: str, before: str = "") -> str:
+        """`text` without a secret, also where its end cuts one in half. `before`: as for `split`."""
+        if len(text) < _BEGINNING or not self._works:
             return text
-        shown, begun = self.split(text)
-        return shown + (MASK if len(begun) >= _BEGINNING else begun)
+        shown, held = self._split(text, before, whole=True)
+        return shown + (MASK if len(held) >= _BEGINNING else held)
 
     def mask(self, value: T) -> T:
         """The same kind of value, whose texts hold no secret at any depth. Not for Permits: nobody may copy those."""
-        return cast(T, self._masked(value)) if self._secrets else value
+        return cast(T, self._masked(value)) if self._works else value
+
+    def stream(self) -> "Stream":
+        """For one text that comes in pieces."""
+        return Stream(self)
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to mask now."""
+        return not self._works
+
+    def split(self, text: str, before: str = "") -> tuple[str, str]:
+        """In two: what may be shown, masked, and an end, as it is, that more text could make a secret of.
+
+        `before`: the character that was shown last. A word that goes on has no key's shape."""
+        return self._split(text, before, whole=False) if self._works else (text, "")
+
+    @property
+    def _works(self) -> bool:
+        return self._shapes or bool(self._forms)
+
+    @property
+    def _forms(self) -> tuple[str, ...]:
+        now = live_secrets.count() if self._live else 0
+        if now != self._seen:
+            secrets = (*self._given, *(live_secrets.everything() if self._live else ()))
+            self._known = tuple(dict.fromkeys(form for secret in secrets for form in forms(secret.reveal())))
+            self._seen = now
+        return self._known
+
+    def _split(self, text: str, before: str, *, whole: bool) -> tuple[str, str]:
+        """INVARIANT: what is found first hides what begins inside of it, so that pieces give what the whole gives.
+
+        `whole`: no more will come; then only the beginning of a secret itself is held, not of a shape or an escape.
+        """
+        shown: list[str] = []
+        text, at = before + text, len(before)
+        end = self._held(text, at, whole)
+        for first, last in _in_order(self._spans(text, at)):
+            if first < at:
+                continue
+            if first >= end and not whole:
+                break
+            shown += [text[at:first], MASK]
+            at = last
+            if at > end:
+                end = self._held(text, at, whole)
+        end = max(end, at)
+        return "".join([*shown, text[at:end]]), text[end:]
+
+    def _spans(self, text: str, least: int) -> Iterator[tuple[int, int]]:
+        for view in views(text, self._longest) if self._forms else ():
+            read, ways = view.text, None
+            for form in self._forms:
+                at = read.find(form)
+                while at >= 0:
+                    starts, ends = ways = ways or view.origins()
+                    yield starts[at], ends[at + len(form) - 1]
+                    at = read.find(form, at + 1)
+        if self._shapes:
+            from runner.token_shapes import shaped
+
+            yield from shaped(text, least)
+
+    def _held(self, text: str, least: int, whole: bool) -> int:
+        """Where at or after `least` the end of `text` may begin a secret; the length of `text` when it does not."""
+        first = len(text)
+        if self._forms:
+            start = max(least, len(text) - self._longest * _WIDEST)
+            for view in views(text[start:], self._longest):
+                if not view.to_end:
+                    continue
+                cut = len(view.text) if whole else begun(view.text)
+                begins = cut - self._begun(view.text[:cut])
+                if begins < len(view.text):
+                    first = min(first, start + view.origins()[0][begins])
+        if self._shapes and not whole:
+            from runner.token_shapes import unfinished
+
+            first = min(first, unfinished(text, least))
+        return first
+
+    @property
+    def _longest(self) -> int:
+        return max(map(len, self._forms))
+
+    def _begun(self, text: str) -> int:
+        """How many characters at the end of `text` may be the beginning of a secret."""
+        longest = 0
+        for form in self._forms:
+            at = text.find(form[0], max(len(text) - len(form) + 1, 0))
+            while 0 <= at < len(text) - longest:
+                if form.startswith(text[at:]):
+                    longest = len(text) - at
+                    break
+                at = text.find(form[0], at + 1)
+        return longest
 
     def _masked(self, value: object) -> object:
         if isinstance(value, Enum):
@@ -56,30 +164,10 @@ class Redactor:
             case _:
                 return value
 
-    def watch(self, emit: Emit) -> Emit:
-        """`emit`, but no event that reaches it holds a secret, not even one that comes in pieces."""
-        return _Watch(self, emit) if self._secrets else emit
 
-    def stream(self) -> "Stream":
-        """For one text that comes in pieces."""
-        return Stream(self)
-
-    def split(self, text: str) -> tuple[str, str]:
-        """`text` masked, in two: what may be shown, and an end that may be the beginning of a secret."""
-        shown = redact(text, self._secrets)
-        size = self._begun(shown)
-        return shown[: len(shown) - size], shown[len(shown) - size :]
-
-    def _begun(self, text: str) -> int:
-        """How many characters at the end of `text` may be the beginning of a secret."""
-        longest = 0
-        for secret in self._secrets:
-            value = secret.reveal()
-            for size in range(min(len(value) - 1, len(text)), longest, -1):
-                if text.endswith(value[:size]):
-                    longest = size
-                    break
-        return longest
+def _in_order(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The earliest first; of those that begin together, the longest."""
+    return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
 class Stream:
@@ -87,52 +175,15 @@ class Stream:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._held = ""
+        self._held = self._last = ""
 
     def feed(self, piece: str) -> str:
         """What may be shown now, maybe nothing."""
-        shown, self._held = self._redactor.split(self._held + piece)
+        shown, self._held = self._redactor.split(self._held + piece, self._last)
+        self._last = shown[-1:] or self._last
         return shown
 
     def end(self) -> str:
         """The rest."""
         held, self._held = self._held, ""
-        return self._redactor.text(held)
-
-
-class _Watch:
-    """Keeps the pieces of the model's text, of its thinking, and of every call's output apart until they are whole."""
-
-    def __init__(self, redactor: Redactor, emit: Emit) -> None:
-        self._redactor = redactor
-        self._emit = emit
-        self._open: dict[tuple[str, int], tuple[Stream, Callable[[str], Event]]] = {}
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case Said(text) | Thought(text):
-                kind = type(event)
-                self._end("", keep=0 if kind is Said else 1)
-                self._piece(("", 0 if kind is Said else 1), text, kind)
-            case Chunk(call, stream, text):
-                self._piece((call, stream), text, lambda shown: Chunk(call, stream, shown))
-            case _:
-                self._end("")
-                if isinstance(event, Finished):
-                    self._end(event.call)
-                if isinstance(event, RunEnded):
-                    for name, _ in tuple(self._open):
-                        self._end(name)
-                self._emit(self._redactor.mask(event))
-
-    def _piece(self, key: tuple[str, int], text: str, make: Callable[[str], Event]) -> None:
-        stream, _ = self._open.setdefault(key, (self._redactor.stream(), make))
-        if shown := stream.feed(text):
-            self._emit(make(shown))
-
-    def _end(self, name: str, keep: int | None = None) -> None:
-        """Show what was held back of everything that belongs to `name`."""
-        for key in [key for key in self._open if key[0] == name and key[1] != keep]:
-            stream, make = self._open.pop(key)
-            if shown := stream.end():
-                self._emit(make(shown))
+        return self._redactor.text(held, self._last)

@@ -5,12 +5,12 @@ when a key is stored, and `runner/redactor.py`, to mask it, look at a value.
 """
 
 import hmac
-from collections.abc import Iterable
 from typing import NoReturn
 
 from policy.verdict import Problem
+from runner import live_secrets
+from runner.live_secrets import MASK as MASK
 
-MASK = "[secret]"
 LONGEST = 8192  # characters of a key; servers take no longer header
 
 # The environment variable that each provider's own tools use.
@@ -41,6 +41,7 @@ class Secret:
         if not value:
             raise ValueError("a secret is not empty")
         object.__setattr__(self, "_door", lambda: value)
+        live_secrets.register(self)
 
     def reveal(self) -> str:
         """The value. Every use of this word outside the providers, the keyring and the redactor is a defect."""
@@ -74,13 +75,6 @@ class Secret:
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("a secret cannot be pickled")
-
-
-def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """`text` with every exact occurrence of a secret's value masked; longer values first."""
-    for value in sorted((secret.reveal() for secret in secrets), key=len, reverse=True):
-        text = text.replace(value, MASK)
-    return text
 
 
 def _bytes(secret: Secret) -> bytes:

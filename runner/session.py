@@ -7,6 +7,7 @@ from pathlib import Path
 
 from policy.record import dataclass
 from policy.tier import Mode
+from runner import live_secrets
 from runner.amounts import apply_limits
 from runner.approval import Approver
 from runner.audit import AuditLog
@@ -21,6 +22,7 @@ from runner.redactor import Redactor
 from runner.sessions.begin import Beginning, Run
 from runner.sessions.journal import Journal
 from runner.shelf import Shelf
+from runner.watched import Watch
 from runner.world import Bounds, World
 from sandbox.backend import Level
 from sandbox.choose import open_backend
@@ -53,7 +55,7 @@ async def open_session(
 ) -> AsyncIterator[World]:
     """A World whose boundary stands and whose session is recorded. Leaving ends every child and closes the log.
 
-    What is emitted or recorded holds none of the model's secrets.
+    What is emitted or recorded holds no secret that this process knows, and nothing that is a key by its shape.
 
     Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
     """
@@ -66,8 +68,9 @@ async def open_session(
     minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
     state = state_dir(environ)
-    redactor = Redactor(model.secrets)
-    emit = redactor.watch(emit)
+    live_secrets.from_environment(environ)
+    redactor = Redactor(model.secrets, live=True, shapes=True)
+    emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(model.provider.close)
         audit = stack.enter_context(AuditLog.open(state / "audit.db", redact=redactor.text))

@@ -1,11 +1,16 @@
 """A live key that turns up in text is masked: in every event, in the record, on the shelf, in what the model is told."""
 
 import asyncio
+import base64
+import html
 import importlib
 import json
 import os
 import subprocess
 import sys
+import textwrap
+import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,10 +20,13 @@ from hypothesis import strategies as st
 from policy.action import RunArgv, RunScript
 from policy.tier import Mode, Tier
 from policy.verdict import Problem
+from runner import live_secrets
 from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
+from runner.live_secrets import SHORTEST
 from runner.messages import Usage
-from runner.redactor import SHORTEST, Redactor
+from runner.redactor import Redactor
 from runner.secrets import MASK, Secret
+from runner.watched import Watch
 from sandbox.backend import Outcome, Violation
 
 sys.path.append(str(Path(__file__).parent / "wire"))
@@ -40,6 +48,163 @@ TEXTS: list[tuple[str, str, str]] = [
     ("",                          "",                            "nothing at all"),
 ]
 # fmt: on
+
+
+# A key with every kind of character that the codings treat in their own way.
+ODD = 'sk-Zz9_Qq/abc+DEF0=123~4&5\\6"7'
+
+
+def coded(before: str, key: str) -> str:
+    return base64.b64encode(f"{before}{key}".encode()).decode()
+
+
+def each(form: str, key: str) -> str:
+    return "".join(form % ord(char) for char in key)
+
+
+# fmt: off
+DISGUISES: list[tuple[str, Callable[[str], str]]] = [
+    ("as it is",                          lambda key: key),
+    ("base64",                            lambda key: coded("", key)),
+    ("base64, one character before it",   lambda key: coded("x", key)),
+    ("base64, two characters before it",  lambda key: coded("xy", key)),
+    ("the header of Basic",               lambda key: f"Basic {coded('oauth2:', key)}"),
+    ("base64 of addresses",               lambda key: base64.urlsafe_b64encode(f"k={key}".encode()).decode()),
+    ("base64, wrapped",                   lambda key: base64.encodebytes(f"{'-' * 40}{key}".encode()).decode()),
+    ("base64 in an address",              lambda key: urllib.parse.quote(coded("a", key), safe="")),
+    ("hex",                               lambda key: key.encode().hex()),
+    ("HEX",                               lambda key: key.encode().hex().upper()),
+    ("hex, wrapped",                      lambda key: "\n".join(textwrap.wrap(key.encode().hex(), 10))),
+    ("in an address",                     lambda key: urllib.parse.quote(key, safe="")),
+    ("every character as in an address",  lambda key: each("%%%02x", key)),
+    ("and once more",                     lambda key: urllib.parse.quote(each("%%%02X", key))),
+    ("some characters as in an address",  lambda key: key[:4] + each("%%%02X", key[4:6]) + key[6:]),
+    ("JSON",                              json.dumps),
+    ("JSON in JSON",                      lambda key: json.dumps(json.dumps({"key": key}))),
+    ("JSON by number",                    lambda key: each("\\u%04x", key)),
+    ("a string of bytes",                 lambda key: each("\\x%02x", key)),
+    ("octal",                             lambda key: each("\\%03o", key)),
+    ("HTML",                              lambda key: html.escape(key)),
+    ("HTML by number",                    lambda key: each("&#%d;", key)),
+    ("HTML by hex number",                lambda key: each("&#x%X;", key)),
+    ("a word of the shell",               lambda key: key.replace("\\", "\\\\").replace('"', '\\"')),
+    ("a character a line",                "\n".join),
+    ("a character a line, as on Windows", "\r\n".join),
+    ("two bytes a character",             lambda key: key.encode("utf-16-le").decode("latin-1")),
+    ("folded in JSON",                    lambda key: json.dumps("\n".join(textwrap.wrap(key, 7)))),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T48")
+@pytest.mark.parametrize(("way", "disguise"), DISGUISES, ids=[way for way, _ in DISGUISES])
+@pytest.mark.parametrize("key", [KEY, ODD, "aaaaaaaaaaaaaaaa"], ids=["plain", "odd", "even"])
+def test_a_disguise_is_seen_through(way: str, disguise: Callable[[str], str], key: str) -> None:
+    redactor = Redactor([Secret(key)])
+    text = f"before {disguise(key)} after"
+    shown = redactor.text(text)
+    assert MASK in shown, way
+    assert shown.startswith("before ")
+    assert shown.endswith(" after")
+    left = shown.removeprefix("before ").removesuffix(" after").replace(MASK, "")
+    # What base64 mixes with its neighbours stays, and so does what stands around the key in its header or string.
+    assert len(left) < 70, left
+    assert not any(key[place : place + 6] in left for place in range(len(key) - 5)), left
+    stream = redactor.stream()
+    assert "".join([*map(stream.feed, text), stream.end()]) == shown, "character by character"
+
+
+@pytest.mark.threat("T48")
+@given(key=st.text('abcXYZ019-_/+=%&\\"', min_size=SHORTEST, max_size=20), data=st.data())
+def test_law_a_disguise_in_pieces_is_masked_like_the_whole(key: str, data: st.DataObject) -> None:
+    ways = st.sampled_from([disguise for _, disguise in DISGUISES])
+    around = st.text("ab %\\&\n0", max_size=6)
+    whole = "".join(data.draw(around) + data.draw(ways)(key) for _ in range(data.draw(st.integers(1, 3))))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    redactor = Redactor([Secret(key)])
+    stream = redactor.stream()
+    parts = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    shown = "".join([*(stream.feed(part) for part in parts), stream.end()])
+    assert shown == redactor.text(whole)
+    assert key not in shown
+    assert MASK in shown
+
+
+LETTER = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2Mm3"
+PEM = "-----BEGIN {0} KEY-----\nMIIEowIBAAKCAQEA\nwIBAAKCAQEA7\n-----END {0} KEY-----"
+# fmt: off
+SHAPED: list[tuple[str, str | None, str]] = [
+    (f"sk-ant-api03-{LETTER}",                   MASK,                             "a provider's key"),
+    (f"ghp_{LETTER}",                            MASK,                             "a forge's token"),
+    (f"a github_pat_{LETTER}_x b",               f"a {MASK} b",                    "its finer kind"),
+    (f"glpat-{LETTER[:20]}",                     MASK,                             "another forge's"),
+    ("id AKIAIOSFODNN7EXAMPLE.",                 f"id {MASK}.",                    "a cloud's"),
+    (f"xoxb-1234-{LETTER}",                      MASK,                             "a chat's"),
+    (f"npm_{LETTER[:36]}",                       MASK,                             "a registry's"),
+    (f"t=eyJ{LETTER}.eyJ{LETTER}.{LETTER};",     f"t={MASK};",                     "a signed web token"),
+    (f"x {PEM.format('RSA PRIVATE')} y",         f"x {MASK} y",                    "a private key"),
+    (PEM.format("PRIVATE")[:60],                 MASK,                             "the beginning of one"),
+    (PEM.format("PUBLIC"),                       PEM.format("PUBLIC"),             "a public key is none"),
+    ("sk-learn-contrib-and-its-many-friends",    None,                             "words, no digit"),
+    ("task-0123456789-0123456789-0123456789",    None,                             "another word's end"),
+    ("ghp_short",                                None,                             "too short to be one"),
+    ("AKIAIOSFODNN7EXAMPLEANDMORE",              None,                             "too long to be one"),
+    ("eyJhbGciOiJub25lIn0.e30",                  None,                             "a token without a signature"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T48")
+@pytest.mark.parametrize(("text", "shown", "why"), SHAPED, ids=[why for *_, why in SHAPED])
+def test_a_key_is_known_by_its_shape(text: str, shown: str | None, why: str) -> None:
+    redactor = Redactor(shapes=True)
+    expected = text if shown is None else shown
+    assert redactor.text(text) == expected, why
+    stream = redactor.stream()
+    assert "".join([*map(stream.feed, text), stream.end()]) == expected, "character by character"
+    assert Redactor().text(text) == text, "only where it was asked for"
+
+
+# fmt: off
+ENVIRONMENT: list[tuple[str, str, str | None, str]] = [
+    ("NPM_TOKEN",             "tok-0123456789abcdef",                   "tok-0123456789abcdef",  "a token"),
+    ("GHTOKEN",               "tok-0123456789abcdef",                   "tok-0123456789abcdef",  "in one word"),
+    ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG",                  "wJalrXUtnFEMI/K7MDENG", "a key"),
+    ("PGPASSWORD",            "correct horse battery",                  "correct horse battery", "a password"),
+    ("db_passphrase",         "correct horse battery",                  "correct horse battery", "in small letters"),
+    ("DATABASE_URL",          "postgres://me:swordfish-42-x@db/app",    "swordfish-42-x",        "a login in an address"),
+    ("HTTPS_PROXY",           "http://me:swordfish-42-x@proxy:8080",    "swordfish-42-x",        "the same"),
+    ("SSH_KEY",               "/home/you/.ssh/id_ed25519",              None,                    "the path of a key"),
+    ("API_KEY",               "none-needed",                            None,                    "shorter than any key"),
+    ("GREETING",              "hello, how do you do",                   None,                    "nothing of the kind"),
+    ("MONKEYS",               "hello, how do you do",                   None,                    "a word with a key in it"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T48")
+@pytest.mark.parametrize(
+    ("name", "value", "secret", "why"), ENVIRONMENT, ids=[f"{n}: {w}" for n, _, _, w in ENVIRONMENT]
+)
+def test_the_environment_tells_of_secrets(name: str, value: str, secret: str | None, why: str) -> None:
+    live_secrets.forget()
+    live_secrets.from_environment({name: value})
+    redactor = Redactor(live=True)
+    assert redactor.text(f"it is {value}") == f"it is {value.replace(secret or '-', MASK if secret else '-')}", why
+    live_secrets.forget()
+
+
+@pytest.mark.threat("T48")
+def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
+    live_secrets.forget()
+    redactor = Redactor(live=True)
+    assert redactor.text(f"a {KEY}") == f"a {KEY}"
+    stream = redactor.stream()
+    assert stream.feed("so ") == "so "
+    Secret(KEY)
+    assert redactor.text(f"a {KEY}") == f"a {MASK}", "nobody had to hand it over"
+    assert stream.feed(f"{KEY} it is") + stream.end() == f"{MASK} it is"
+    live_secrets.forget()
 
 
 @pytest.mark.threat("T48")
@@ -100,7 +265,7 @@ def test_values_are_masked_at_any_depth_and_nothing_else_changes() -> None:
 def test_no_event_shows_it_not_even_in_pieces() -> None:
     half, rest = KEY[:10], KEY[10:]
     events: list[Event] = []
-    watch = REDACTOR.watch(events.append)
+    watch = Watch(REDACTOR, events.append)
     for event in (
         Prompted(f"use {KEY}"),
         Said(f"so {half}"), Said(f"{rest} it is, "), Said(half),
@@ -154,7 +319,7 @@ def test_a_whole_run_shows_keeps_and_tells_none_of_it(form: list[str], tmp_path:
     work.mkdir()
     (work / "long.txt").write_text(f"{KEY} and more\n" * 5000)
     (work / "short.txt").write_text(f"token = {KEY}\n")
-    asked = (
+    asked: tuple[tuple[str, dict[str, object]], ...] = (
         ("bash", {"command": f"echo {KEY}"}),
         ("bash", {"command": "cat long.txt"}),
         ("bash", {"command": f"cat {KEY}"}),
@@ -192,6 +357,9 @@ def test_a_whole_run_shows_keeps_and_tells_none_of_it(form: list[str], tmp_path:
     assert status == 3, out.decode()
     assert KEY.encode() not in out
     assert MASK.encode() in out
+    asked_for = [message["content"] for message in json.loads(bodies[0])["messages"] if message["role"] == "user"]
+    assert KEY not in json.dumps(asked_for)
+    assert MASK in json.dumps(asked_for)
     results = [message["content"] for message in json.loads(bodies[1])["messages"] if message["role"] == "tool"]
     assert len(results) == len(asked)
     assert KEY not in json.dumps(results)
@@ -201,3 +369,32 @@ def test_a_whole_run_shows_keeps_and_tells_none_of_it(form: list[str], tmp_path:
     assert {"audit.db", "0001.txt"} <= {path.name for path in kept}
     assert [path for path in kept if KEY[:8].encode() in path.read_bytes()] == []
     assert (work / "short.txt").read_text() == f"key = {KEY}\n", "only what is shown is masked"
+
+
+@pytest.mark.threat("T48")
+@pytest.mark.parametrize("form", [["--json"], []], ids=["events", "plain"])
+def test_a_command_of_ones_own_neither_shows_nor_records_what_the_environment_holds(
+    form: list[str], tmp_path: Path
+) -> None:
+    """The caller's shell put the token in the place of a variable, and the command prints it in two codings."""
+    token = "tok-5d0c1d2e3f4a5b6c"  # made up
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "it.txt").write_text(f"{coded('user:', token)}\n{token}\nghp_{LETTER}\n")
+    done = subprocess.run(
+        [AGENT, "exec", *form, "--", "cat", "it.txt", f"/nowhere/{token}"],
+        cwd=work,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORGE_TOKEN": token},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = done.stdout + done.stderr
+    assert token not in said
+    assert coded("user:", token)[8:20] not in said
+    assert said.count(MASK) >= 3
+    assert (f"ghp_{LETTER}" in said) is not bool(form), "a file that is copied stays what it is; an event is for a log"
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "it.txt"]
+    assert "audit.db" in {path.name for path in kept}
+    assert [path for path in kept if token.encode() in path.read_bytes()] == []

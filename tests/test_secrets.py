@@ -12,10 +12,8 @@ from collections.abc import Callable
 
 import pytest
 import rich.pretty
-from hypothesis import given
-from hypothesis import strategies as st
 
-from runner.secrets import Secret, redact
+from runner.secrets import Secret
 
 CANARY = "sk-canary-7f3e9d21c4b8"
 
@@ -98,16 +96,3 @@ def test_equality_is_by_value() -> None:
 def test_an_empty_secret_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="not empty"):
         Secret("")
-
-
-@pytest.mark.threat("T20")
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=4), st.text(), st.text())
-def test_redacted_text_holds_no_secret(values: list[str], before: str, after: str) -> None:
-    secrets = [Secret(value) for value in values]
-    shown = redact(before + "".join(values) + after, secrets)
-    left = shown.replace("[secret]", "\0")  # the mask's own letters do not count
-    assert all(value not in left for value in values if "\0" not in value)
-
-
-def test_redaction_masks_the_longer_value_whole() -> None:
-    assert redact("key abc-123 and abc", [Secret("abc"), Secret("abc-123")]) == "key [secret] and [secret]"

@@ -17,7 +17,8 @@ from runner.credentials import VARIABLES
 from runner.messages import ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.modeltext import parse_object
-from runner.secrets import Secret, redact, store_command
+from runner.redactor import Redactor
+from runner.secrets import Secret, store_command
 from runner.visible import one_line
 
 QUOTE_LIMIT = 300  # characters of a server's message
@@ -177,7 +178,7 @@ class Failures:
         return f"{by_variable}run `{store_command(self.name)}`"
 
     def _quote(self, text: str) -> str:
-        masked = redact(text, (self.secret,) if self.secret else ())
+        masked = Redactor((self.secret,) if self.secret else (), live=True).text(text)
         return one_line(" ".join(masked.split()), QUOTE_LIMIT).rstrip(".")
 
 

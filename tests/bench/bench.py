@@ -26,6 +26,8 @@ from lines import LINES, WORST
 import profiles
 from policy.action import RunArgv
 from policy.verdict import _MINT, Permit, Rights, Terms
+from runner.redactor import Redactor
+from runner.secrets import Secret
 from sandbox.linux import Linux
 from sandbox.scan import scan
 from sandbox.tree import Trees
@@ -367,6 +369,23 @@ def memory(folder: str) -> None:
     row("idle session, proportional resident size, with its helper", f"{int(done.stdout) / 1024:.0f} MB", "< 60 MB")
 
 
+def redaction() -> None:
+    text = "".join(f"{line}\n" for line in (HERE.parents[2] / "README.md").read_text().splitlines() * 8)[: 1 << 18]
+    one, many = (
+        Redactor([Secret(f"sk-canary-{place:03}-{'Zz9_Qq-x' * 8}") for place in range(size)]) for size in (1, 41)
+    )
+    shapes, plain = Redactor(shapes=True), (lambda: [text.replace("\n", "") for _ in range(10)])
+    first, more, known, reference = median(
+        15, lambda: one.text(text), lambda: many.text(text), lambda: shapes.text(text), plain
+    )
+    size = len(text) / 1024
+    print("masking secrets in 256 KiB of text, microseconds a KiB")
+    row("each further secret", f"{(more - first) / 40 * 1000 / size:.2f}", "under 1")
+    row("the text itself, with one secret", f"{first * 1000 / size:.1f}", "-")
+    row("shapes of tokens", f"{known * 1000 / size:.1f}", "-")
+    row("removing line breaks ten times, for comparison", f"{reference * 1000 / size:.1f}", "-")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--launches", metavar="FOLDER", help="only the launches, as JSON (used for another user)")
@@ -375,6 +394,7 @@ def main() -> None:
     )
     parser.add_argument("--network", action="store_true", help="only the egress proxy")
     parser.add_argument("--sandbox", action="store_true", help="only the sandbox and the look at a large workspace")
+    parser.add_argument("--redaction", action="store_true", help="only the masking of secrets")
     parser.add_argument("--decisions", action="store_true", help="only the decisions")
     options = parser.parse_args()
     if options.launches:
@@ -395,6 +415,9 @@ def main() -> None:
             sandbox(real)
             workspace(real)
             return
+        if options.redaction:
+            redaction()
+            return
         if options.decisions:
             decision(real, lines)
             return
@@ -403,6 +426,7 @@ def main() -> None:
         sandbox(real)
         workspace(real)
         network(real)
+        redaction()
         memory(real)
 
 

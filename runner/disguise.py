@@ -1,0 +1,182 @@
+"""The forms in which a secret turns up in text: as it is, in base64 or hex, escaped, and broken over lines.
+
+Two steps find all of them. `forms` are the texts to look for; `views` are the text as it is and with its escapes read
+(percent, backslash, character references), each without line breaks, and every view knows the way back.
+"""
+
+import base64
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache, partial
+
+_ROUNDS = 3  # of reading escapes: an address in a JSON string in a JSON string
+_LONGEST_ESCAPE = 10  # characters, as in `&#x00073;`
+_MARKS = "%\\&"  # what an escape begins with
+_BREAKS = ("\n", "\r", "\0")  # NUL: text of two bytes a character, read as bytes
+
+_PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+@lru_cache(maxsize=256)
+def forms(value: str) -> tuple[str, ...]:
+    """The texts that give `value` away, in the spelling of a `View`: itself, the part of its base64 that does not
+    depend on what stands around it (RFC 4648, at each of three places), and its hex in both cases."""
+    data = value.encode("utf-8", "surrogatepass")
+    found = [value, data.hex(), data.hex().upper()]
+    for before in range(3):
+        coded = base64.b64encode(b"\0" * before + data).decode()
+        # The first characters hold bits of what stands before, the last ones of what stands behind.
+        found.append(coded[(0, 2, 3)[before] : (len(data) + before) * 8 // 6])
+    return tuple(dict.fromkeys(_one_alphabet(_unbroken(each)) for each in found))
+
+
+class View:
+    """One reading of a text, or of a part of it. `text` is what it reads, with `+/` for `-_`; `to_end`: as far as the
+    text goes."""
+
+    __slots__ = ("_kinds", "_part", "_steps", "_whole", "text", "to_end")
+
+    def __init__(self, whole: "_Unbroken", part: slice, text: str, kinds: str = "", steps: int = 0) -> None:
+        self._whole, self._part, self._kinds, self._steps = whole, part, kinds, steps
+        self.text, self.to_end = _one_alphabet(text), part.stop == len(whole.text)
+
+    def origins(self) -> tuple[list[int], list[int]]:
+        """For each character of the view where it begins and where it ends in the text itself."""
+        starts, ends = (each[self._part] for each in self._whole.origins())
+        text = self._whole.text[self._part]
+        for _ in range(self._steps):
+            text, starts, ends = _mapped(text, self._kinds, starts, ends)
+            kept = [place for place, char in enumerate(text) if char not in _BREAKS]
+            text = "".join([text[place] for place in kept])
+            starts, ends = [starts[place] for place in kept], [ends[place] for place in kept]
+        return starts, ends
+
+
+class _Unbroken:
+    """A text without its line breaks, and the way back."""
+
+    __slots__ = ("_ways", "source", "text")
+
+    def __init__(self, source: str) -> None:
+        self.source, self.text = source, _unbroken(source)
+        self._ways: tuple[list[int], list[int]] | None = None
+
+    def origins(self) -> tuple[list[int], list[int]]:
+        if self._ways is None:
+            starts = [place for place, char in enumerate(self.source) if char not in _BREAKS]
+            self._ways = starts, [place + 1 for place in starts]
+        return self._ways
+
+
+def views(text: str, reach: int) -> Iterator[View]:
+    """The readings of `text` that can show something of up to `reach` characters, the plainest first.
+
+    Escapes are read only as far around them as that: most text has few, and reading all of it would take long.
+    """
+    whole = _Unbroken(text)
+    plain = whole.text
+    yield View(whole, slice(0, len(plain)), plain)
+    for first, last in _around_escapes(plain, reach):
+        there = "".join(mark for mark in _MARKS if mark in plain[first:last])
+        # One kind alone as well: what looks like another kind may be the secret's own characters.
+        for kinds in (there, *(there if len(there) > 1 else ())):
+            part = plain[first:last]
+            for steps in range(1, _ROUNDS + 1):
+                read = _unbroken(_escape().sub(partial(_read, kinds=kinds), part))
+                if read == part:
+                    break
+                part = read
+                yield View(whole, slice(first, last), part, kinds, steps)
+
+
+def begun(text: str) -> int:
+    """Where an escape begins that the end of `text` cuts; the length of `text` when none does."""
+    found = _cut().search(text, max(len(text) - _LONGEST_ESCAPE, 0))
+    return found.start() if found else len(text)
+
+
+def _around_escapes(text: str, reach: int) -> Iterator[tuple[int, int]]:
+    """The parts of `text` with escapes in them, with `reach` characters on either side; none overlaps the next."""
+    first = last = -1
+    for at in _marks(text):
+        if last >= 0 and at - reach > last:
+            yield first, last
+            first = -1
+        first = max(at - reach, 0) if first < 0 else first
+        last = min(at + reach + _LONGEST_ESCAPE, len(text))
+    if last >= 0:
+        yield first, last
+
+
+def _marks(text: str) -> list[int]:
+    """Where one of the characters stands that begin an escape, in order."""
+    found: list[int] = []
+    for mark in _MARKS:
+        at = text.find(mark)
+        while at >= 0:
+            found.append(at)
+            at = text.find(mark, at + 1)
+    return sorted(found)
+
+
+@cache  # compiled where there is an escape to read: most runs have none
+def _escape() -> re.Pattern[str]:
+    # RFC 3986 2.1; RFC 8259 7 and shells' $'..'; HTML 13.5
+    return re.compile(
+        r"%([0-9A-Fa-f]{2})|\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})|\\([0-3][0-7]{2})|\\([\"'\\/nrt$`])"
+        r"|&#[xX]0{0,4}([0-9A-Fa-f]{1,4});|&#0{0,4}([0-9]{1,5});|&(amp|lt|gt|quot|apos);"
+    )
+
+
+@cache
+def _cut() -> re.Pattern[str]:
+    return re.compile(
+        r"(?:%[0-9A-Fa-f]?|\\(?:u[0-9A-Fa-f]{0,3}|x[0-9A-Fa-f]?|[0-3][0-7]?)?|&(?:#[xX]?[0-9A-Fa-f]{0,8}|[a-z]{0,4}))\Z"
+    )
+
+
+def _unbroken(text: str) -> str:
+    for mark in _BREAKS:
+        if mark in text:
+            text = text.replace(mark, "")
+    return text
+
+
+def _one_alphabet(text: str) -> str:
+    """`text` as if there were one base64: half as many forms to look for, and every character stays where it is."""
+    return text.replace("-", "+").replace("_", "/")
+
+
+def _read(found: re.Match[str], kinds: str) -> str:
+    """What an escape stands for; itself when it does not begin with one of `kinds`."""
+    if found[0][0] not in kinds:
+        return found[0]
+    match found.lastindex:
+        case 1 | 2 | 3 | 6:
+            return chr(int(found[found.lastindex], 16))
+        case 4:
+            return chr(int(found[4], 8))
+        case 5:
+            return _PLAIN.get(found[5], found[5])
+        case 7:
+            return chr(int(found[7])) if int(found[7]) < 0x110000 else found[0]
+        case _:
+            return _NAMED[found[8]]
+
+
+def _mapped(text: str, kinds: str, starts: list[int], ends: list[int]) -> tuple[str, list[int], list[int]]:
+    """One round of reading that keeps where everything came from."""
+    parts: list[str] = []
+    new_starts: list[int] = []
+    new_ends: list[int] = []
+    at = 0
+    for found in _escape().finditer(text):
+        if found[0][0] not in kinds:
+            continue
+        first, last = found.span()
+        parts += [text[at:first], _read(found, kinds)]
+        new_starts += [*starts[at:first], starts[first]]
+        new_ends += [*ends[at:first], ends[last - 1]]
+        at = last
+    return "".join([*parts, text[at:]]), [*new_starts, *starts[at:]], [*new_ends, *ends[at:]]

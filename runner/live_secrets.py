@@ -1,0 +1,74 @@
+"""Every secret that this process has held: what the redactor has to know, whoever found it.
+
+A `Secret` enters itself when it is made and stays as long as the process: text that holds it may come out later than
+the last use of the key. What the environment holds under a name that speaks of a secret is entered when a run starts.
+"""
+
+from collections.abc import Iterator, Mapping
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from runner.secrets import Secret
+
+MASK = "[secret]"
+SHORTEST = 12  # characters; servers without keys are given words such as `ollama`, which would ruin ordinary text
+
+_known: dict[int, "Secret"] = {}  # by order of arrival
+
+# Parts of a variable's name: `NPM_TOKEN`, `DB_PASSWORD`, `AWS_SECRET_ACCESS_KEY`, `GITHUB_PAT`.
+_PARTS = frozenset(
+    ("PASSWD", "PASS", "PASSPHRASE", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH", "PAT", "COOKIE", "TOKENS", "SECRETS")
+)
+_ENDS = ("TOKEN", "SECRET", "PASSWORD", "KEY")  # of a part: `GHTOKEN`, `PGPASSWORD`, `APIKEY`
+
+
+def register(secret: "Secret") -> None:
+    """Enter a secret. Again is harmless."""
+    if not any(known == secret for known in _known.values()):
+        _known[len(_known)] = secret
+
+
+def count() -> int:
+    """How many there are; grows only, so a reader sees by it whether there are new ones."""
+    return len(_known)
+
+
+def everything() -> tuple["Secret", ...]:
+    """All of them that are long enough to be masked."""
+    return tuple(secret for secret in _known.values() if len(secret.reveal()) >= SHORTEST)
+
+
+def forget() -> None:
+    """Begin anew. For tests, which make many secrets in one process."""
+    _known.clear()
+
+
+def from_environment(environ: Mapping[str, str]) -> None:
+    """Enter what the environment holds under the name of a secret, or as the login of an address."""
+    from runner.secrets import Secret
+
+    for value in _values(environ):
+        if len(value) >= SHORTEST:
+            Secret(value)
+
+
+def _values(environ: Mapping[str, str]) -> Iterator[str]:
+    for name, value in environ.items():
+        if len(value) < SHORTEST:
+            continue
+        if _speaks_of_one(name) and not value.startswith(("/", "~")):  # a path to a key is none
+            yield value.strip()
+        if "://" in value and "@" in value:
+            yield from _logins(value)
+
+
+def _speaks_of_one(name: str) -> bool:
+    return any(part in _PARTS or part.endswith(_ENDS) for part in name.upper().split("_"))
+
+
+def _logins(value: str) -> Iterator[str]:
+    """The words in `https://name:word@host` (RFC 3986, userinfo)."""
+    for rest in value.split("://")[1:]:
+        login, at, _ = rest.partition("/")[0].rpartition("@")
+        if at and ":" in login:
+            yield login.partition(":")[2]

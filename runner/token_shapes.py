@@ -1,0 +1,86 @@
+"""Strings that are somebody's key by their very shape, as their makers document them: masked whoever they belong to.
+
+A shape is a beginning that is looked for, and what has to follow it. Ordinary words that begin alike stay: where a
+beginning is common (`sk-`), a digit is asked for as well.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+_WORD = r"[A-Za-z0-9_-]"
+
+# How it begins, and what has to follow. Plain text: every run of `agent exec` loads it, few ever compile one.
+# fmt: off
+SHAPES = {
+    "sk-":          rf"(?={_WORD}*[0-9]){_WORD}{{20,}}",                        # OpenAI, Anthropic and others
+    "ghp_":         r"[A-Za-z0-9]{36,}",                                        # GitHub, five kinds
+    "gho_":         r"[A-Za-z0-9]{36,}",
+    "ghu_":         r"[A-Za-z0-9]{36,}",
+    "ghs_":         r"[A-Za-z0-9]{36,}",
+    "ghr_":         r"[A-Za-z0-9]{36,}",
+    "github_pat_":  r"[A-Za-z0-9_]{40,}",
+    "glpat-":       rf"{_WORD}{{20,}}",                                         # GitLab
+    "AKIA":         r"[A-Z0-9]{16}(?![A-Za-z0-9])",                             # AWS, the public half of a pair
+    "ASIA":         r"[A-Z0-9]{16}(?![A-Za-z0-9])",
+    "xoxb-":        r"[0-9A-Za-z-]{20,}",                                       # Slack
+    "xoxp-":        r"[0-9A-Za-z-]{20,}",
+    "AIza":         rf"{_WORD}{{35}}",                                          # Google
+    "ya29.":        rf"{_WORD}{{20,}}",
+    "npm_":         r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{36}",
+    "pypi-":        rf"AgE{_WORD}{{50,}}",
+    "hf_":          r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{30,}",                      # Hugging Face
+    "dckr_pat_":    rf"{_WORD}{{20,}}",                                         # Docker
+    "sk_live_":     r"[A-Za-z0-9]{20,}",                                        # Stripe
+    "rk_live_":     r"[A-Za-z0-9]{20,}",
+    "eyJ":          rf"{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{16,}}",  # RFC 7519, a signed web token
+    # RFC 7468. One that is cut off is masked as far as it goes.
+    "-----BEGIN ":  r"(?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----|\Z)",
+}
+# fmt: on
+_MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters that are waited for; of all others 512
+
+
+@cache  # compiled where its beginning stands: most texts have none
+def _whole(begin: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9]){re.escape(begin)}{SHAPES[begin]}")
+
+
+@cache
+def _run() -> re.Pattern[str]:
+    return re.compile(r"[A-Za-z0-9_.-]*")
+
+
+def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
+    """Where in `text`, from `least` on, something of a known shape begins and ends."""
+    for begin in SHAPES:
+        at = text.find(begin, least)
+        while at >= 0:
+            found = _whole(begin).match(text, at)
+            if found:
+                yield found.span()
+            at = text.find(begin, found.end() if found else at + 1)
+
+
+def unfinished(text: str, least: int = 0) -> int:
+    """Where something begins at the end of `text`, from `least` on, that may become one of these; the length of `text`
+    when none does."""
+    first = len(text)
+    for begin in SHAPES:
+        for size in range(min(len(begin) - 1, len(text) - least), 0, -1):
+            if text.endswith(begin[:size]) and not text[len(text) - size - 1 : len(text) - size].isalnum():
+                first = min(first, len(text) - size)
+                break
+        at = text.find(begin, max(len(text) - _MOST.get(begin, 512), least))
+        while 0 <= at < first:
+            if _goes_on(begin, text, at):
+                first = at
+            at = text.find(begin, at + 1)
+    return first
+
+
+def _goes_on(begin: str, text: str, at: int) -> bool:
+    """Whether what begins at `at` reaches the end of `text`, so that more of it may come."""
+    if begin.startswith("-"):
+        return re.search(r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----", text[at:]) is None
+    return not text[at - 1 : at].isalnum() and _run().fullmatch(text, at + len(begin)) is not None
