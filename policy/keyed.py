@@ -346,13 +346,13 @@ def _example(key: str, shape: Shape) -> str:
 
 def _line(text: str, path: Path) -> int:
     """Lines are read one by one; a key inside an inline table has the line of that table."""
-    lines = _lines(text)
+    lines = lines_of(text)
     return next((lines[path[:most]] for most in range(len(path), 0, -1) if path[:most] in lines), 1)
 
 
 @lru_cache(maxsize=8)
-def _lines(text: str) -> Mapping[Path, int]:
-    """The first line of every key and table."""
+def lines_of(text: str) -> Mapping[Path, int]:
+    """The first line of every key and table, from 1."""
     found: dict[Path, int] = {}
     at: Path = ()
     within = ""  # the quotes of a text of several lines

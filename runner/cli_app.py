@@ -5,6 +5,7 @@ import typer
 from runner.cli_audit import audit_app
 from runner.cli_auth import auth_app
 from runner.cli_cache import cache
+from runner.cli_config import config_app, init
 from runner.cli_gate import exec_help, show_help, why_help
 from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
@@ -47,6 +48,8 @@ sandbox_app.command("show")(show_help)
 sandbox_app.command("cache")(cache)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(policy_app, name="policy")
+app.add_typer(config_app, name="config")
+app.command("init")(init)
 app.add_typer(audit_app, name="audit")
 app.add_typer(auth_app, name="auth")
 app.command("doctor")(doctor)

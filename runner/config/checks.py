@@ -1,6 +1,6 @@
 """What a value of the right shape must also be: each answers why it cannot be used and what to do, or None."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from policy.keyed import Entry, Keyed, Value
 from policy.keyed import Path as KeyPath
@@ -21,6 +21,19 @@ LIMITS_SAY = (  # as in LIMITS of policy/profile_file.py
     "added to the workspace, `/tmp` and folders that were named",
     "kept of what it prints",
 )
+
+RULE_SAYS: Mapping[str, str] = {
+    "verdict": "What becomes of an action that it is about.",
+    "run": "The words of a command; `*` and `?` match within one, a list is a choice, a last `**` is any more.",
+    "tool": "What the action is done with; `bash` is every command.",
+    "read": "Paths that it reads.",
+    "write": "Paths that it changes.",
+    "host": "Hosts that it talks to.",
+    "tier": "Kinds of risk that it is of.",
+    "source": "Who proposed it: the model, or a person.",
+    "why": "Told to whoever is stopped by it.",
+    "until": "The last day on which it holds.",
+}
 
 
 def choice(name: str, value: str, known: Sequence[str]) -> Fault:
@@ -67,6 +80,11 @@ def entries_of(path: KeyPath) -> Callable[[Value], Fault | None]:
 
 def commands(value: Value) -> Fault | None:
     return patterns_fault(value)
+
+
+def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
+    why = f"it was written for a newer ringfence; this one knows the formats up to {newest}"
+    return lambda value: (why, "install a newer ringfence") if isinstance(value, int) and value > newest else None
 
 
 def rule(entry: Entry) -> None:

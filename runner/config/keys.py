@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from enum import Enum
 
-from policy.keyed import Entry, Shape, Value
+from policy.keyed import Entry, KeyedError, Shape, Value
 from policy.keyed import Path as KeyPath
 from policy.permission.file import KEYS as RULE_KEYS
 from policy.permission.file import MOST as MOST_RULES
@@ -85,6 +85,7 @@ class TableList:
 
     `check`: what is wrong with one entry as a whole. `widens` is about an entry; with TIGHTEN, `tightens` says which
     may stay in a file that may only tighten. `choices`: what a text of a key, or each text of its list, can be.
+    `helps`: what each key means.
     """
 
     name: str
@@ -95,7 +96,22 @@ class TableList:
     tightens: Callable[[Entry], bool] | None = None
     example: str = ""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    helps: Mapping[str, str] = field(default_factory=dict)
     most: int = 1000
+
+    def fault(self, entry: Entry) -> KeyedError | None:
+        """Why an entry whose values have the right shapes cannot be used."""
+        try:
+            if self.check:
+                self.check(entry)
+        except KeyedError as error:
+            return error
+        for name, known in self.choices.items():
+            given = entry.values.get(name, ())
+            for text in given if isinstance(given, tuple) else (given,):
+                if text not in known:
+                    return entry.complain(name, *checks.choice(name, str(text), known))
+        return None
 
     def stays(self, entry: Entry) -> bool:
         """Whether it counts although its file may only tighten."""
@@ -108,7 +124,8 @@ NEVER, TIGHTEN, ANYTHING = Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
 
 # fmt: off
 KEYS: tuple[Key, ...] = (
-    Key("version", Shape.WHOLE, ANYTHING, "the format of this file", VERSION),
+    Key("version", Shape.WHOLE, ANYTHING, "the format of this file", VERSION,
+        check=checks.version_up_to(VERSION)),
 
     Key("mode", Shape.TEXT, TIGHTEN, "how much is allowed without a question", "default", "RINGFENCE_MODE",
         choices=tuple(mode.value for mode in Mode), stricter=checks.mode_no_looser),
@@ -118,9 +135,9 @@ KEYS: tuple[Key, ...] = (
 
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=checks.address,
-            example='"http://localhost:11434/v1"'),
+            example=f'"https://{name}.example/v1"'),
         Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
-            example='"qwen3:8b"'),
+            example='"qwen3:8b"' if name == "openai" else '"claude-sonnet-5-5"'),
     )),
 
     Key("sandbox.minimum", Shape.TEXT, TIGHTEN, "the least a sandbox must enforce; `partial` accepts a weaker one",
@@ -147,10 +164,19 @@ LISTS: tuple[TableList, ...] = (
         RULE_KEYS, check=checks.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
         example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
         choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
-                 "tier": tuple(tier.label for tier in Tier)}, most=MOST_RULES),
+                 "tier": tuple(tier.label for tier in Tier)}, helps=checks.RULE_SAYS, most=MOST_RULES),
 )
 # fmt: on
 
+# What the tables are about, for the starter and the schema.
+SECTIONS: Mapping[str, str] = {
+    "provider": "Where models are reached. The key itself never stands in a file.",
+    "sandbox": "What a command may do inside.",
+    "sandbox.container": "The sandbox of `--backend container`.",
+    "secret": "What nobody may read, whatever the mode.",
+    "deny": "What nobody may run, whatever the mode.",
+    "limits": "What one command may use up.",
+}
 SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}
 ENTRIES: dict[str, Mapping[str, Shape]] = {each.name: each.keys for each in LISTS}
 VARIABLES: dict[str, Key] = {key.variable: key for key in KEYS if key.variable}

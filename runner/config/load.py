@@ -24,9 +24,9 @@ SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
 PACKAGED = "profiles/default.toml"
-_PREFIX = "RINGFENCE_"
-_ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR")
-_WHOSE: Mapping[Layer, Whose] = {
+PREFIX = "RINGFENCE_"
+ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR")
+WHOSE: Mapping[Layer, Whose] = {
     Layer.SYSTEM: "system",
     Layer.USER: "user",
     Layer.PROJECT: "repository",
@@ -55,11 +55,11 @@ def load(
     try:
         for layer, path in files(cwd, environ, config=config, system=system):
             settings = _with_file(settings, layer, path, unattended, trusted or {})
-        names = sorted(name for name in environ if name.startswith(_PREFIX) and name not in _ELSEWHERE)
+        names = sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE)
         if names:
             from runner.config.variables import given_by
 
-            for given in given_by(names, environ, _ELSEWHERE):
+            for given in given_by(names, environ, ELSEWHERE):
                 settings = _over(settings, given)
     except KeyedError as error:
         raise ConfigError(error.problem) from None
@@ -88,7 +88,7 @@ def shipped(config: Path | None = None) -> Settings:
 
 def _with_file(settings: Settings, layer: Layer, path: Path, unattended: bool, trusted: Mapping[str, str]) -> Settings:
     try:
-        data = settings_bytes(path, _WHOSE.get(layer, "named"))
+        data = settings_bytes(path, WHOSE.get(layer, "named"))
         if data is None:
             if layer is Layer.NAMED:
                 raise ConfigError(

@@ -1,6 +1,8 @@
 """Which place says what about a key. Worked out only for those who ask: a session does not."""
 
-from policy.keyed import Keyed, read
+from collections.abc import Mapping
+
+from policy.keyed import Keyed, Value, read
 from policy.keyed import Path as KeyPath
 from runner.config.keys import KEYS, SHAPES, key_of
 from runner.config.layer import Layer, Origin, Origins
@@ -33,6 +35,11 @@ def counts(path: KeyPath, places: tuple[Origin, ...]) -> tuple[Origin, ...]:
     """Those of `places` whose value is in force: one, or all of them where every layer adds."""
     heard = tuple(place for place in places if not place.ignored)
     return heard if key_of(path).adds else heard[-1:]
+
+
+def packaged_values() -> Mapping[KeyPath, Value]:
+    """What the packaged profile says, by path."""
+    return _packaged().values
 
 
 def _packaged() -> Keyed:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from policy.keyed import Entry, Keyed, KeyedError, survey
+from policy.keyed import Keyed, KeyedError, survey
 from policy.keyed import Path as KeyPath
-from runner.config.keys import ENTRIES, SHAPES, key_of, list_of
+from runner.config.keys import ENTRIES, SHAPES, Fault, key_of, list_of
 from runner.config.layer import Given, Layer
-from runner.config.migrations import VERSION, renew
+from runner.config.migrations import renew
 from runner.settings_file import as_text
 
 
@@ -17,32 +17,37 @@ def read_layer(data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]
     keyed, faults = read_all(as_text(data, path), str(path), most=1)
     if faults:
         raise faults[0]
+    return given_as(keyed, data, path, layer, trusted)
+
+
+def given_as(keyed: Keyed, data: bytes, path: Path, layer: Layer, trusted: Mapping[str, str]) -> Given:
+    """What was read as a layer, trusted when its very bytes are."""
     digest = sha256(data).hexdigest()
-    return Given(layer, keyed, digest, trusted.get("/".join(path.parts[-2:])) == digest)
+    return Given(layer, keyed, digest, layer.came_along and trusted.get("/".join(path.parts[-2:])) == digest)
 
 
 def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedError]]:
     """What can be used of a text, and up to `most` things that cannot."""
-    newer = False
+    newer: Fault | None = None
 
     def look(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:
         nonlocal newer
         version = document.get("version")
-        if newer := isinstance(version, int) and version > VERSION:
+        newer = key_of(("version",)).fault(version) if isinstance(version, int) else None
+        if newer:
             document.clear()  # whatever else looks wrong may be right there
         return renew(document)
 
     keyed, faults = survey(text, source, SHAPES, ENTRIES, most=most, renew=look)
     if newer:
-        why = f"it was written for a newer ringfence; this one knows the formats up to {VERSION}"
-        return keyed, [keyed.complain(("version",), why, "install a newer ringfence")]
+        return keyed, [keyed.complain(("version",), *newer)]
     for path, value in keyed.values.items():
         if len(faults) >= most:
             break
         if fault := key_of(path).fault(value):
             faults.append(keyed.complain(path, *fault))
     for entry in keyed.entries:
-        if len(faults) < most and (error := _fault(entry)):
+        if len(faults) < most and (error := list_of(entry.name).fault(entry)):
             faults.append(error)
     for name in ENTRIES:
         several = [entry for entry in keyed.entries if entry.name == name]
@@ -51,13 +56,3 @@ def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedErr
                 several[allowed].complain("", f"a file holds at most {allowed} {name}s", "say more with fewer")
             )
     return keyed, faults[:most]
-
-
-def _fault(entry: Entry) -> KeyedError | None:
-    check = list_of(entry.name).check
-    try:
-        if check is not None:
-            check(entry)
-    except KeyedError as error:
-        return error
-    return None

@@ -22,7 +22,7 @@ def given(name: str, text: str, elsewhere: Sequence[str]) -> Given:
     if key is None:
         raise _no_variable(name, elsewhere)
     what = f"`{name}={text}` cannot be used"
-    value = value_of(text if key.shape is Shape.TEXT else _plain(text), key.shape)
+    value = value_of(text if key.shape is Shape.TEXT else plain(text), key.shape)
     if value is None:
         raise ConfigError(Problem(what, f"it must be {key.shape.value}", f"correct or unset {name}"))
     if fault := key.fault(value):
@@ -30,7 +30,7 @@ def given(name: str, text: str, elsewhere: Sequence[str]) -> Given:
     return Given(Layer.ENVIRONMENT, Keyed(name, "", {key.path: value}))
 
 
-def _plain(text: str) -> int | float | bool | str:
+def plain(text: str) -> int | float | bool | str:
     """The number or switch that `text` writes; `text` itself (a size such as `2 GiB`, or a mistake) when it is none."""
     if text in ("true", "false"):
         return text == "true"

@@ -1,0 +1,173 @@
+"""Changing one key of a file that a person wrote: comments, order and everything else stay as they are."""
+
+import re
+import tomllib
+from typing import Any, cast
+
+from policy.keyed import Path as KeyPath
+from policy.keyed import Shape, dotted, lines_of, survey, value_of
+from policy.verdict import Problem
+from runner.config.keys import Key
+from runner.config.migrations import MIGRATIONS, VERSION, renew
+from runner.config.toml_value import toml
+from runner.config.variables import plain
+from runner.settings_file import ConfigError
+
+_TABLE = re.compile(r"\s*\[")
+
+
+def written(key: Key, words: list[str]) -> str:
+    """What somebody typed for a key, as TOML. Raises ConfigError when it has not the right shape."""
+    if key.shape is Shape.TEXT and len(words) == 1:
+        raw: object = words[0]
+    elif key.shape in (Shape.TEXTS, Shape.WORDS) and not (len(words) == 1 and words[0].lstrip().startswith("[")):
+        raw = words
+    elif key.shape in (Shape.TEXTS, Shape.WORDS, Shape.PATTERNS, Shape.DATE) and len(words) == 1:
+        raw = _parsed(words[0])
+    else:
+        raw = plain(words[0]) if len(words) == 1 else None
+    value = value_of(raw, key.shape)
+    what = f"`{key.name}` cannot be `{' '.join(words)}`"
+    if value is None or raw is None:
+        raise ConfigError(Problem(what, f"it must be {key.shape.value}", "correct the value"))
+    if fault := key.fault(value):
+        raise ConfigError(Problem(what, *fault))
+    return toml(raw) if isinstance(raw, str) else toml(value)
+
+
+def with_value(text: str, path: KeyPath, literal: str) -> str:
+    """`text` where `path` has the value that `literal` writes. Raises ConfigError when that cannot be done safely."""
+    wanted = _document(text)
+    _put(wanted, path, tomllib.loads(f"x = {literal}")["x"])
+    tries = (_inserted, _replaced) if _find(_document(text), path) is None else (_replaced,)
+    for attempt in tries:
+        new = attempt(text, path, literal)
+        if new is not None and _same(new, wanted):
+            return new
+    raise _by_hand(path)
+
+
+def without(text: str, path: KeyPath) -> str | None:
+    """`text` without a key; None when it has none. Raises ConfigError when that cannot be done safely."""
+    wanted = _document(text)
+    table = _find(wanted, path[:-1])
+    if not isinstance(table, dict) or path[-1] not in table:
+        return None
+    del table[path[-1]]
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    at: Any = document
+    for word in path[:-1]:
+        at = at[word]
+    at.remove(path[-1])
+    new = tomlkit.dumps(document)
+    if not _same(new, wanted):
+        raise _by_hand(path)
+    return new
+
+
+def migrated(text: str) -> str:
+    """`text` in the format of today, with its number. Raises ConfigError when that cannot be done safely."""
+    wanted = _document(text)
+    was = renew(wanted)
+    rows = text.split("\n")
+    for new, old in was.items():
+        number = lines_of(text).get(old)
+        if number is None:
+            raise _by_hand(old)
+        spelled = re.compile(rf"""(["']?){re.escape(old[-1])}\1(?=\s*=)""")
+        rows[number - 1] = spelled.sub(rf"\g<1>{new[-1]}\g<1>", rows[number - 1], count=1)
+    if wanted.get("version") != VERSION and MIGRATIONS:
+        at = 1 if rows[0].startswith("#:schema") else 0
+        rows.insert(at, f"version = {VERSION}{_end(rows)}")
+        wanted["version"] = VERSION
+    new_text = "\n".join(rows)
+    if not _same(new_text, wanted):
+        raise _by_hand(next(iter(was.values()), ("version",)))
+    return new_text
+
+
+def _inserted(text: str, path: KeyPath, literal: str) -> str | None:
+    """As a line of its own: below the same key where it is commented out, else at the end or beginning of its table."""
+    rows = text.split("\n")
+    table, key = path[:-1], dotted(path[-1:])
+    start = lines_of(text).get(table, 0) if table else 0
+    if table and not start:
+        ready = text if not text or text.endswith("\n") else f"{text}\n"
+        blank = "\n" if ready.strip() else ""
+        return f"{ready}{blank}[{dotted(table)}]\n{key} = {literal}\n"
+    end = next((at for at in range(start, len(rows)) if _TABLE.match(rows[at])), len(rows))
+    commented = re.compile(rf"#\s*{re.escape(key)}\s*=")
+    at = next((at for at in range(start, end) if commented.match(rows[at])), None)
+    if at is None and not table:
+        given = [line for found, line in lines_of(text).items() if len(found) == 1 and line <= end]
+        at = max(given, default=0) - 1
+        if at < 0:  # below what is said at the top about the whole file
+            at = next((place for place in range(end) if not rows[place].startswith("#")), end) - 1
+    elif at is None:
+        at = start - 1
+    rows.insert(at + 1, f"{key} = {literal}{_end(rows)}")
+    return "\n".join(rows)
+
+
+def _end(rows: list[str]) -> str:
+    """What a line ends with before its newline: files from Windows stay such."""
+    return "\r" if len(rows) > 1 and rows[0].endswith("\r") else ""
+
+
+def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        at: Any = document
+        for word in path[:-1]:
+            at = at[word]
+        at[path[-1]] = tomlkit.value(literal)
+        return tomlkit.dumps(document)
+    except (TOMLKitError, KeyError, TypeError):
+        return None  # not a shape that it can change; whoever asked says so
+
+
+def _document(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        raise ConfigError(survey(text, "the file", {}, most=1)[1][0].problem) from None
+
+
+def _same(text: str, wanted: dict[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == wanted
+    except ValueError:
+        return False
+
+
+def _find(document: dict[str, Any], path: KeyPath) -> object:
+    at: object = document
+    for word in path:
+        at = cast(dict[str, object], at).get(word) if isinstance(at, dict) else None
+    return at
+
+
+def _put(document: dict[str, Any], path: KeyPath, value: object) -> None:
+    at: object = document
+    for word in path[:-1]:
+        at = cast(dict[str, object], at).setdefault(word, {}) if isinstance(at, dict) else None
+    if not isinstance(at, dict):
+        raise _by_hand(path)
+    at[path[-1]] = value
+
+
+def _parsed(text: str) -> object:
+    try:
+        return cast(object, tomllib.loads(f"x = {text}")["x"])
+    except ValueError:
+        return None
+
+
+def _by_hand(path: KeyPath) -> ConfigError:
+    why = "the file says it in an unusual way, and changing it could lose something"
+    return ConfigError(Problem(f"`{dotted(path)}` cannot be changed by this command", why, "change it with an editor"))

@@ -1,0 +1,160 @@
+"""The whole configuration as a pydantic model, made from the table of keys: for the JSON Schema, and a second opinion.
+
+Loading does without it, since importing pydantic costs more than all of `agent exec`; tests hold the two together.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    create_model,
+)
+
+from policy.keyed import Entry, Shape, Value, value_of
+from policy.keyed import Path as KeyPath
+from runner.config.keys import KEYS, LISTS, SECTIONS, Key, TableList, Widens
+
+_REPOSITORY = {
+    Widens.NEVER: "Only you can say it: a repository's file may not until you trust it.",
+    Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
+    Widens.ANYTHING: "",
+}
+_SIZE = r"^\s*[0-9]{1,15}\s*([KMGTkmgt]([iI]?[bB])?|[bB])?\s*$"
+
+
+def _day(raw: object) -> object:
+    if isinstance(raw, date) and not isinstance(raw, datetime):
+        return raw
+    raise ValueError(f"it must be {Shape.DATE.value}")
+
+
+def _amount(raw: str) -> str:
+    if value_of(raw, Shape.SIZE) is None:
+        raise ValueError(f"it must be {Shape.SIZE.value}")
+    return raw
+
+
+# fmt: off
+_Text  = Annotated[StrictStr, Field(min_length=1)]
+_Whole = Annotated[StrictInt, Field(gt=0, lt=1 << 62)]
+_Words = Annotated[list[_Text], Field(min_length=1)]
+_TYPES: Mapping[Shape, Any] = {
+    Shape.TEXT:     _Text,
+    Shape.TEXTS:    list[_Text],
+    Shape.PATTERNS: list[_Words],
+    Shape.WHOLE:    _Whole,
+    Shape.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)],
+    Shape.NUMBER:   Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)],
+    Shape.SIZE:     _Whole | Annotated[StrictStr, AfterValidator(_amount), Field(json_schema_extra={"pattern": _SIZE})],
+    Shape.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
+    Shape.SWITCH:   StrictBool,
+    Shape.DATE:     Annotated[date, BeforeValidator(_day)],
+}
+# fmt: on
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+@cache
+def model() -> type[BaseModel]:
+    """The model of one file in the format of today."""
+    top: dict[str, Any] = {}
+    for key in KEYS:
+        at = top
+        for word in key.path[:-1]:
+            at = at.setdefault(word, {})
+        at[key.path[-1]] = key
+    lists = {each.name: (list[_entry(each)], _field(each.name, each.help, max_length=each.most)) for each in LISTS}  # type: ignore[misc]  # a type made here
+    return _model(top, (), lists)
+
+
+def complaints(document: Mapping[str, object]) -> list[tuple[KeyPath, str]]:
+    """What the model has against a document as TOML reads it: path and reason."""
+    try:
+        model().model_validate(document)
+    except ValidationError as error:
+        return [(tuple(map(str, each["loc"])), each["msg"]) for each in error.errors(include_url=False)]
+    return []
+
+
+def _model(tree: Mapping[str, Any], at: KeyPath, lists: Mapping[str, Any]) -> type[BaseModel]:
+    fields: dict[str, Any] = {
+        word: (_type(below, (*at, word)), _about(word, below, (*at, word))) for word, below in tree.items()
+    }
+    # By an alias: a key may be called like something that every model has.
+    renamed = {f"f{number}": each for number, each in enumerate({**fields, **lists}.values())}
+    made: type[BaseModel] = create_model("_".join(("Configuration", *at)), __base__=_Table, **renamed)
+    return made
+
+
+def _type(below: Any, at: KeyPath) -> Any:
+    if isinstance(below, Key):
+        return Annotated[_TYPES[below.shape], AfterValidator(_checked(below))]
+    if "*" in below:
+        assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
+        return dict[str, _type(below["*"], (*at, "NAME"))]  # type: ignore[misc]  # a type made here
+    return _model(below, at, {})
+
+
+def _about(word: str, below: Any, at: KeyPath) -> Any:
+    if not isinstance(below, Key):
+        return _field(word, SECTIONS.get(".".join(at), ""))
+    extra: dict[str, Any] = {"enum": list(below.choices)} if below.choices else {}
+    if below.default is not None:
+        extra["default"] = below.default
+    return _field(word, f"{below.help[:1].upper()}{below.help[1:]}. {_REPOSITORY[below.widens]}".rstrip(), extra)
+
+
+def _field(name: str, text: str, extra: dict[str, Any] | None = None, **bounds: Any) -> Any:
+    return Field(None, alias=name, description=text or None, json_schema_extra=extra or None, **bounds)
+
+
+def _checked(key: Key) -> Callable[[Any], Any]:
+    def check(raw: Any) -> Any:
+        value = value_of(raw, key.shape)
+        fault = key.fault(value) if value is not None else None
+        if fault:
+            raise ValueError(f"{fault[0]}. {fault[1]}")
+        return raw
+
+    return check
+
+
+def _entry(table: TableList) -> Any:
+    def kind(name: str, shape: Shape) -> Any:
+        known = table.choices.get(name)
+        if not known:
+            return _TYPES[shape]
+        one = Annotated[StrictStr, Field(json_schema_extra={"enum": list(known)})]
+        return list[one] if shape is Shape.TEXTS else one
+
+    fields: dict[str, Any] = {
+        f"f{number}": (kind(name, shape), _field(name, table.helps.get(name, "")))
+        for number, (name, shape) in enumerate(table.keys.items())
+    }
+    made = create_model(f"Configuration_{table.name}", __base__=_Table, **fields)
+
+    def check(entry: Any) -> Any:
+        values: dict[str, Value] = {}
+        for field, about in made.model_fields.items():
+            value = value_of(getattr(entry, field), table.keys[str(about.alias)])
+            if field in entry.model_fields_set and value is not None:
+                values[str(about.alias)] = value
+        if fault := table.fault(Entry("", table.name, 0, values, {})):
+            raise ValueError(f"{fault.problem.why}. {fault.problem.fix}")
+        return entry
+
+    return Annotated[made, AfterValidator(check)]

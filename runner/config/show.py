@@ -1,0 +1,191 @@
+"""`agent config show`: what is in force, where each value comes from, and what it overrides."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from policy.keyed import Entry, Shape, dotted, shape_of
+from policy.keyed import Path as KeyPath
+from policy.record import dataclass
+from runner.config.keys import KEYS, LISTS, SHAPES, key_of
+from runner.config.layer import Layer, Origin
+from runner.config.origins import counts
+from runner.config.settings import Settings
+from runner.config.toml_value import amount, toml
+from runner.problems import usage
+from runner.visible import visible
+
+_WIDE = 48  # characters of a value, where its place is shown beside it
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One key: what is in force (None when nobody says anything), who says so, and who said something else."""
+
+    path: KeyPath
+    value: object
+    by: tuple[Origin, ...]
+    not_by: tuple[Origin, ...]
+
+
+def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
+    """Every key, in the order of the table; with `name`, that one or those below it. Raises a usage error."""
+    origins = settings.origins
+    paths = [path for path in SHAPES if "*" not in path and path != ("version",)]
+    for path in (*settings.values, *origins):  # those whose names somebody chose
+        if path not in paths and path != ("version",):
+            paths.append(path)
+    found = []
+    for path in _below(paths, name):
+        places = origins.get(path, ())
+        by = counts(path, places)
+        found.append(Shown(path, _value(settings, path, by), by, tuple(place for place in places if place not in by)))
+    return tuple(found)
+
+
+def entries(settings: Settings, name: str | None) -> tuple[tuple[Entry, Layer], ...]:
+    """Every entry of a `[[list]]` that counts, with its layer."""
+    layers = {given.keyed.source: given.layer for given in settings.layers}
+    return tuple((each, layers[each.source]) for each in settings.lists if name in (None, each.name))
+
+
+def _below(paths: list[KeyPath], name: str | None) -> Iterator[KeyPath]:
+    if name is None:
+        yield from paths
+        return
+    wanted = split(name)
+    found = [path for path in paths if path[: len(wanted)] == wanted]
+    lists = [each.name for each in LISTS]
+    if not found and name not in lists and shape_of(wanted, SHAPES) is None:
+        raise no_key(name)
+    yield from found or ([wanted] if shape_of(wanted, SHAPES) else [])
+
+
+def split(name: str) -> KeyPath:
+    """`a.b."c.d"` as a path."""
+    words, at = [], ""
+    quoted = False
+    for char in name:
+        if char == '"':
+            quoted = not quoted
+        elif char == "." and not quoted:
+            words.append(at)
+            at = ""
+        else:
+            at += char
+    return (*words, at)
+
+
+def no_key(name: str) -> Exception:
+    known = [key.name for key in KEYS]
+    known += sorted({name[:index] for name in known for index, char in enumerate(name) if char == "."})
+    known += [each.name for each in LISTS]
+    near = get_close_matches(name, known, n=1) or [key for key in known if key.rpartition(".")[2] == name][:1]
+    fix = f"did you mean `{near[0]}`?" if near else "`agent config show` lists every key"
+    return usage(f"there is no key `{name}`", "no configuration can hold it", fix)
+
+
+def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
+    if key_of(path).adds:
+        return tuple(dict.fromkeys(entry for place in by for entry in place.value if isinstance(place.value, tuple)))  # type: ignore[attr-defined]  # a list, as `adds` says
+    return by[-1].value if by else None
+
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+
+def listing(
+    found: Iterable[Shown], lists: Iterable[tuple[Entry, Layer]], *, effective: bool, near: Mapping[str, str]
+) -> str:
+    """One line a key. With `effective` also the layer and the place it comes from, and below it what lost.
+
+    `near`: how the beginning of a path is written, such as `~/` for the home.
+    """
+    rows: list[tuple[str, str, str]] = []  # text, layer, place
+    for each in found:
+        name = dotted(each.path)
+        if each.value is None:
+            rows.append((f"# {name} is not set", "", ""))
+        elif len(each.by) > 1:
+            rows.append((f"{name} = {_short(_said(each.path, each.value), effective)}", "", ""))
+            parts = each.by if effective else ()
+            rows += [
+                (f"    has {_short(_said(each.path, part.value))}", part.layer, _place(part, near)) for part in parts
+            ]
+        else:
+            place = each.by[-1]
+            said = _short(_said(each.path, place.value), effective)
+            rows.append((f"{name} = {said}", place.layer, _place(place, near)))
+        for place in reversed(each.not_by if effective else ()):
+            verb = "ignores" if place.ignored else "overrides"
+            rows.append((f"    {verb} {_short(_said(each.path, place.value))}", place.layer, _place(place, near)))
+    for entry, layer in lists:
+        body = ", ".join(f"{key} = {toml(value)}" for key, value in entry.values.items())
+        rows.append((f"[[{entry.name}]] {_short(body, effective)}", layer, f"{_near(entry.source, near)}:{entry.line}"))
+    if not effective:
+        return "\n".join(text for text, _, _ in rows)
+    wide = min(max((len(text) for text, _, _ in rows), default=0), 60)
+    return "\n".join(f"{text:<{wide}}  {layer:<11} {place}".rstrip() for text, layer, place in rows)
+
+
+def _said(path: KeyPath, value: object) -> str:
+    """As one would write it: sizes in the unit that fits."""
+    if key_of(path).shape is Shape.SIZE and isinstance(value, int):
+        return toml(amount(value))
+    return toml(value)  # type: ignore[arg-type]  # as TOML reads it
+
+
+def _short(text: str, cut: bool = True) -> str:
+    return text if not cut or len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
+
+
+def _place(place: Origin, near: Mapping[str, str]) -> str:
+    return f"{_near(place.source, near)}:{place.line}" if place.line else place.source
+
+
+def _near(path: str, near: Mapping[str, str]) -> str:
+    found = next((each for each in near if path.startswith(each)), "")
+    return visible(near[found] + path[len(found) :] if found else path, lines=False)
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def as_json(settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[Entry, Layer]]) -> dict[str, object]:
+    """Every value with its places, for programs."""
+    return {
+        "values": {
+            dotted(each.path): {
+                "value": _plain(each.value),
+                "from": [_origin(place) for place in each.by],
+                "overridden": [_origin(place) for place in each.not_by if not place.ignored],
+                "ignored": [_origin(place) for place in each.not_by if place.ignored],
+            }
+            for each in found
+        },
+        "lists": [
+            {
+                "list": entry.name,
+                "layer": str(layer),
+                "file": entry.source,
+                "line": entry.line,
+                "values": {key: _plain(value) for key, value in entry.values.items()},
+            }
+            for entry, layer in lists
+        ],
+        "notices": list(settings.notices),
+    }
+
+
+def _origin(place: Origin) -> dict[str, object]:
+    return {
+        "layer": str(place.layer),
+        "source": place.source,
+        "line": place.line or None,
+        "value": _plain(place.value),
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,213 @@
+"""What `agent config` and `agent init` do, once their words are understood."""
+
+import os
+import sys
+from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
+
+from policy.keyed import Path as KeyPath
+from policy.keyed import dotted, lines_of, shape_of
+from runner import places
+from runner.config import Settings, load
+from runner.config.keys import SHAPES, Key, key_of
+from runner.config.layer import Layer
+from runner.config.load import WHOSE, files
+from runner.gate import folder
+from runner.problems import Exit, say, usage
+from runner.settings_file import ConfigError, as_text, settings_bytes
+from runner.visible import visible
+from runner.workspace import workspace_of
+
+
+def run_show(key: str | None, *, effective: bool, as_json: bool, config: str | None, cwd: str | None) -> int:
+    """Print what is in force; answers the exit code."""
+    from runner.config.show import as_json as plain
+    from runner.config.show import entries, listing, shown
+
+    where = folder(cwd)
+    settings = _load(where, config)
+    found, lists = shown(settings, key), entries(settings, key)
+    alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
+    if as_json:
+        print(dumps(plain(settings, found, lists)))
+    elif alone and not effective:
+        value = found[0].value
+        if value is None:
+            return Exit.FAILED
+        from runner.config.toml_value import toml
+
+        print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
+    else:
+        near = {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
+        print(listing(found, lists, effective=effective, near=near))
+    _tell(settings)
+    return Exit.FAILED if alone and found[0].value is None else Exit.DONE
+
+
+def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str | None) -> int:
+    """Print every fault; answers the exit code."""
+    from runner.config.check import check_file, check_here
+
+    if file is not None:
+        found = check_file(Path(file))
+    else:
+        where = folder(cwd)
+        found = check_here(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
+    if as_json:
+        faults = [{"file": each.file, "line": each.line, "text": each.text, "fix": each.fix} for each in found.faults]
+        print(dumps({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
+    else:
+        for fault in found.faults:
+            print(visible(str(fault), lines=False))
+        for notice in found.notices:
+            print(visible(f"notice: {notice}", lines=False))
+        count = len(found.faults)
+        said = f"{count} fault{'' if count == 1 else 's'}" if count else "nothing is wrong"
+        print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))
+    return Exit.USAGE if found.faults else Exit.DONE
+
+
+def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
+    """Print where the files are; answers the exit code."""
+    found = files(folder(cwd), os.environ, config=Path(config) if config else None)
+    if as_json:
+        print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in found}))
+        return Exit.DONE
+    for layer, path in found:
+        there = "" if os.path.lexists(path) else "  (not there)"
+        print(f"{layer:<8} {visible(str(path), lines=False)}{there}")
+    return Exit.DONE
+
+
+def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str | None) -> int:
+    """Set one key in one file; answers the exit code."""
+    from runner.config.edit import with_value, written
+    from runner.config.place import write
+
+    key, path = _key(name)
+    literal = written(key, words)
+    file, layer = _file(project, local, cwd)
+    text = _text(file, layer)
+    new = with_value(text, path, literal)
+    write(file, new, own=not layer.came_along)
+    print(visible(f"{file}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
+    try:
+        settings = _load(folder(cwd), None)
+    except ConfigError as error:  # it was written, and something else is wrong
+        say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` says all of it")
+        return Exit.DONE
+    last = settings.origins[path][-1]
+    if last.ignored:
+        say("agent: it is ignored for now: what came with a folder may only tighten until you trust it")
+    elif last.source != str(file) and not key.adds:
+        say(f"agent: {last} says otherwise, and wins here")
+    return Exit.DONE
+
+
+def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
+    """Take one key out of one file; answers the exit code."""
+    from runner.config.edit import without
+    from runner.config.place import write
+
+    _, path = _key(name)
+    file, layer = _file(project, local, cwd)
+    new = without(_text(file, layer), path)
+    if new is None:
+        raise usage(f"`{name}` is not set", f"`{file}` does not say it", f"see `agent config show {name} --effective`")
+    write(file, new, own=not layer.came_along)
+    print(visible(f"{file}: {dotted(path)} is gone", lines=False))
+    return Exit.DONE
+
+
+def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
+    """Rewrite what is of an older format; answers the exit code."""
+    from runner.config.edit import migrated
+    from runner.config.place import write
+
+    wanted = [(Layer.NAMED, Path(file))] if file is not None else files(folder(cwd), os.environ)
+    for layer, path in wanted:
+        if layer is Layer.SYSTEM and os.geteuid() != 0:
+            continue
+        text = _text(path, layer, there=file is not None)
+        if not text:
+            continue
+        new = migrated(text)
+        if new == text:
+            print(visible(f"{path}: is in the format of today", lines=False))
+        elif dry:
+            print(new, end="")
+        else:
+            write(path, new, own=not layer.came_along)
+            print(visible(f"{path}: rewritten", lines=False))
+    return Exit.DONE
+
+
+def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
+    """Write a file to begin with; answers the exit code."""
+    from runner.config.origins import packaged_values
+    from runner.config.place import write
+    from runner.config.schema import FILE, shipped_schema
+    from runner.config.starter import starter
+
+    where = folder(cwd)
+    path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
+    write(path, starter(packaged_values(), user=user), own=user, new=not force)
+    write(path.parent / FILE, shipped_schema(), own=user)
+    print(visible(str(path), lines=False))
+    if not user:
+        ignore = path.parent / ".gitignore"
+        text = _text(ignore, Layer.PROJECT)
+        if "config.local.toml" not in text.split("\n"):
+            write(
+                ignore, f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}config.local.toml\n", own=False
+            )
+    return Exit.DONE
+
+
+def _workspace(where: Path) -> Path:
+    return Path(workspace_of(os.path.realpath(where), os.path.realpath(places.home(os.environ))))
+
+
+def _load(where: Path, config: str | None) -> Settings:
+    return load(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
+
+
+def _trusted(where: Path) -> Mapping[str, str]:
+    return {}
+
+
+def _tell(settings: Settings) -> None:
+    sys.stdout.flush()
+    for notice in settings.notices:
+        say(f"agent: {visible(notice, lines=False)}")
+
+
+def _key(name: str) -> tuple[Key, KeyPath]:
+    from runner.config.show import no_key, split
+
+    path = split(name)
+    if shape_of(path, SHAPES) is None:
+        raise no_key(name)
+    return key_of(path), path
+
+
+def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, Layer]:
+    if project and local:
+        raise usage("--project and --local name two files", "one is changed at a time", "give one of them")
+    wanted = Layer.PROJECT if project else Layer.LOCAL if local else Layer.USER
+    if wanted is Layer.USER:
+        return places.config_dir(os.environ) / "config.toml", wanted
+    found = dict(files(folder(cwd), os.environ)).get(wanted)
+    if found is None:
+        raise usage(
+            "this folder has no file of its own", "it is where your own configuration lies", "leave the option out"
+        )
+    return found, wanted
+
+
+def _text(path: Path, layer: Layer, *, there: bool = False) -> str:
+    data = settings_bytes(path, WHOSE.get(layer, "named"))
+    if data is None and there:
+        raise usage(f"`{path}` cannot be read", "there is no such file", "check the path")
+    return "" if data is None else as_text(data, path)
