@@ -50,9 +50,12 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 
 # the words typed so far, what is offered
 COMPLETIONS = [
-    ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "doctor", "demo"}),
+    ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "config", "init", "doctor", "demo"}),
     ("agent au", {"audit", "auth"}),
     ("agent sandbox ", {"show", "cache"}),
+    ("agent config ", {"show", "check", "path", "schema", "set", "unset", "migrate"}),
+    ("agent config show mo", {"mode", "model"}),
+    ("agent config set sandbox.mi", {"sandbox.minimum"}),
     ("agent exec --ho", {"--host"}),
     ("agent audit ", {"show", "verify"}),
     ("agent auth ", {"login", "status", "use", "logout"}),
