@@ -13,7 +13,7 @@ _OWNERS = {
 
 
 def whose(rule: PermissionRule, facts: Facts) -> str:
-    """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule .ringfence/config.toml:3`, `your grant g`."""
+    """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3`, `your grant g1`."""
     if rule.layer is Layer.TYPED:
         return f"`{rule.ref.file}` of this command line"
     if rule.layer is Layer.GRANT:
