@@ -10,6 +10,7 @@ from runner.cli_gate import exec_help, show_help, why_help
 from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
 from runner.cli_run import converse, run
+from runner.cli_trust import trust_app
 from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.flags import with_value
@@ -52,6 +53,7 @@ app.add_typer(config_app, name="config")
 app.command("init")(init)
 app.add_typer(audit_app, name="audit")
 app.add_typer(auth_app, name="auth")
+app.add_typer(trust_app, name="trust")
 app.command("doctor")(doctor)
 app.command("demo")(demo)
 

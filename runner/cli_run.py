@@ -38,6 +38,18 @@ FORK = Annotated[
 NO_SESSION = Annotated[
     bool, typer.Option("--no-session", metavar=FLAG, help="Keep nothing of this session, except the audit log.")
 ]
+TRUST = Annotated[
+    str | None,
+    typer.Option(
+        "--trust-config",
+        metavar="SHA256",
+        help="Use what the repository brings if its hash is this one (`agent trust show`); otherwise exit 2.",
+    ),
+]
+WORDLESS = Annotated[
+    bool,
+    typer.Option("--no-instructions", metavar=FLAG, help="Give the model no AGENTS.md, CLAUDE.md or GEMINI.md."),
+]
 
 
 def run(
@@ -64,6 +76,8 @@ def run(
     resume: RESUME = None,
     fork: FORK = None,
     no_session: NO_SESSION = False,
+    trust_config: TRUST = None,
+    no_instructions: WORDLESS = False,
 ) -> int:
     """Let a model work on one prompt, every action of it through the gate.
 
@@ -91,6 +105,8 @@ def run(
         backend,
         least(accept_partial, require),
         go_on=go_on(continue_, resume, fork, no_session),
+        trust_config=trust_config,
+        no_instructions=no_instructions,
     )
     return start_run(args, prompt, prompt_file)
 
@@ -111,6 +127,8 @@ def converse(
     resume: RESUME = None,
     fork: FORK = None,
     no_session: NO_SESSION = False,
+    trust_config: TRUST = None,
+    no_instructions: WORDLESS = False,
     version: Annotated[
         bool, typer.Option("--version", "-V", metavar=FLAG, help="Print the version and leave.")
     ] = False,
@@ -143,6 +161,8 @@ def converse(
         backend,
         least(accept_partial, require),
         go_on=go_on(continue_, resume, fork, no_session),
+        trust_config=trust_config,
+        no_instructions=no_instructions,
     )
     chosen = args != RunArgs() or version
     if context.invoked_subcommand is not None:

@@ -81,7 +81,19 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     """Read the configuration, look at the machine, and make the action that `args` asks for."""
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
-    settings = load(cwd, environ, config=config, unattended=nobody_there(args.unattended))
+    unattended = nobody_there(args.unattended)
+    trusted = None
+    if not unattended:  # what the repository asks for is nobody's word then, whatever was said before
+        from runner.trust.remembered import remembered
+
+        trusted = remembered(str(cwd), environ)
+    settings = load(cwd, environ, config=config, unattended=unattended, trusted=trusted)
+    if settings.notices:
+        from runner.trust.notices import condensed  # only where there is something to tell
+
+        settings = replace(settings, notices=condensed(settings))
+    if trusted is not None and trusted.notices:
+        settings = replace(settings, notices=(*settings.notices, *trusted.notices))
     if args.unix:
         settings = replace(settings, profile=replace(settings.profile, unix_sockets=True))
     facts = gather(str(cwd), environ, settings.profile)

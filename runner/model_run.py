@@ -39,6 +39,8 @@ class RunArgs:
     backend: str | None = None
     least: str | None = None
     go_on: GoOn = field(default_factory=GoOn)
+    trust_config: str | None = None
+    no_instructions: bool = False
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -106,16 +108,27 @@ def _begin(args: RunArgs, options: "SessionOptions", model: "Opened") -> "Sessio
 
 
 def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
+    from functools import partial
+
     from runner.amounts import parse_seconds
     from runner.config import load
     from runner.gate import folder
     from runner.session import SessionOptions
+    from runner.trust.start import Wish, started, workspace_at
     from runner.world import Bounds
 
     cwd = folder(args.cwd)
     seconds = parse_seconds(args.timeout, "--timeout") if args.timeout is not None else None
     config = Path(args.config) if args.config else None
-    settings = load(cwd, os.environ, config=config, unattended=unattended)
+    again = partial(load, cwd, os.environ, config=config, unattended=unattended)
+    settings = again()
+    wish = Wish(
+        workspace=workspace_at(str(cwd), os.environ),
+        attended=not unattended,
+        pinned=args.trust_config,
+        reads=bool(settings.value("instructions")) and not args.no_instructions,
+    )
+    settings, instructions = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
     options = SessionOptions(
         cwd=cwd,
         unattended=unattended,
@@ -125,6 +138,7 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         least=args.least,
         bounds=Bounds(turns=args.max_turns or settings.max_turns or Bounds().turns, seconds=seconds),
         argv=("agent", *sys.argv[1:]),
+        instructions=instructions,
     )
     return options, settings
 

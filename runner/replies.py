@@ -14,6 +14,7 @@ from runner.messages import (
     TextDelta,
     ThinkingDelta,
     ToolSpec,
+    UserMessage,
 )
 from runner.prompt import system_prompt
 from runner.world import World
@@ -25,7 +26,7 @@ async def reply_to(messages: list[Message], world: World) -> Reply:
     request = Request(
         model=world.model,
         system=system_prompt(world.cwd, world.mode, unattended=world.unattended),
-        messages=tuple(messages),
+        messages=_told(messages, world.instructions),
         tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)),
     )
     pauses = iter(world.bounds.pauses)
@@ -46,6 +47,20 @@ async def reply_to(messages: list[Message], world: World) -> Reply:
                 messages.append(stopped)
                 world.journal.message(stopped)
             raise
+
+
+def _told(messages: list[Message], instructions: str) -> tuple[Message, ...]:
+    """The messages, with the repository's own texts before what the person said first.
+
+    Not in the system prompt, which has more weight with a model; nor in the history, which a later session goes on
+    with: the texts may have changed by then.
+    """
+    if not instructions:
+        return tuple(messages)
+    told = TextBlock(instructions)
+    if messages and isinstance(messages[0], UserMessage):
+        return UserMessage((told, *messages[0].content)), *messages[1:]
+    return UserMessage((told,)), *messages
 
 
 async def _stream(request: Request, world: World, said: list[str]) -> Reply:

@@ -30,7 +30,10 @@ from sandbox.choose import open_backend
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What a person chose. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record."""
+    """What a person chose. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record.
+
+    `instructions`: the texts of the repository that the model is given.
+    """
 
     cwd: Path
     unattended: bool
@@ -41,6 +44,7 @@ class SessionOptions:
     bounds: Bounds = field(default_factory=Bounds)
     argv: tuple[str, ...] = ()
     beginning: Beginning | None = None  # where the session is kept, and what it goes on from; None: nowhere
+    instructions: str = ""
 
 
 @contextlib.asynccontextmanager
@@ -123,6 +127,7 @@ async def open_session(
             redactor=redactor,
             bounds=options.bounds,
             journal=journal,
+            instructions=redactor.text(options.instructions),
         )
 
 

@@ -65,6 +65,7 @@ class World:
     redactor: "Redactor"
     bounds: Bounds = field(default_factory=Bounds)
     journal: "Journal" = field(default_factory=_unkept)  # writes the session down; this one keeps nothing
+    instructions: str = ""  # the repository's words to the model; nothing else reads them
 
     def opening(self) -> "SessionStarted":
         """The event that says what this world is."""

@@ -50,7 +50,12 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 
 # the words typed so far, what is offered
 COMPLETIONS = [
-    ("agent ", {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "config", "init", "doctor", "demo"}),
+    (
+        "agent ",
+        {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "config", "init", "trust", "doctor", "demo"},
+    ),
+    ("agent trust ", {"show", "list", "accept", "revoke"}),
+    ("agent run --tr", {"--trust-config"}),
     ("agent au", {"audit", "auth"}),
     ("agent sandbox ", {"show", "cache"}),
     ("agent config ", {"show", "check", "path", "schema", "set", "unset", "migrate"}),

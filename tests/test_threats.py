@@ -252,6 +252,14 @@ def test_the_limits_in_the_readme_are_the_packaged_ones() -> None:
         assert getattr(limits, name.replace("-", "_")) == int(number.replace(",", "")) * units.get(unit, 1), name
 
 
+CLONED = """\
+mode = "trust-project"
+
+[[rule]]
+verdict = "allow"
+run = ["npm", "test"]
+why = "the tests are ours"
+"""
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -277,6 +285,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     work.mkdir()
     (work / "calc.py").write_text("def add(a, b):\n    return a + b\n")
     (work / ".env").write_text("TOKEN=decoy\n")
+    (home / "cloned/.ringfence").mkdir(parents=True)
+    (home / "cloned/.ringfence/config.toml").write_text(CLONED)
+    (home / "cloned/AGENTS.md").write_text("# Shop\n\nRun `make test` before you commit.\n")
+    (home / "cloned/.mcp.json").write_text('{"mcpServers": {"db": {"command": "npx", "args": ["-y", "db-server"]}}}\n')
     environ = {"PATH": f"{Path(AGENT).parent}:/usr/bin:/bin", "HOME": str(home), "RINGFENCE_STATE_DIR": str(base / "s")}
     who = {f"GIT_{role}_{field}": "n@e" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     when = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}

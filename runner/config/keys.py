@@ -133,6 +133,9 @@ KEYS: tuple[Key, ...] = (
         check=checks.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5-5"'),
     Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
 
+    Key("instructions", Shape.SWITCH, TIGHTEN,
+        "the model is given the trusted `AGENTS.md`, `CLAUDE.md` and `GEMINI.md` of the repository", True),
+
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=checks.address,
             example=f'"https://{name}.example/v1"'),

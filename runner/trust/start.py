@@ -1,0 +1,147 @@
+"""The start of a session in a repository that brings something: what of it may be used, asked for where it must be."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from policy.record import dataclass
+from runner.places import home, state_dir
+from runner.problems import usage
+from runner.trust.brought import Brought
+from runner.trust.inventory import Inventory, Kind, differences
+from runner.trust.look import look
+from runner.trust.store import Answer, TrustStore, store_at, there
+from runner.trust.widening import widenings
+from runner.trust.words import named
+from runner.workspace import workspace_of
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+
+_HASH = 64  # hex digits
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a session is started. `pinned` is the hash after --trust-config; `reads`: texts for agents are wanted."""
+
+    workspace: str
+    attended: bool
+    pinned: str | None = None
+    reads: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What the session may use: the hashes of trusted configuration files, and the inventory whose texts are told."""
+
+    trusted: Mapping[str, str]
+    texts: Inventory | None
+    notices: tuple[str, ...] = ()
+
+
+def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Granted:
+    """Decide it, with a question when somebody is there who has not answered for this content.
+
+    `settings` are those without any trust. Raises Stopped for a pinned hash that is not that of the content,
+    KeyboardInterrupt when the person leaves, StateError or PlaceError when answers cannot be kept.
+    """
+    inventory = look(wish.workspace)
+    brought, notices = weigh(inventory, settings, environ, reads=wish.reads)
+    if wish.pinned is not None:
+        agree(brought, wish.pinned, "--trust-config")
+        return replace(_all_of(inventory, wish), notices=notices)
+    if not brought.counts:
+        return Granted({}, None, notices)
+    if not wish.attended:
+        how = "an unattended run uses it only with `--trust-config HASH`; `agent trust` shows it and its hash"
+        return Granted(
+            {}, None, (*notices, f"left out, since it came with the repository: {named(brought.counts)}; {how}")
+        )
+    answer = brought.answer
+    if answer is None:
+        yes, more = _asked(brought, store_at(state_dir(environ)))
+        notices = (*notices, *more)
+    else:
+        yes = answer.yes
+        if not yes:
+            text = f"left out, as you said: {named(brought.counts)}; `agent trust` shows it and asks again"
+            notices = (*notices, text)
+    return replace(_all_of(inventory, wish), notices=notices) if yes else Granted({}, None, notices)
+
+
+def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
+    """The workspace of a session in `cwd`, a real path."""
+    return workspace_of(cwd, os.path.realpath(home(environ)))
+
+
+def weigh(
+    inventory: Inventory, settings: "Settings", environ: Mapping[str, str], *, reads: bool = True
+) -> tuple[Brought, tuple[str, ...]]:
+    """The inventory with what it would widen and what was said to it, and what is to be told about the answers."""
+    answers: tuple[Answer, ...] = ()
+    notices: tuple[str, ...] = ()
+    state = state_dir(environ)
+    if inventory.entries and there(state):
+        answers, notices = store_at(state).of(inventory.workspace)
+    return Brought(inventory, widenings(settings, inventory.workspace), answers, reads), notices
+
+
+def _all_of(inventory: Inventory, wish: Wish) -> Granted:
+    return Granted(inventory.hashes(Kind.CONFIGURATION), inventory if wish.reads else None)
+
+
+def _asked(brought: Brought, store: TrustStore) -> tuple[bool, tuple[str, ...]]:
+    from runner.trust.question import Said, ask, typed_line
+
+    said = ask(brought, typed_line)
+    if said is Said.QUIT:
+        raise KeyboardInterrupt
+    return said is Said.YES, store.remember(brought.inventory, yes=said is Said.YES, time=now())
+
+
+def agree(brought: Brought, pinned: str, flag: str) -> None:
+    """Raises Stopped unless `pinned` is the hash of the inventory; says what differs if it once was."""
+    inventory = brought.inventory
+    if len(pinned) != _HASH or not set(pinned) <= set("0123456789abcdef"):
+        why = "it is not 64 digits of 0-9 and a-f"
+        raise usage(f"`{flag} {pinned[:80]}` is no hash", why, "copy the one that `agent trust show` prints")
+    if pinned == inventory.sha256:
+        return
+    other = next((each for each in brought.answers if each.sha256 == pinned), None)
+    rows = differences(other.entries, inventory.entries) if other else ()
+    what = "; ".join(f"`{path}` {how}" for path, how in rows[:5]) or f"its hash is {inventory.sha256}"
+    raise usage(
+        f"`{inventory.workspace}` does not bring what was trusted",
+        f"{what} (asked for: {pinned})",
+        f"look at it with `agent trust show`; if it is what you mean, write `{flag} {inventory.sha256}`",
+    )
+
+
+def now() -> str:
+    """The time of an answer, in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+Again = Callable[[Mapping[str, str]], "Settings"]
+
+
+def started(wish: Wish, settings: "Settings", environ: Mapping[str, str], again: Again) -> tuple["Settings", str]:
+    """The settings that hold, and the texts for the model (empty when there are none or nobody trusts them).
+
+    `again` loads the settings with what is trusted; it compares the very bytes that it reads with these hashes.
+    """
+    from runner.instructions import block, texts
+    from runner.trust.notices import condensed
+
+    found = granted(wish, settings, environ)
+    if found.trusted:
+        settings = again(found.trusted)
+    told = block(found.texts) if found.texts else ""
+    notices = [*condensed(settings, mention=not found.notices), *found.notices]
+    if found.texts and told:
+        names = tuple(each.path for each in texts(found.texts))
+        notices.append(f"the model is given {named(names)}, as the words of the repository")
+    return replace(settings, notices=tuple(notices)), told

@@ -1,0 +1,140 @@
+"""What a repository brings, in lines for a person. Nothing in them can drive the terminal or hide."""
+
+from collections.abc import Iterator
+
+from runner.instructions import CAP, texts
+from runner.trust.brought import Brought
+from runner.trust.inventory import Entry, Kind
+from runner.trust.servers import servers
+from runner.visible import one_line, visible
+
+_WIDE = 150  # characters of one line; `show` has the whole
+_FIRST = 3  # lines of a text
+
+
+def description(brought: Brought) -> list[str]:
+    """Everything, by what it would do."""
+    inventory = brought.inventory
+    lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
+    if since := brought.since:
+        lines += ["", f"changed since you said yes on {_day(since[0].time)}", *map(_changed, since[1])]
+    for title, rows in _sections(brought):
+        if rows:
+            lines += ["", title, *rows]
+    return lines
+
+
+def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
+    entries = [each for each in brought.inventory.entries if not each.refused]
+    yield (
+        "it would change your settings",
+        [
+            f"  {each.path}:{each.line}  {one_line(each.key, 60)}: {_from(each.old)}{one_line(each.new, _WIDE)}"
+            for each in brought.widenings
+        ],
+    )
+    wide = {each.path for each in brought.widenings}
+    yield (
+        "it only tightens your settings, which needs no yes",
+        [f"  {each.path}" for each in entries if each.kind is Kind.CONFIGURATION and each.path not in wide],
+    )
+    title = "the model would read it as the words of the repository; it changes no rule"
+    told = [line for each in entries if each.kind is Kind.INSTRUCTIONS for line in _text(brought, each)]
+    yield title if brought.reads else "texts for agents, which are switched off", told
+    yield (
+        "this version does nothing with it",
+        [line for each in entries if not each.kind.used for line in _unused(brought, each)],
+    )
+    yield (
+        "not read, and never used",
+        [f"  {_name(each)}  {each.refused}" for each in brought.inventory.entries if each.refused],
+    )
+
+
+def _from(old: str) -> str:
+    return f"{one_line(old, _WIDE)} -> " if old else ""
+
+
+def _text(brought: Brought, entry: Entry) -> Iterator[str]:
+    text = brought.inventory.contents[entry.path].decode("utf-8")
+    hidden = _hidden(text)
+    notes = [f"{entry.size:,} bytes"]
+    if entry.size > CAP:
+        notes.append(f"only the first {CAP >> 10} KiB are given")
+    if hidden:
+        notes.append(f"{hidden} characters in it cannot be seen, and are spelled out")
+    if entry.size and entry.path not in [each.path for each in texts(brought.inventory)]:
+        notes.append("the same as another" if text.strip() else "blank")
+    yield f"  {entry.path}  {', '.join(notes)}"
+    shown = [line for line in text.splitlines() if line.strip()][:_FIRST]
+    for line in shown:
+        yield f"    | {one_line(line, _WIDE)}"
+
+
+def _hidden(text: str) -> int:
+    return sum(visible(char) != char for char in set(text) - {"\n", "\t", "\r"} for _ in range(text.count(char)))
+
+
+def _unused(brought: Brought, entry: Entry) -> Iterator[str]:
+    what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
+    if entry.kind is not Kind.SERVERS:
+        yield f"  {_name(entry)}  {what}, {entry.size:,} bytes"
+        return
+    try:
+        found = servers(brought.inventory.contents[entry.path])
+    except ValueError as error:
+        yield f"  {_name(entry)}  MCP servers, but {error}"
+        return
+    yield f"  {_name(entry)}  {len(found)} MCP {'server' if len(found) == 1 else 'servers'}"
+    for name, words in found:
+        yield f"    {one_line(name, 60)}: {one_line(words, _WIDE)}"
+
+
+def contents(brought: Brought) -> list[str]:
+    """Every file whole, line by line: what is approved must not have a hidden tail."""
+    lines = []
+    for entry in brought.inventory.entries:
+        if entry.refused:
+            continue
+        text = brought.inventory.contents[entry.path].decode("utf-8", "backslashreplace")
+        lines += ["", f"--- {_name(entry)}", *visible(text).splitlines()]
+    return lines
+
+
+def state_word(brought: Brought) -> str:
+    """What was said to it, in a word."""
+    if not brought.counts:
+        return "nothing to decide"
+    answer = brought.answer
+    return "not asked" if answer is None else "trusted" if answer.yes else "refused"
+
+
+def state_line(brought: Brought) -> str:
+    answer = brought.answer
+    if not brought.counts:
+        return "nothing in it needs a yes"
+    if answer is None:
+        return "nobody has trusted this content: nothing of it is used, except what tightens your settings"
+    if answer.yes:
+        return f"you trust this content since {_day(answer.time)}"
+    return f"you said no to this content on {_day(answer.time)}: nothing of it is used but what tightens your settings"
+
+
+def named(paths: tuple[str, ...]) -> str:
+    """``AGENTS.md` and `CLAUDE.md``: a few paths as part of a sentence."""
+    shown = [f"`{one_line(path, 80)}`" for path in paths[:3]]
+    if len(paths) > len(shown):
+        shown.append(f"{len(paths) - len(shown)} more")
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _name(entry: Entry) -> str:
+    return visible(entry.path, lines=False)
+
+
+def _changed(row: tuple[str, str]) -> str:
+    return f"  {visible(row[0], lines=False)}  {row[1]}"
+
+
+def _day(time: str) -> str:
+    return one_line(time[:10], 10) or "an unknown day"
