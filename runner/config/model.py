@@ -136,13 +136,16 @@ def _checked(key: Key) -> Callable[[Any], Any]:
 def _entry(table: TableList) -> Any:
     def kind(name: str, shape: Shape) -> Any:
         known = table.choices.get(name)
-        if not known:
+        if not known or shape is not Shape.TEXTS:
             return _TYPES[shape]
-        one = Annotated[StrictStr, Field(json_schema_extra={"enum": list(known)})]
-        return list[one] if shape is Shape.TEXTS else one
+        return list[Annotated[StrictStr, Field(json_schema_extra={"enum": list(known)})]]
+
+    def extra(name: str, shape: Shape) -> dict[str, Any] | None:
+        known = table.choices.get(name)
+        return {"enum": list(known)} if known and shape is Shape.TEXT else None
 
     fields: dict[str, Any] = {
-        f"f{number}": (kind(name, shape), _field(name, table.helps.get(name, "")))
+        f"f{number}": (kind(name, shape), _field(name, table.helps.get(name, ""), extra(name, shape)))
         for number, (name, shape) in enumerate(table.keys.items())
     }
     made = create_model(f"Configuration_{table.name}", __base__=_Table, **fields)
