@@ -62,7 +62,7 @@ def terms_for(
     rights = _rights(assessment, worst)
     hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
     works = rights is Rights.WORK
-    locked, hidden, shown = _walled(facts, profile)
+    locked, hidden, shown = walled(facts, profile)
     env = _told(
         _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
         assessment,
@@ -181,7 +181,7 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
     return _existing(effect, facts) if changes else (path,)
 
 
-def _walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is locked, hidden and shown: the profile's lists, and what the users' rules deny to any code."""
     if not profile.permissions:
         return profile.locked, profile.secret_names, profile.public_names

@@ -11,6 +11,7 @@ from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
 from runner.cli_run import converse, run
 from runner.cli_trust import trust_app
+from runner.cli_undo import undo
 from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.flags import with_value
@@ -54,6 +55,7 @@ app.command("init")(init)
 app.add_typer(audit_app, name="audit")
 app.add_typer(auth_app, name="auth")
 app.add_typer(trust_app, name="trust")
+app.command("undo", epilog=CODES)(undo)
 app.command("doctor")(doctor)
 app.command("demo")(demo)
 

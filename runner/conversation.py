@@ -18,6 +18,7 @@ HELP = """\
 Type what you want done; the model works on it here, and every action passes the gate.
   /mode         which mode this is
   /mode NAME    change it: {modes}
+  /rewind [N]   bring files back as they were before the last action, or the last N; /undo is the same
   /help         this text
   /quit         leave (so does Ctrl-D)
   Ctrl-C        stops the turn and whatever it runs; a second one leaves"""
@@ -52,7 +53,8 @@ async def converse(world: World, read_line: ReadLine, beginning: Beginning | Non
         if line.startswith("/"):
             world = _command(line, world)
         elif line:
-            ending = await _turn(line, world, history)
+            news = world.undo.news() if world.undo is not None else ""
+            ending = await _turn(f"{news}{line}", world, history)
             interrupted = ending.exit is Exit.INTERRUPTED
 
 
@@ -73,6 +75,17 @@ async def _turn(prompt: str, world: World, history: list[Message]) -> Ending:
         signal.signal(signal.SIGINT, before)
 
 
+def _rewind(count: str, world: World) -> None:
+    """Bring files back; the model is told with the next prompt."""
+    if world.undo is None:
+        world.emit(Notice("nothing is kept in this session"))
+    elif not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
+        world.emit(Notice(f"`{count}` is no number of actions; write /rewind, or /rewind 3"))
+    else:
+        for line in world.undo.rewind(int(count[:9])):
+            world.emit(Notice(line))
+
+
 def _command(line: str, world: World) -> World:
     """Do a `/command`; answers the world to go on with."""
     name, _, rest = line.partition(" ")
@@ -81,6 +94,8 @@ def _command(line: str, world: World) -> World:
     match name, rest.strip():
         case "/help", _:
             world.emit(Notice(HELP.format(modes=f"{', '.join(names[:4])},\n                {', '.join(names[4:])}")))
+        case (("/rewind" | "/undo"), count):
+            _rewind(count or "1", world)
         case "/mode", "":
             world.emit(Notice(f"the mode is {world.mode.value}"))
         case "/mode", wanted if wanted in names:

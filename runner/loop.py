@@ -26,6 +26,8 @@ from runner.reports import Report, denied, finished, listener, refused
 from runner.sessions.call import verdict_of
 from runner.sessions.store import JournalError
 from runner.turns import Arrow, Ended, Turns
+from runner.undo.store import UndoError
+from runner.wording import action_words
 from runner.world import World
 from sandbox.backend import Outcome, SandboxUnavailable, noted_connections
 
@@ -66,7 +68,7 @@ async def settle(judged: Judgement, world: World) -> Report:
     world.journal.call(verdict_of(planned, decision, number, world.cwd))
     if isinstance(verdict, Deny):
         return denied(planned, verdict, world)
-    outcome = await _confined(verdict.permit, number, planned.call, world)
+    outcome = await _undoable(verdict.permit, number, planned, world)
     return finished(planned, outcome, world)
 
 
@@ -84,6 +86,26 @@ async def _ask(question: Ask, call: Call, world: World) -> tuple[Allow | Deny, r
     yes = isinstance(verdict, Allow)
     world.emit(Answered(call.key, yes, feedback))
     return verdict, records.Answer(question.question, yes, world.approver.name, feedback)
+
+
+async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:
+    """Run the permit between two looks at what it may write."""
+    if world.undo is None:
+        return await _confined(permit, number, planned.call, world)
+    words = world.redactor.text(action_words(planned.action, world.cwd))
+    try:
+        running = await world.undo.before(permit, words, planned.call.key)
+    except UndoError as error:  # the person wants nothing to run that cannot be undone
+        outcome = Outcome(status=1, problem=error.problem)
+        world.audit.finished(number, outcome)
+        return outcome
+    except asyncio.CancelledError:
+        world.audit.finished(number, Outcome(status=130, ended_by="cancelled"))
+        raise
+    try:
+        return await _confined(permit, number, planned.call, world)
+    finally:
+        world.undo.after(running)
 
 
 async def _confined(permit: Permit, number: int, call: Call, world: World) -> Outcome:

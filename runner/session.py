@@ -22,6 +22,7 @@ from runner.redactor import Redactor
 from runner.sessions.begin import Beginning, Run
 from runner.sessions.journal import Journal
 from runner.shelf import Shelf
+from runner.undo.choice import keeper
 from runner.watched import Watch
 from runner.world import Bounds, World
 from sandbox.backend import Level
@@ -105,6 +106,8 @@ async def open_session(
             emit = journal.watch(emit)
         for notice in settings.notices:
             emit(Notice(notice))
+        undo = keeper(facts, settings, environ, session, emit)
+        stack.callback(undo.close)
         yield World(
             session=session,
             cwd=cwd,
@@ -128,6 +131,7 @@ async def open_session(
             bounds=options.bounds,
             journal=journal,
             instructions=redactor.text(options.instructions),
+            undo=undo,
         )
 
 

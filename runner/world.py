@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runner.redactor import Redactor
     from runner.sessions.journal import Journal
     from runner.shelf import Shelf
+    from runner.undo.keeper import Keeper
     from sandbox.backend import Backend, Enforcement
     from tools.tool import Seen, Tool
 
@@ -66,6 +67,7 @@ class World:
     bounds: Bounds = field(default_factory=Bounds)
     journal: "Journal" = field(default_factory=_unkept)  # writes the session down; this one keeps nothing
     instructions: str = ""  # the repository's words to the model; nothing else reads them
+    undo: "Keeper | None" = None
 
     def opening(self) -> "SessionStarted":
         """The event that says what this world is."""

@@ -104,7 +104,7 @@ def scan(
     """
     trees = trees or Trees(None)
     names = tuple(name for name in hidden if "/" not in name)
-    secret = _secret(names, shown)
+    secret = secret_names(names, shown)
     tree = trees.take(workspace, (names, shown))
     tree.renew(secret, everything=count and tree.due())
     shared, odd = _shared(tree)
@@ -306,7 +306,7 @@ def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16)
-def _secret(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
+def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
     """Whether a name is one of a secret file. Most names of a large tree are there many times: each is judged once."""
     secret, public = _matcher(names), _matcher(shown)
     return lru_cache(maxsize=1 << 16)(lambda name: secret(name) and not public(name))

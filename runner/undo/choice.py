@@ -1,0 +1,49 @@
+"""From settings and folders of this machine to what the snapshots need."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from policy.facts import Facts
+from policy.profile import Profile
+from runner.config import Settings
+from runner.events import Emit, Notice
+from runner.places import cache_dir, state_dir
+from runner.undo.ground import Choice, Ground
+from runner.undo.keeper import Keeper
+from runner.undo.taking import Bounds
+from runner.workspace_key import workspace_key
+
+
+def place(state: Path, workspace: str) -> Path:
+    """Where the snapshots of a workspace lie."""
+    return state / "snapshots" / workspace_key(workspace)
+
+
+def choice_of(settings: Settings) -> Choice:
+    """The `[undo]` of all layers."""
+
+    def number(name: str, usual: int) -> int:
+        found = settings.value("undo", name)
+        return found if isinstance(found, int) else usual
+
+    usual = Bounds()
+    more = settings.value("undo", "leave_out")
+    return Choice(
+        enabled=settings.value("undo", "enabled") is not False,
+        required=settings.value("undo", "required") is True,
+        bounds=Bounds(number("steps", usual.steps), number("size", usual.bytes), number("file", usual.file)),
+        most=number("files", Choice().most),
+        more=frozenset(str(name) for name in more) if isinstance(more, tuple) else frozenset(),
+    )
+
+
+def keeper(facts: Facts, settings: Settings, environ: Mapping[str, str], session: str, emit: Emit) -> Keeper:
+    """For the actions of one session in the workspace of `facts`. Makes nothing before the first that may write."""
+    folder = place(state_dir(environ), facts.workspace)
+    cache = cache_dir(environ)
+    ground = ground_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
+    return Keeper(folder, session, ground, lambda text: emit(Notice(text)))
+
+
+def ground_of(facts: Facts, profile: Profile, choice: Choice, cache: Path, state: Path) -> Ground:
+    return Ground(facts, profile, choice, cache, state / "aside")

@@ -1,0 +1,250 @@
+"""Before an action that may write, and after it: what the loop calls. Nothing is done for an action that only looks."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from policy.action import EditFile, WriteFile
+from policy.record import dataclass
+from policy.secrecy import inside
+from policy.verdict import Permit, Problem, Rights, Terms
+from runner.undo import entry
+from runner.undo.entry import Change
+from runner.undo.ground import Ground, below_root
+from runner.undo.recover import recover
+from runner.undo.store import Store, UndoError
+from runner.undo.taking import Snapshot, Taker
+from runner.undo.taking_back import Taken, Wish, take_back
+from runner.undo.walk import Rules, Stopped, TooMany
+from runner.visible import one_line, visible
+
+_SLOW = 1.0  # seconds of a look that are worth a word
+_SAID = frozenset((entry.TOO_BIG, entry.NO_ROOM, entry.CLOSED, entry.MOVING, entry.TOO_DEEP))
+_NAMED = 3  # files that a notice names
+_LONGEST = 1000  # characters of what the model is told of a /rewind
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """An action between `before` and `after`. `step` names its snapshot."""
+
+    step: int
+    roots: tuple[tuple[str, tuple[str, ...], Rules], ...]  # a folder, the only paths in it that count (none: all)
+    notes: tuple[str, ...]
+
+
+class Keeper:
+    """Keeps what the actions of one session change. `folder`: of this workspace, in our state; `say` tells the user."""
+
+    def __init__(self, folder: Path, session: str, ground: Ground, say: Say) -> None:
+        self._folder = folder
+        self._session = session
+        self._ground = ground
+        self._choice = ground.choice
+        self._say = say
+        self._stop = threading.Event()
+        self._store: Store | None = None
+        self._told: set[str] = set()
+        self._news: list[str] = []
+
+    async def before(self, permit: Permit, words: str, call: str) -> Running | None:
+        """Take a snapshot of all that the action may write. None when there is nothing, or it cannot be done, which is
+        said. Raises UndoError when it must be done: then the action must not run."""
+        roots = _roots(permit) if self._choice.enabled else ()
+        if not roots:
+            return None
+        self._stop.clear()
+        work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            self._stop.set()
+            (answer,) = await asyncio.gather(work, return_exceptions=True)
+            if isinstance(answer, Running):
+                self.after(answer)
+            raise
+
+    def after(self, running: Running | None) -> int | None:
+        """Note what the action changed; answers the step, None when it changed nothing that is kept."""
+        if running is None or self._store is None:
+            return None
+        store = self._store
+        self._stop.clear()
+        try:
+            with store.locked(), store.transaction():
+                store.leave()
+                notes = running.notes
+                for root, paths, rules in running.roots:
+                    taken = self._take(root, paths, rules)
+                    store.note(running.step, taken.changes)
+                    notes += self._tell(taken.unkept)
+                store.end(running.step, notes)
+                if store.drop_oldest(self._choice.bounds.steps):
+                    store.sweep()
+                return running.step if any(step.id == running.step for step in store.steps()) else None
+        except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
+            store.leave()
+            self._say(f"what this action changed cannot be undone: {_why(error)}")
+            self._close(running.step, _why(error))
+            return None
+
+    def take_back(self, count: int) -> Taken:
+        """Bring the files back as they were before the last `count` actions. Raises UndoError, OSError."""
+        self._store = self._store or Store(self._folder)
+        return take_back(self._store, self._ground, Wish(count, session=self._session))
+
+    def rewind(self, count: int) -> tuple[str, ...]:
+        """The same, for somebody in a talk: what came of it, in lines. Raises nothing."""
+        from runner.undo.view import taken_text
+
+        try:
+            taken = self.take_back(count)
+        except (OSError, sqlite3.Error, UndoError) as error:
+            return (f"nothing was taken back: {_why(error)}",)
+        if done := [item.path for item in taken.items if not item.problem]:
+            self._news.append(one_line(", ".join(done), _LONGEST))
+        return tuple(taken_text(taken, dry=False, redo=False))
+
+    def news(self) -> str:
+        """What the model has to know, once, before it goes on; empty when nothing was taken back."""
+        paths, self._news = ", ".join(self._news), []
+        return f"[I took back your last changes with /rewind. As they were before: {paths}]\n\n" if paths else ""
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    # ---- in a thread of its own: the first look at a large folder takes seconds
+
+    def _before(
+        self, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
+    ) -> Running | None:
+        try:
+            store = self._store = self._store or Store(self._folder)
+            for notice in store.notices:
+                self._say(notice)
+            store.notices.clear()
+            return self._begun(store, terms, roots, words, call)
+        except Stopped:
+            return None
+        except (OSError, sqlite3.Error, UndoError, TooMany) as error:
+            if self._choice.required:
+                raise UndoError(
+                    Problem(
+                        "nothing was run, since it could not be undone",
+                        f"{_why(error)}, and your configuration has `undo.required`",
+                        "make room, or take `required` out of [undo]",
+                    )
+                ) from None
+            self._say(f"what this action changes cannot be undone: {_why(error)}")
+            return None
+
+    def _begun(
+        self, store: Store, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
+    ) -> Running:
+        with store.locked():
+            store.under(self._ground.digest(terms))
+            alone = store.alone()
+            with store.transaction():
+                taker = Taker(store, self._choice.bounds, self._stop)
+                every = self._ground.rules(terms)
+                started, known = time.monotonic(), bool(store.index(roots[0][0]))
+                dead = recover(store, taker, lambda root: below_root(every, root)) if alone else []
+                others = [] if alone else store.open_steps()
+                notes: tuple[str, ...] = () if alone else (BESIDE,)
+                running = []
+                for root, paths in roots:
+                    complete = bool(store.index(root))
+                    taken = self._take(root, paths, below_root(every, root))
+                    if complete and others:  # whoever runs there made these; nobody else is known to have
+                        store.note(others[0].id, taken.changes)
+                    notes += self._tell(taken.unkept)
+                    running.append((root, paths, below_root(every, root)))
+                step = store.begin("action", words, self._session, call, roots)
+            store.join()
+        if dead:
+            self._say("the last run was killed in the middle of an action: `agent undo --list` shows what it changed")
+        seconds = time.monotonic() - started
+        if not known and seconds > _SLOW:
+            self._say(f"the files here were kept for `agent undo`, once: {seconds:.1f} s")
+        return Running(step, tuple(running), notes)
+
+    def _take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
+        assert self._store is not None  # whoever calls opened it
+        taker = Taker(self._store, self._choice.bounds, self._stop)
+        return taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
+
+    def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
+        """Say, once for each, what could not be kept; answers it in words for the list of steps."""
+        found = [each for each in unkept if each.after is not None and each.after.unkept in _SAID]
+        new = [each for each in found if f"{each.root}/{each.path}" not in self._told]
+        self._told |= {f"{each.root}/{each.path}" for each in new}
+        lines = not_kept(new)
+        for line in lines:
+            self._say(f"`agent undo` cannot bring back {line}")
+        return tuple(f"not kept: {line}" for line in lines)
+
+    def _close(self, step: int, why: str) -> None:
+        if self._store is None:
+            return
+        try:
+            with self._store.locked(), self._store.transaction():
+                self._store.end(step, (f"it could not be looked at afterwards: {why}",))
+        except (OSError, sqlite3.Error, UndoError):
+            return  # said already; the next session finds the step open and closes it
+
+
+BESIDE = "another `agent` was at work at the same time: its changes may be among these"
+
+
+def not_kept(changes: list[Change]) -> list[str]:
+    """One line for each reason: the largest files, how many more, and why."""
+    by_reason: dict[str, list[Change]] = {}
+    for each in changes:
+        if each.after is not None:
+            by_reason.setdefault(each.after.unkept, []).append(each)
+    lines = []
+    for why, found in by_reason.items():
+        found.sort(key=lambda change: -(change.after.size if change.after else 0))
+        named = ", ".join(f"`{visible(change.path, lines=False)}`" for change in found[:_NAMED])
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        lines.append(f"{named}{more}: {why}")
+    return lines
+
+
+def _roots(permit: Permit) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The folders that the action may write, and of those of which it changes one file the path of that."""
+    terms, action = permit.terms, permit.action
+    if isinstance(action, WriteFile | EditFile):
+        real = os.path.realpath(action.path)
+        root = terms.workspace if inside(real, terms.workspace) else os.path.dirname(real)
+        while not os.path.isdir(root):  # it makes the folders that are missing
+            root = os.path.dirname(root)
+        return ((root, (os.path.relpath(real, root),)),)
+    folders = [terms.workspace] if terms.rights is Rights.WORK else []
+    single: dict[str, list[str]] = {}
+    for path in terms.write:
+        if any(inside(path, folder) for folder in folders):
+            continue
+        if os.path.isdir(path) and not os.path.islink(path):
+            folders.append(path)
+        else:
+            single.setdefault(os.path.dirname(path), []).append(os.path.basename(path))
+    return (*((folder, ()) for folder in folders), *((folder, tuple(names)) for folder, names in single.items()))
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, UndoError):
+        return error.problem.why
+    if isinstance(error, TooMany):
+        return "there are more files in this folder than are kept (`undo.files`)"
+    if isinstance(error, OSError):
+        return (error.strerror or "the system refused it").lower()
+    return str(error) or "the list of steps could not be written"

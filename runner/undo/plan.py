@@ -1,0 +1,124 @@
+"""What taking back the last steps would do, path by path, and what stands in the way. Changes nothing."""
+
+from collections.abc import Callable, Sequence
+
+from policy.record import dataclass
+from runner.undo import entry
+from runner.undo.entry import Entry, Kind, same
+from runner.undo.recover import found
+from runner.undo.store import Step, Store
+
+AUTO_RUN = "other programs run it by themselves; `--auto-run` brings it back as it was before the action"
+CHANGED = "somebody else changed it since; `--force` overwrites that"
+BETWEEN = "somebody else changed it between these actions; `--force` overwrites that"
+UNSAFE = "what is there now could not be kept; `--force` overwrites it for good"
+STAYS = "it stays: it was not kept, since it can be made again"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One path: as it is `now`, as it was and is `wanted` again. None: nothing is there.
+
+    `problem`: why it is not done, in words; empty when it is. `moved`: where the wanted file itself lies now, when its
+    content was not kept but it was only moved. `mild`: nothing is lost by it.
+    """
+
+    root: str
+    path: str
+    now: Entry | None
+    wanted: Entry | None
+    problem: str = ""
+    moved: str = ""
+    mild: bool = False
+
+    @property
+    def deed(self) -> str:
+        """What is done, in a word."""
+        if self.moved:
+            return "move back"
+        if self.wanted is None:
+            return "remove"
+        if self.now is None or self.now.kind != self.wanted.kind:
+            return "bring back"
+        return "change back" if self.now.content != self.wanted.content else "mode"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a person said beyond the plain wish. `force`: changes of others may be lost; `auto_run`: files that other
+    programs run by themselves may be written."""
+
+    force: bool = False
+    auto_run: bool = False
+
+
+def plan(store: Store, steps: Sequence[Step], allowed: Allowed, locked: Callable[[str, str], bool]) -> tuple[Item, ...]:
+    """Take back `steps`, newest first, as one. `locked(root, path)`: whether other programs run that by themselves.
+
+    A path that is already as it was is no item. The store has just looked at every path of these steps.
+    """
+    first: dict[tuple[str, str], Entry | None] = {}
+    last: dict[tuple[str, str], Entry | None] = {}
+    broken: set[tuple[str, str]] = set()
+    unsure = any(step.kind == "action" and any("was killed" in note for note in step.notes) for step in steps)
+    for step in reversed(steps):
+        for change in store.changes(step.id):
+            key = (change.root, change.path)
+            if key in last and not same(last[key], change.before):
+                broken.add(key)
+            first.setdefault(key, change.before)
+            last[key] = change.after
+    items = []
+    for key in sorted(first):
+        now = found(store, *key)
+        if same(now, first[key]):
+            continue
+        others = BETWEEN if key in broken else CHANGED if unsure or not same(now, last[key]) else ""
+        items.append(_item(key, now, first[key], others, allowed, locked))
+    return _with_moves(items)
+
+
+def _item(
+    key: tuple[str, str],
+    now: Entry | None,
+    wanted: Entry | None,
+    others: str,
+    allowed: Allowed,
+    locked: Callable[[str, str], bool],
+) -> Item:
+    def item(problem: str, mild: bool = False) -> Item:
+        return Item(*key, now, wanted, problem, mild=mild)
+
+    if wanted is None and now is not None and now.kind == Kind.FOLDER and now.unkept == entry.LEFT_OUT:
+        return item(STAYS, mild=True)
+    folders = now is not None and wanted is not None and now.kind == wanted.kind == Kind.FOLDER
+    if wanted is not None and wanted.unkept and not folders:
+        return item(f"it was not kept: {wanted.unkept}")
+    if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
+        return item(f"it is left alone: {entry.SECRET}")
+    if not allowed.auto_run and locked(*key):
+        return item(AUTO_RUN)
+    if not allowed.force and now is not None and now.unkept and now.kind != Kind.FOLDER:
+        return item(UNSAFE)
+    return item(others if not allowed.force else "")
+
+
+def _with_moves(items: list[Item]) -> tuple[Item, ...]:
+    """What was not kept, but lies elsewhere now as the very same file or folder, is moved back."""
+    lying = {
+        item.now[2:4]: item
+        for item in items
+        if item.wanted is None and item.now is not None and item.problem in ("", UNSAFE)
+    }
+    moved: dict[str, Item] = {}
+    for item in items:
+        wanted = item.wanted
+        if wanted is not None and item.now is None and item.problem.startswith("it was not kept"):
+            source = lying.get(wanted[2:4])
+            if source is None or source.now is None or source.root != item.root or source.now.kind != wanted.kind:
+                continue
+            if wanted.kind == Kind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
+                moved[source.path] = Item(item.root, item.path, None, wanted, moved=source.path)
+    targets = {item.path for item in moved.values()}
+    kept = [item for item in items if item.path not in moved and item.path not in targets]
+    return tuple(sorted((*kept, *moved.values()), key=lambda item: (item.root, item.path)))

@@ -1,0 +1,415 @@
+"""What is known of one workspace's snapshots: the last look, the steps and what each changed, where contents lie.
+
+In SQLite, for its transactions: a runner that is killed leaves the state before or after. The contents are in `packs`.
+"""
+
+import contextlib
+import fcntl
+import json
+import marshal
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from runner.undo.entry import Change, Entry, pack, same, unpack
+from runner.undo.packs import Packs, Place
+from runner.undo.walk import Index, Names
+
+_FORMAT = 1
+_PATIENCE = 15.0  # seconds for another `agent` in this workspace to finish its look
+_TABLES = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE names(root BLOB, folder BLOB, body BLOB NOT NULL, PRIMARY KEY(root, folder)) WITHOUT ROWID;
+CREATE TABLE content(
+  hash BLOB PRIMARY KEY, pack INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE step(
+  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, words TEXT NOT NULL, session TEXT NOT NULL,
+  call TEXT NOT NULL, started REAL NOT NULL, ended REAL, notes TEXT NOT NULL DEFAULT '[]', undone INTEGER,
+  takes_back TEXT NOT NULL DEFAULT '[]', roots TEXT NOT NULL DEFAULT '[]'
+);
+CREATE TABLE change(
+  step INTEGER NOT NULL, root BLOB NOT NULL, path BLOB NOT NULL, was BLOB, became BLOB,
+  hash_was BLOB, hash_became BLOB, PRIMARY KEY(step, root, path)
+) WITHOUT ROWID;
+"""
+Roots = tuple[tuple[str, tuple[str, ...]], ...]
+_STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
+
+
+class UndoError(Exception):
+    """The kept files cannot be used, or nothing can be brought back. `problem` says why, and what to do."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action that changed files, or one undo. `ended` is None while it runs, or when the runner was killed.
+
+    `roots`: what it could write: folders, each with the only paths in it that count (none: all).
+    `undone`: the undo that took it back. `takes_back`: the steps that this undo took back. `notes`: what could not be
+    kept, in words.
+    """
+
+    id: int
+    kind: str  # "action" or "undo"
+    words: str
+    session: str
+    call: str
+    started: float
+    ended: float | None
+    undone: int | None
+    notes: tuple[str, ...]
+    takes_back: tuple[int, ...]
+    roots: Roots
+
+
+class Store:
+    """The snapshots in `folder` (private; made when it is missing). One process looks at a time: use `locked`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self.folder = folder
+            self._lock = _opened(folder / "lock")
+            self._active = _opened(folder / "active")
+        except OSError as error:
+            raise _unusable(folder, (error.strerror or "").lower()) from None
+        self.notices: list[str] = []
+        with self.locked():
+            self._db = self._ready()
+            self.packs = Packs(folder, int(self._meta("pack", 0)))  # type: ignore[call-overload]  # a number of ours
+        self._index: tuple[int, dict[str, Index]] | None = None
+
+    def close(self) -> None:
+        self.packs.give_up()
+        self._db.close()
+        os.close(self._lock)
+        os.close(self._active)
+
+    # ---- who is at it
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else looks or brings back meanwhile. Raises UndoError when somebody else does not come to an end."""
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    why = f"another `agent` has been looking at the files of this workspace for {_PATIENCE:g} s"
+                    raise _unusable(self.folder, why, "wait for it, or end it") from None
+                time.sleep(0.02)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
+    def join(self) -> bool:
+        """Say that an action runs from now on, until `leave` or death; answers whether others run as well."""
+        try:
+            fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
+        except BlockingIOError:
+            alone = False
+        fcntl.flock(self._active, fcntl.LOCK_SH)
+        return not alone
+
+    def alone(self) -> bool:
+        """Whether no action runs. For as long as the lock of `locked` is held."""
+        try:
+            fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        fcntl.flock(self._active, fcntl.LOCK_UN)
+        return True
+
+    def leave(self) -> None:
+        fcntl.flock(self._active, fcntl.LOCK_UN)
+
+    # ---- the last look
+
+    def index(self, root: str) -> Index:
+        """What was there at the last look, ours or another process's."""
+        version = int(self._meta("version", 0))  # type: ignore[call-overload]  # a number of ours
+        if self._index is None or self._index[0] != version:
+            self._index = (version, {})
+        known = self._index[1]
+        if root not in known:
+            rows = self._db.execute("SELECT folder, body FROM names WHERE root = ?", (os.fsencode(root),))
+            known[root] = {
+                os.fsdecode(folder): {name: Entry(*row) for name, row in marshal.loads(body).items()}  # noqa: S302  # written by us, in our private folder
+                for folder, body in rows
+            }
+        return known[root]
+
+    def forget(self) -> None:
+        """What was looked at counts as never seen."""
+        with self.transaction():
+            self._db.execute("DELETE FROM names")
+        self._index = None
+
+    def saw(self, root: str, index: Index, changed: Iterable[str], gone: Iterable[str]) -> None:
+        """What a look found: the folders `changed` are as `index` has them, the folders `gone` are no more."""
+        key = os.fsencode(root)
+        rows = ((key, os.fsencode(folder), _body(index[folder])) for folder in changed)
+        self._db.executemany("INSERT OR REPLACE INTO names VALUES(?, ?, ?)", rows)
+        self._db.executemany(
+            "DELETE FROM names WHERE root = ? AND folder = ?", ((key, os.fsencode(folder)) for folder in gone)
+        )
+        version = time.time_ns()
+        left = {*gone}
+        merged = {folder: names for folder, names in self.index(root).items() if folder not in left} | index
+        known = self._index[1] if self._index else {}
+        self._set("version", version)
+        self._index = (version, {**known, root: merged})
+
+    # ---- steps
+
+    def begin(
+        self, kind: str, words: str, session: str, call: str, roots: Roots, takes_back: tuple[int, ...] = ()
+    ) -> int:
+        row = (kind, words, session, call, time.time(), json.dumps(takes_back), json.dumps(roots))
+        made = self._db.execute(
+            "INSERT INTO step(kind, words, session, call, started, takes_back, roots) VALUES(?, ?, ?, ?, ?, ?, ?)", row
+        )
+        return int(made.lastrowid or 0)
+
+    def note(self, step: int, changes: Iterable[Change]) -> None:
+        """Add changes to a step; of a path that it changed twice, the first state and the last one stay."""
+        for change in changes:
+            key = (step, os.fsencode(change.root), os.fsencode(change.path))
+            row = self._db.execute("SELECT was FROM change WHERE step = ? AND root = ? AND path = ?", key).fetchone()
+            before = change.before if row is None else _entry(row[0])
+            if same(before, change.after):
+                self._db.execute("DELETE FROM change WHERE step = ? AND root = ? AND path = ?", key)
+                continue
+            values = (*map(_dumped, (before, change.after)), _hash(before), _hash(change.after))
+            self._db.execute("INSERT OR REPLACE INTO change VALUES(?, ?, ?, ?, ?, ?, ?)", (*key, *values))
+
+    def unnote(self, step: int) -> None:
+        """Forget what was noted of it."""
+        self._db.execute("DELETE FROM change WHERE step = ?", (step,))
+
+    def end(self, step: int, notes: tuple[str, ...]) -> None:
+        """The step is over. One that changed nothing is forgotten."""
+        self._db.execute("UPDATE step SET ended = ?, notes = ? WHERE id = ?", (time.time(), json.dumps(notes), step))
+        if not notes:
+            self._db.execute(
+                "DELETE FROM step WHERE id = ? AND NOT EXISTS(SELECT 1 FROM change WHERE step = id)", (step,)
+            )
+
+    def mark(self, steps: tuple[int, ...], undo: int) -> None:
+        """The steps were taken back by `undo`."""
+        self._db.executemany("UPDATE step SET undone = ? WHERE id = ?", ((undo, each) for each in steps))
+
+    def changed(self, step: int) -> int:
+        """How many paths it changed."""
+        return int(self._db.execute("SELECT count(*) FROM change WHERE step = ?", (step,)).fetchone()[0])
+
+    def free_undone(self, undo: int) -> None:
+        """The steps that `undo` took back count again."""
+        self._db.execute("UPDATE step SET undone = NULL WHERE undone = ?", (undo,))
+
+    def steps(self) -> list[Step]:
+        """All of them, newest first."""
+        rows = self._db.execute(
+            f"SELECT {_STEP} FROM step ORDER BY id DESC"  # noqa: S608  # names of ours
+        )
+        return [_step(row) for row in rows]
+
+    def open_steps(self) -> list[Step]:
+        return [step for step in self.steps() if step.ended is None]
+
+    def changes(self, step: int) -> list[Change]:
+        rows = self._db.execute("SELECT root, path, was, became FROM change WHERE step = ?", (step,))
+        return [
+            Change(os.fsdecode(root), os.fsdecode(path), _entry(was), _entry(became))
+            for root, path, was, became in rows
+        ]
+
+    # ---- contents
+
+    def place(self, digest: bytes) -> Place | None:
+        row = self._db.execute("SELECT pack, start, size FROM content WHERE hash = ?", (digest,)).fetchone()
+        return None if row is None else Place(*row)
+
+    def keep(self, places: dict[bytes, Place]) -> None:
+        rows = ((digest, each.pack, each.offset, each.size) for digest, each in places.items())
+        self._db.executemany("INSERT OR IGNORE INTO content VALUES(?, ?, ?, ?)", rows)
+        self._set("pack", max((place.pack for place in places.values()), default=int(self._meta("pack", 0))))  # type: ignore[call-overload]  # a number of ours
+
+    def size(self) -> int:
+        """Bytes of all contents that are kept."""
+        return int(self._db.execute("SELECT coalesce(sum(size), 0) FROM content").fetchone()[0])
+
+    def drop_oldest(self, keep: int) -> int:
+        """Forget all steps but the newest `keep`; answers how many went."""
+        ids = [step.id for step in self.steps()[keep:] if step.ended is not None]
+        self._db.executemany("DELETE FROM change WHERE step = ?", ((each,) for each in ids))
+        self._db.executemany("DELETE FROM step WHERE id = ?", ((each,) for each in ids))
+        return len(ids)
+
+    def sweep(self) -> None:
+        """Remove the contents that nothing names any more."""
+        live = {row[0] for row in self._db.execute("SELECT hash_was FROM change UNION SELECT hash_became FROM change")}
+        for (root,) in self._db.execute("SELECT DISTINCT root FROM names").fetchall():
+            for names in self.index(os.fsdecode(root)).values():
+                live.update(each.content for each in names.values() if each.kind == "file")
+        rows = self._db.execute("SELECT hash, pack, start, size FROM content").fetchall()
+        self._db.executemany("DELETE FROM content WHERE hash = ?", ((row[0],) for row in rows if row[0] not in live))
+        used: dict[int, list[tuple[bytes, Place]]] = {}
+        whole: dict[int, int] = {}
+        for digest, number, start, size in rows:
+            whole[number] = max(whole.get(number, 0), start + size)
+            if digest in live:
+                used.setdefault(number, []).append((digest, Place(number, start, size)))
+        for number, places in used.items():
+            if sum(place.size for _, place in places) * 2 < whole[number]:
+                self._move(places)
+                whole[number] = -1
+        self.packs.flush()
+        self._dead = [number for number in whole if number not in used or whole[number] < 0]
+
+    def _move(self, places: list[tuple[bytes, Place]]) -> None:
+        for digest, place in places:
+            moved = self.packs.add(b"".join(self.packs.read(place, digest)))
+            self._db.execute(
+                "UPDATE content SET pack = ?, start = ? WHERE hash = ?", (moved.pack, moved.offset, digest)
+            )
+            self._set("pack", moved.pack)
+
+    _dead: list[int] = []  # noqa: RUF012  # replaced, never changed
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it or nothing. Packs that `sweep` emptied go when it is done."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            self._index, self._dead = None, []
+            raise
+        self._db.execute("COMMIT")
+        for number in self._dead:
+            self.packs.drop(number)
+        self._dead = []
+
+    # ---- the file
+
+    def _meta(self, name: str, default: object) -> object:
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return default if row is None else row[0]
+
+    def _set(self, name: str, value: object) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
+
+    def under(self, rules: str) -> None:
+        """What was kept under other rules about secrets is read again under these."""
+        if self._meta("rules", "") != rules:
+            self.forget()
+            with self.transaction():
+                self._set("rules", rules)
+
+    def _ready(self) -> sqlite3.Connection:
+        path = self.folder / "steps.db"
+        try:
+            self._db = _connect(path)
+            if self._meta("format", 0) != _FORMAT:
+                raise sqlite3.DatabaseError("another format")
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
+                raise _unusable(self.folder, f"the list of steps cannot be opened ({error})") from None
+            if not _blank(path):
+                self._set_aside(path)
+            self._make(path)
+        for number in self.packs_there() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
+            Packs(self.folder, 0).drop(number)  # of a look that never came to its end
+        return self._db
+
+    def packs_there(self) -> set[int]:
+        return Packs(self.folder, 0).numbers()
+
+    def _make(self, path: Path) -> None:
+        self._db = _connect(path)
+        self._db.executescript(_TABLES)
+        self._set("format", _FORMAT)
+
+    def _set_aside(self, path: Path) -> None:
+        self._db.close()
+        number = 1
+        while (aside := path.with_name(f"steps.db.corrupt-{number}")).exists():
+            number += 1
+        os.rename(path, aside)
+        for suffix in ("-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{path}{suffix}")
+        self.notices.append(
+            f"the list of what can be undone is damaged; it is now `{aside}`, and what was done before cannot be undone"
+        )
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    # One thread at a time, which the lock of a look sees to.
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
+    return db
+
+
+def _blank(path: Path) -> bool:
+    return path.stat().st_size <= 4096  # made a moment ago, by us or by somebody who was killed at it
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _step(row: tuple[object, ...]) -> Step:
+    *plain, notes, takes_back, roots = row
+    values = (*plain, _texts(str(notes)), _numbers(str(takes_back)), _roots(str(roots)))
+    return Step(*values)  # type: ignore[arg-type]  # our own table
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(json.loads(text))
+
+
+def _roots(text: str) -> Roots:
+    return tuple((root, tuple(paths)) for root, paths in json.loads(text))
+
+
+def _body(names: Names) -> bytes:
+    return marshal.dumps({name: pack(entry) for name, entry in names.items()})
+
+
+def _dumped(entry: Entry | None) -> bytes | None:
+    return None if entry is None else marshal.dumps(pack(entry))  # type: ignore[arg-type]  # plain values
+
+
+def _entry(body: bytes | None) -> Entry | None:
+    return None if body is None else unpack(marshal.loads(body))  # noqa: S302  # written by us, in our private folder
+
+
+def _hash(entry: Entry | None) -> bytes | None:
+    return entry.content if entry is not None and entry.kind == "file" and not entry.unkept else None
+
+
+def _unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:
+    return UndoError(Problem(f"the kept files in `{folder}` cannot be used", why or "the system refused it", fix))

@@ -1,0 +1,171 @@
+"""Taking back the last actions, and taking that back: the whole of `agent undo` but for its words."""
+
+import threading
+
+from policy.record import dataclass
+from policy.verdict import Problem, Terms
+from runner.undo.entry import Change
+from runner.undo.ground import Ground, Locked, below_root
+from runner.undo.plan import Allowed, Item, plan
+from runner.undo.recover import recover
+from runner.undo.restore import restore
+from runner.undo.store import Roots, Step, Store, UndoError
+from runner.undo.taking import Taker
+from runner.undo.walk import Rules
+from sandbox.autorun import Watch
+from sandbox.launch import known_trees, survey
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The last `count` actions, or with `redo` the last undo. `dry`: only say what would be done."""
+
+    count: int = 1
+    redo: bool = False
+    dry: bool = False
+    allowed: Allowed = Allowed()
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """`steps`: what was taken back. `items`: every path of it that was not as wanted. `step`: names the undo, None when
+    nothing was done. `aside`: in words, what had to be set aside. `dead`: steps of a runner that was killed."""
+
+    steps: tuple[Step, ...]
+    items: tuple[Item, ...]
+    step: int | None
+    aside: tuple[str, ...] = ()
+    dead: tuple[Step, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Everything is as it was."""
+        return all(not item.problem or item.mild for item in self.items) and not self.aside
+
+
+def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
+    """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError when our own
+    folder is full."""
+    with store.locked():
+        if not store.alone():
+            raise UndoError(
+                Problem(
+                    "nothing was taken back",
+                    "an action of an agent is running in this workspace, and changes files right now",
+                    "wait until it is done, or stop it with Ctrl-C",
+                )
+            )
+        taker = Taker(store, ground.choice.bounds, threading.Event())
+        with store.transaction():
+            dead = tuple(_recovered(store, taker, ground))
+        steps = _chosen(store, wish)
+        roots = _roots(store, steps)
+        terms = ground.terms(tuple(root for root, _ in roots))
+        rules = ground.rules(terms)
+        with store.transaction():
+            for root, paths in roots:
+                taker.take_paths(root, paths, below_root(rules, root))
+            items = plan(store, steps, wish.allowed, Locked(ground, terms))
+            doable = [item for item in items if not item.problem]
+            if wish.dry or not doable:
+                if not wish.dry and all(item.mild for item in items):
+                    _settled(store, steps, wish)
+                return Taken(steps, items, None, dead=dead)
+            ids = tuple(step.id for step in steps)
+            number = store.begin("redo" if wish.redo else "undo", _words(steps), wish.session, "", roots, ids)
+            store.note(number, (Change(item.root, item.path, item.now, item.wanted) for item in doable))
+        return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
+
+
+def recovered(store: Store, ground: Ground) -> list[Step]:
+    """Bring the steps of a runner that was killed to an end, if there are any; answers them."""
+    with store.locked():
+        if not store.alone() or not store.open_steps():
+            return []
+        with store.transaction():
+            return _recovered(store, Taker(store, ground.choice.bounds, threading.Event()), ground)
+
+
+def _recovered(store: Store, taker: Taker, ground: Ground) -> list[Step]:
+    roots = {root for step in store.open_steps() for root, _ in step.roots}
+    if not roots:
+        return []
+    rules = ground.rules(ground.terms(tuple(sorted(roots))))
+    return recover(store, taker, lambda root: below_root(rules, root))
+
+
+def _done(
+    store: Store,
+    taker: Taker,
+    ground: Ground,
+    wish: Wish,
+    planned: tuple[tuple[Step, ...], Roots, Terms, Rules, tuple[Item, ...], int, tuple[Step, ...]],
+) -> Taken:
+    steps, roots, terms, rules, items, number, dead = planned
+    trees = known_trees(ground.cache)
+    # THREAT T16: whatever comes back under a name that programs run by themselves is looked at as if a command had
+    # made it, also where only another file makes it one (a `HEAD` beside `hooks`).
+    watch = None if wish.allowed.auto_run else Watch(terms, survey(terms, "", ground.cache), ground.aside, trees)
+    items = restore(store, items, number)
+    aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
+    with store.transaction():
+        expected = store.changes(number)
+        store.unnote(number)
+        changes: dict[tuple[str, str], Change] = {}
+        for root, paths in roots:
+            taken = taker.take_paths(root, paths, below_root(rules, root))
+            changes |= {(change.root, change.path): change for change in taken.changes}
+        wanted = {(change.root, change.path) for change in expected}
+        store.note(number, (change for key, change in changes.items() if key in wanted))
+        left = [item for item in items if item.problem and not item.mild]
+        notes = tuple(f"`{item.path}`: {item.problem}" for item in left)
+        # What another wish may still bring back is not over.
+        over = not any(_may_yet(item) for item in left)
+        store.end(number, notes)
+        if over:
+            _settled(store, steps, wish, number)
+    return Taken(steps, items, number, aside, dead)
+
+
+def _may_yet(item: Item) -> bool:
+    return not item.problem.startswith("it was not kept")
+
+
+def _settled(store: Store, steps: tuple[Step, ...], wish: Wish, number: int | None = None) -> None:
+    """These steps are taken back, whatever of them could not be."""
+    if wish.redo:
+        for step in steps:
+            store.free_undone(step.id)
+    store.mark(tuple(step.id for step in steps), number or -1)
+
+
+def _chosen(store: Store, wish: Wish) -> tuple[Step, ...]:
+    steps = store.steps()
+    if wish.redo:
+        found = [step for step in steps if step.kind == "undo" and step.undone is None][:1]
+        if not found:
+            raise _nothing("no undo was made here that could be taken back")
+        return tuple(found)
+    found = [step for step in steps if step.kind == "action" and step.undone is None and store.changed(step.id)]
+    if not found:
+        raise _nothing("no action of an agent changed a file here, or all of them were taken back already")
+    if len(found) < wish.count:
+        raise _nothing(f"only {len(found)} of the actions kept here can be taken back", "name a smaller number")
+    return tuple(found[: wish.count])
+
+
+def _nothing(why: str, fix: str = "`agent undo --list` shows what was kept") -> UndoError:
+    return UndoError(Problem("there is nothing to take back", why, fix))
+
+
+def _roots(store: Store, steps: tuple[Step, ...]) -> Roots:
+    found: dict[str, set[str]] = {}
+    for step in steps:
+        for change in store.changes(step.id):
+            found.setdefault(change.root, set()).add(change.path)
+    return tuple((root, tuple(sorted(paths))) for root, paths in sorted(found.items()))
+
+
+def _words(steps: tuple[Step, ...]) -> str:
+    return ", ".join(f"{step.id}" for step in steps)
