@@ -105,7 +105,9 @@ async def _undoable(permit: Permit, number: int, planned: Planned, world: World)
     try:
         return await _confined(permit, number, planned.call, world)
     finally:
-        world.undo.after(running)
+        step = world.undo.after(running)
+        if step is not None:
+            world.journal.snapshot(str(step), planned.call.key)
 
 
 async def _confined(permit: Permit, number: int, call: Call, world: World) -> Outcome:

@@ -12,7 +12,7 @@ import pytest
 AGENT = str(Path(sys.executable).parent / "agent")
 # fmt: off
 COMMANDS = [
-    "", "run", "exec", "why", "sandbox", "sandbox show", "sandbox cache", "doctor", "demo",
+    "", "run", "exec", "why", "sandbox", "sandbox show", "sandbox cache", "undo", "doctor", "demo",
     "policy", "policy matrix", "policy judge", "policy test", "policy lint", "policy import",
     "audit", "audit show", "audit verify",
     "auth", "auth login", "auth status", "auth use", "auth logout",
@@ -52,7 +52,7 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 COMPLETIONS = [
     (
         "agent ",
-        {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "config", "init", "trust", "doctor", "demo"},
+        {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "config", "init", "trust", "undo", "doctor", "demo"},
     ),
     ("agent trust ", {"show", "list", "accept", "revoke"}),
     ("agent run --tr", {"--trust-config"}),
