@@ -52,7 +52,21 @@ def test_help_says_what_the_exit_codes_mean_where_scripts_ask(tmp_path: Path) ->
 COMPLETIONS = [
     (
         "agent ",
-        {"run", "exec", "why", "sandbox", "policy", "audit", "auth", "config", "init", "trust", "undo", "doctor", "demo"},
+        {
+            "run",
+            "exec",
+            "why",
+            "sandbox",
+            "policy",
+            "audit",
+            "auth",
+            "config",
+            "init",
+            "trust",
+            "undo",
+            "doctor",
+            "demo",
+        },
     ),
     ("agent trust ", {"show", "list", "accept", "revoke"}),
     ("agent run --tr", {"--trust-config"}),
