@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from policy.action import Action
@@ -23,6 +24,7 @@ from sandbox.backend import Enforcement, Level
 
 if TYPE_CHECKING:
     from runner.audit import AuditLog  # SQLite is loaded while the sandbox starts
+    from sandbox.egress.broker import Lend
     from sandbox.spawn import Spare
 
 _Said = TypeVar("_Said")
@@ -79,13 +81,24 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
             # Imported now: a denial needs no sandbox. The event loop is loaded while the helper locks itself in.
             from sandbox.launch import launched_ahead
 
-            with launched_ahead(args.backend, verdict.permit.terms, cache=cache_dir(os.environ), spare=spare) as ahead:
+            with (
+                _lending(gate, verdict) as lend,
+                launched_ahead(args.backend, verdict.permit.terms, cache=cache_dir(os.environ), spare=spare) as ahead,
+            ):
                 _load_event_loop()
                 import asyncio
 
                 from runner.exec_confined import confine
 
-                return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum), ahead))
+                return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum), ahead, lend))
+
+
+def _lending(gate: Gate, verdict: Allow) -> "AbstractContextManager[Lend | None]":
+    if not verdict.permit.terms.credentials:
+        return nullcontext()
+    from runner.broker.opened import lending
+
+    return lending(gate.settings.profile, os.environ, gate.facts.workspace)
 
 
 def _load_event_loop() -> None:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from policy.verdict import Allow, Terms
 from runner.audit_records import Decision
@@ -15,6 +16,9 @@ from runner.problems import Exit, Stopped, print_problem
 from sandbox.backend import Backend, Enforcement, Level, Outcome, noted_connections
 from sandbox.container.choice import Choice
 from sandbox.launch import Ahead
+
+if TYPE_CHECKING:
+    from sandbox.egress.broker import Lend
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,9 +31,10 @@ async def confine(
     stdin: bytes | None,
     wanted: tuple[str | None, Level],
     ahead: Ahead | None,
+    lend: "Lend | None" = None,
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
-    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container) as opening:
+    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
         with open_log() as audit:
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement))
@@ -49,7 +54,7 @@ async def confine(
 
 @contextlib.asynccontextmanager
 async def _boundary(
-    wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None, container: Choice
+    wanted: tuple[str | None, Level], terms: Terms, ahead: Ahead | None, container: Choice, lend: "Lend | None"
 ) -> AsyncIterator[Opening]:
     """A sandbox that is starting while we go on; whatever happens, it is closed at the end."""
     from sandbox.choose import open_backend
@@ -58,7 +63,15 @@ async def _boundary(
     cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
     opening = asyncio.create_task(
         open_backend(
-            name, minimum, terms=terms, cache=cache, aside=aside, files=False, ahead=ahead, container=container
+            name,
+            minimum,
+            terms=terms,
+            cache=cache,
+            aside=aside,
+            files=False,
+            ahead=ahead,
+            container=container,
+            lend=lend,
         )
     )
     await asyncio.sleep(0)  # without one launched ahead, a helper is started now; it gets ready on another core

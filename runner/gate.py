@@ -96,6 +96,10 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         settings = replace(settings, notices=(*settings.notices, *trusted.notices))
     if args.unix:
         settings = replace(settings, profile=replace(settings.profile, unix_sockets=True))
+    if any(credential.intercept for credential in settings.profile.credentials):
+        from runner.broker.opened import with_bundle
+
+        settings = replace(settings, profile=with_bundle(settings.profile))
     facts = gather(str(cwd), environ, settings.profile)
     limits = apply_limits(settings.profile.limits, args.limits)
     if args.timeout is not None:

@@ -12,6 +12,7 @@ from runner.amounts import apply_limits
 from runner.approval import Approver
 from runner.audit import AuditLog
 from runner.audit_records import SessionInfo
+from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
 from runner.config import Settings
 from runner.events import Emit, Notice
@@ -69,6 +70,7 @@ async def open_session(
 
     cwd = str(options.cwd)
     profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
+    profile = with_bundle(profile)
     facts = gather(cwd, environ, profile)
     minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
@@ -85,6 +87,7 @@ async def open_session(
             cache=cache_dir(environ),
             aside=state / "aside",
             container=settings.container,
+            lend=stack.enter_context(lending(profile, environ, facts.workspace)),
         )
         stack.push_async_callback(sandbox.close)
         info = SessionInfo(

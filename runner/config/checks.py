@@ -94,6 +94,13 @@ def rule(entry: Entry) -> None:
     permissions(Keyed(entry.source, "", {}, (entry,)), Layer.NAMED)
 
 
+def credential(entry: Entry) -> None:
+    """Raises KeyedError for what is no credential."""
+    from runner.broker.rows import credential
+
+    credential(entry)
+
+
 def mode_no_looser(new: Value, old: Value) -> bool:
     return no_looser(Mode(str(new)), Mode(str(old)))
 

@@ -16,6 +16,10 @@ from policy.permission.rule import Source, Tool
 from policy.profile_file import LIMITS
 from policy.record import dataclass
 from policy.tier import Mode, Tier
+from runner.broker.keys import EXAMPLE as CREDENTIAL_EXAMPLE
+from runner.broker.keys import KEYS as CREDENTIAL_KEYS
+from runner.broker.keys import MOST as MOST_CREDENTIALS
+from runner.broker.keys import SAYS as CREDENTIAL_SAYS
 from runner.config import checks
 from runner.config.migrations import VERSION
 
@@ -177,6 +181,9 @@ LISTS: tuple[TableList, ...] = (
         example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
         choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
                  "tier": tuple(tier.label for tier in Tier)}, helps=checks.RULE_SAYS, most=MOST_RULES),
+    TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
+        CREDENTIAL_KEYS, check=checks.credential, example=CREDENTIAL_EXAMPLE,
+        helps=CREDENTIAL_SAYS, most=MOST_CREDENTIALS),
 )
 # fmt: on
 

@@ -39,6 +39,11 @@ def over(settings: Settings, given: Given) -> Settings:
             lists.append(entry)
     rules, over = _rules(replace_entries(keyed, lists), given, settings)
     profile = _profile(settings.profile, keyed.values, values, rules)
+    lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
+    if lent:
+        from runner.broker.rows import credentials  # only where somebody has some
+
+        profile = replace(profile, credentials=credentials(lent))
     if given.bound:
         profile = narrow(settings.profile, profile)  # what the table lets through could not widen even if it were wrong
     return replace(

@@ -1,0 +1,105 @@
+"""What the sandbox's proxy asks: which header goes with a request. Secrets are found late, and stay on this side."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from policy.credential import Credential
+from policy.host_rule import METHODS
+from runner.broker.source import secret_of
+from runner.secrets import Secret, SecretError
+from sandbox.egress.broker import Added, Broker
+from sandbox.egress.refused import Failed
+
+if TYPE_CHECKING:
+    import ssl
+
+    from runner.broker.authority import Authority
+
+_ANEW = 60.0  # seconds until a secret that a server did not take is looked for again
+_SHORTEST = 6  # characters that are looked for in answers: fewer stand in any text
+
+
+class Lender:
+    """The credentials of one session. `authority`: whose certificates open TLS, where that is asked for."""
+
+    def __init__(
+        self,
+        credentials: tuple[Credential, ...],
+        environ: Mapping[str, str],
+        workspace: str,
+        *,
+        authority: "Authority | None" = None,
+    ) -> None:
+        self._credentials = credentials
+        self._environ = environ
+        self._workspace = workspace
+        self._authority = authority
+        self._secrets: dict[str, tuple[Secret, float]] = {}
+        self._looking: dict[str, asyncio.Lock] = {}
+        self._trust: ssl.SSLContext | None = None
+
+    def lend(self, names: tuple[str, ...]) -> Broker:
+        """For commands whose terms name these credentials."""
+        given = tuple(each for each in self._credentials if each.name in names)
+
+        def secure(host: str, port: int) -> bool:
+            return any(not each.plain and each.names(host, port) for each in given)
+
+        async def asks(host: str, port: int, method: str, path: str) -> Added | None:
+            # TRACE would send it back, and a method that nobody knows might do anything.
+            if method not in METHODS:
+                return None
+            for each in given:
+                if each.meets(host, port, method, path) and each.plain is not secure(host, port):
+                    return await self._added(each)
+            return None
+
+        def opens(host: str, port: int) -> "ssl.SSLContext | None":
+            opened = any(each.intercept and each.names(host, port) for each in given)
+            return self._authority.serving(host) if opened and self._authority else None
+
+        return Broker(secure, asks, opens, self._trusted, self._rejected)
+
+    async def _added(self, credential: Credential) -> Added:
+        async with self._looking.setdefault(credential.name, asyncio.Lock()):
+            if credential.name not in self._secrets:
+                try:
+                    secret = await asyncio.to_thread(secret_of, credential, self._environ, self._workspace)
+                except SecretError as error:
+                    raise Failed(f"{error.problem.what}: {error.problem.why}", fix=error.problem.fix) from None
+                self._secrets[credential.name] = secret, time.monotonic()
+        secret, _ = self._secrets[credential.name]
+        value, masks = _spelled(credential, secret)
+        return Added(credential.name, credential.header, value, masks)
+
+    def _rejected(self, name: str) -> None:
+        """A token may have run out: the next request looks for it again, but not all the time."""
+        _, since = self._secrets.get(name, (None, 0.0))
+        if time.monotonic() - since > _ANEW:
+            self._secrets.pop(name, None)
+
+    def _trusted(self) -> "ssl.SSLContext":
+        if self._trust is None:
+            from runner.broker.authority import believing
+
+            self._trust = believing()
+        return self._trust
+
+
+def _spelled(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, ...]]:
+    """The value of the header, and the ways in which a server may send it back."""
+    bare = secret.reveal()
+    forms = [bare, quote(bare, safe=""), json.dumps(bare)[1:-1], base64.b64encode(bare.encode()).decode().rstrip("=")]
+    if credential.value:
+        value = credential.value.replace("{secret}", bare)
+    else:
+        login = base64.b64encode(f"{credential.user}:{bare}".encode()).decode()
+        value = f"Basic {login}"
+        forms.append(login.rstrip("="))
+    masks = sorted({form for form in forms if len(form) >= _SHORTEST}, key=len, reverse=True)
+    return value, tuple(form.encode() for form in masks)

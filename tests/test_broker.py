@@ -1,0 +1,316 @@
+"""The credential broker in the proxy: which request gets the header, where it goes, and what comes back of it."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from egress_world import Names, Proxy, Server, certificate, serving
+
+from policy.credential import Credential
+from policy.keyed import read
+from runner.broker.keys import KEYS
+from runner.broker.lender import Lender
+from runner.broker.rows import credentials
+from sandbox.egress.proxy import Egress
+
+SECRET = "canary-7c1f9e-token"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HOST = "forge.test"
+
+
+def rows(text: str) -> tuple[Credential, ...]:
+    """From `[[credential]]` in TOML."""
+    return credentials(read(text, "test.toml", {}, {"credential": KEYS}).entries)
+
+
+def forge(hosts: str, *more: str) -> tuple[Credential, ...]:
+    lines = ["[[credential]]", 'name = "forge"', f"hosts = {hosts}", 'env = "FORGE_TOKEN"', *more]
+    if not any(line.startswith(("header", "basic")) for line in more):
+        lines.append('header = "Authorization: Bearer {secret}"')
+    return rows("\n".join(lines))
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificate(tmp_path_factory.mktemp("tls") / "server.pem", HOST, "*.forge.test", "127.0.0.2")
+
+
+@contextlib.asynccontextmanager
+async def brokered(
+    given: tuple[Credential, ...], *hosts: str, believing: Path | None, environ: dict[str, str] | None = None
+) -> AsyncIterator[Proxy]:
+    """A proxy that lends `given`; `believing`: whose certificate it takes for its system's store."""
+    names = Names(forge__test=[("127.0.0.2",)], other__test=[("127.0.0.2",)])
+    names.answers["sub.forge.test"] = [("127.0.0.2",)]
+    proxy = Proxy(hosts, names)
+    lender = Lender(given, {"FORGE_TOKEN": SECRET} if environ is None else environ, "/nowhere")
+    lender._trust = ssl.create_default_context(cafile=str(believing)) if believing else ssl.create_default_context()
+    proxy.egress = Egress(proxy.listener, hosts, names, lender.lend(tuple(each.name for each in given)))
+    proxy.egress.begin()
+    try:
+        yield proxy
+        await proxy.done()
+    finally:
+        proxy.egress.close()
+
+
+def ask(path: str, *fields: str, method: str = "GET", port: int, host: str = HOST, body: str = "") -> bytes:
+    name = f"{host}:{port}"
+    return "\r\n".join([f"{method} http://{name}{path} HTTP/1.1", f"Host: {name}", *fields, "", body]).encode()
+
+
+# fmt: off
+JUDGED = [
+    ("GET,POST {at}/team/", "GET",     "/team/x",              (),                                  True,  "below the prefix, by the method"),
+    ("GET,POST {at}/team/", "GET",     "/team/x?y=/../z",      (),                                  True,  "a query is no path"),
+    ("GET,POST {at}/team/", "DELETE",  "/team/x",              (),                                  False, "another method"),
+    ("GET,POST {at}/team/", "GET",     "/other/x",             (),                                  False, "another prefix"),
+    ("GET,POST {at}/team/", "GET",     "/teammate",            (),                                  False, "a longer name"),
+    ("GET,POST {at}/team/", "GET",     "/team/../other",       (),                                  False, "steps back"),
+    ("GET,POST {at}/team/", "GET",     "/team/%2e%2e/other",   (),                                  False, "steps back, coded"),
+    ("GET,POST {at}/team/", "GET",     "/team/%252e%252e/x",   (),                                  False, "coded twice"),
+    ("GET,POST {at}/team/", "GET",     "/team/..%2fother",     (),                                  False, "a coded slash"),
+    ("GET,POST {at}/team/", "GET",     "/team//x",             (),                                  False, "an empty part"),
+    ("GET,POST {at}/team/", "GET",     "//team/x",             (),                                  False, "an empty part in front"),
+    ("GET,POST {at}/team/", "GET",     "/team/..;/other",      (),                                  False, "a parameter"),
+    ("GET,POST {at}/team/", "GET",     "/team\\..\\other",     (),                                  False, "backslashes"),
+    ("GET,POST {at}/team/", "GET",     "/TEAM/x",              (),                                  False, "another case"),
+    ("GET,POST {at}/team/", "GET",     "/team/x",              ("X-HTTP-Method-Override: DELETE",), False, "another method in a header"),
+    ("GET,POST {at}/team/", "GET",     "/team/x",              ("X_Original_URL: /other",),         False, "another path in a header"),
+    ("GET,POST {at}/team/", "GET",     "/team/x",              ("Connection: authorization",),      True,  "what is hop by hop is the sandbox's, not ours"),
+    ("GET,POST {at}/team/", "GET",     "/team/x",              ("Authorization: Bearer mine",),     True,  "a placeholder is replaced"),
+    ("GET,POST {at}/team/", "GET",     "/team/x",              ("AUTHORIZATION: a", "authorization: b"), True, "all of them"),
+    ("GET,POST {at}/team/", "GET",     "/team/x",              ("Connection: Upgrade", "Upgrade: websocket"), False, "what becomes something else"),
+    ("{at}",                "TRACE",   "/",                    (),                                  False, "TRACE would send it back"),
+    ("{at}",                "TRACK",   "/",                    (),                                  False, "and its sister"),
+    ("{at}",                "BREW",    "/",                    (),                                  False, "nobody knows what it does"),
+    ("{at}",                "PATCH",   "/a//b",                (),                                  True,  "without a prefix any path is meant"),
+    ("sub.{at}",            "GET",     "/",                    (),                                  False, "another host, though on the same server"),
+    ("*.{at}",              "GET",     "/",                    (),                                  False, "what lies below is not it"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("rule", "method", "path", "fields", "added", "why"), JUDGED)
+def test_which_requests_get_it(
+    pem: Path, rule: str, method: str, path: str, fields: tuple[str, ...], added: bool, why: str
+) -> None:
+    async def scene() -> tuple[Server, Proxy]:
+        async with serving(OK, tls=pem) as server:
+            given = forge(f'["{rule.format(at=f"{HOST}:{server.port}")}", "GET {HOST}:{server.port}/always/"]')
+            async with brokered(given, f"{HOST}:{server.port} private", believing=pem) as proxy:
+                answer = await proxy.say(ask(path, *fields, method=method, port=server.port))
+                assert answer.startswith(b"HTTP/1.1 200"), answer
+        return server, proxy
+
+    server, proxy = asyncio.run(scene())
+    (heard,) = server.heard
+    assert (heard.lower().count(b"\r\nauthorization: bearer " + SECRET.encode()) == 1) is added, why
+    assert heard.lower().count(b"authorization") == added, why
+    assert [each.credential for each in proxy.connections] == (["forge"] if added else [""])
+    assert server.names == [HOST], "over TLS, for the host that was asked for"
+
+
+# fmt: off
+KEPT = [
+    ("GET http://{at}/team/x HTTP/1.1\r\nHost: {at}\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",                "two lengths"),
+    ("POST http://{at}/team/x HTTP/1.1\r\nHost: {at}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "length and chunks"),
+    ("POST http://{at}/team/x HTTP/1.1\r\nHost: {at}\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",                    "an odd coding"),
+    ("GET http://{at}/team/x\r\nX: y HTTP/1.1\r\nHost: {at}\r\n\r\n",                                                     "a line end in the path"),
+    ("GET http://{at}/team/x HTTP/1.1\r\nHost: {at}\r\nA: b\nAuthorization: c\r\n\r\n",                                   "a bare line feed"),
+    ("GET http://{at}/team/x HTTP/1.1\r\nHost: {at}\r\nA: b\r\n Host: evil\r\n\r\n",                                      "a folded line"),
+    ("GET http://{at}/team/x HTTP/1.1\r\nHost: other.test\r\n\r\n",                                                       "the Host header is another's"),
+    ("GET http://{at}/team/x HTTP/1.1\r\nHost: {at}\r\nHost: other.test\r\n\r\n",                                         "two of them"),
+    ("GET http://me@{at}/team/x HTTP/1.1\r\nHost: {at}\r\n\r\n",                                                          "a login in the address"),
+    ("GET http://{at}\\@other.test/team/x HTTP/1.1\r\nHost: {at}\r\n\r\n",                                                "a host that programs read differently"),
+    ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",                                                                                  "HTTP/2 by prior knowledge"),
+    ("GET /team/x HTTP/1.1\r\nHost: {at}\r\n\r\n",                                                                        "as if we were the server"),
+    ("GET https://{at}/team/x HTTP/1.1\r\nHost: {at}\r\n\r\n",                                                            "TLS by us, in absolute form"),
+    ("GET http://other.test:{port}/team/x HTTP/1.1\r\nHost: other.test:{port}\r\n\r\n",                                   "a host that is not allowed"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("data", "why"), KEPT)
+def test_what_is_not_certain_is_not_sent(pem: Path, data: str, why: str) -> None:
+    async def scene() -> tuple[bytes, Server, Proxy]:
+        async with serving(OK, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["{at}"]'), f"{at} private", believing=pem) as proxy:
+                answer = await proxy.say(data.format(at=at, port=server.port).encode())
+        return answer, server, proxy
+
+    answer, server, _ = asyncio.run(scene())
+    assert not any(server.heard), why
+    assert not answer.startswith(b"HTTP/1.1 200"), why
+    assert SECRET.encode() not in answer
+
+
+def test_what_follows_a_request_is_not_read(pem: Path) -> None:
+    async def scene() -> Server:
+        async with serving(OK, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["GET {at}/team/"]'), f"{at} private", believing=pem) as proxy:
+                await proxy.say(ask("/team/x", port=server.port) + ask("/other", method="DELETE", port=server.port))
+        return server
+
+    (heard,) = asyncio.run(scene()).heard
+    assert heard.count(b"HTTP/1.1") == 1
+
+
+# fmt: off
+SPOKEN = [
+    ('basic = "me"',                            b"Authorization: Basic bWU6Y2FuYXJ5LTdjMWY5ZS10b2tlbg==", "Basic"),
+    ('header = "Private-Token: {secret}"',      b"Private-Token: canary-7c1f9e-token",                    "a header of a forge"),
+    ('header = "Authorization: token {secret}"', b"Authorization: token canary-7c1f9e-token",             "another scheme"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("line", "sent", "why"), SPOKEN)
+def test_how_it_is_spelled(pem: Path, line: str, sent: bytes, why: str) -> None:
+    async def scene() -> Server:
+        async with serving(OK, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["{at}"]', line), f"{at} private", believing=pem) as proxy:
+                # Programs behind CGI cannot tell `_` from `-`.
+                await proxy.say(ask("/", "Private_Token: mine", "Accept-Encoding: gzip, br", port=server.port))
+        return server
+
+    (heard,) = asyncio.run(scene()).heard
+    assert b"\r\n" + sent + b"\r\n" in heard, why
+    assert heard.lower().count(sent.partition(b":")[0].lower() + b":") == 1
+    assert b"Accept-Encoding: identity" in heard
+    assert b"gzip" not in heard
+    assert (b"Private_Token" in heard) == (b"Private-Token" not in heard)
+
+
+ECHOES = [
+    (f"Bearer {SECRET}", "as it was sent"),
+    ("Y2FuYXJ5LTdjMWY5ZS10b2tlbg==", "in base64"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), ECHOES)
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_what_a_server_sends_back_is_masked(pem: Path, text: str, why: str, pieces: int) -> None:
+    """In the head, and in the body also in pieces; the length stays."""
+    body = f"you sent {text} and {text}; not {SECRET[:-1]}".encode()
+    head = f"HTTP/1.1 200 OK\r\nX-Echo: {text}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    async def scene() -> bytes:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(head)
+            for at in range(0, len(body), len(body) // pieces):
+                writer.write(body[at : at + len(body) // pieces])
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            writer.close()
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem)
+        made = await asyncio.start_server(serve, "127.0.0.2", 0, ssl=context)
+        port = made.sockets[0].getsockname()[1]
+        at = f"{HOST}:{port}"
+        async with made, brokered(forge(f'["{at}"]'), f"{at} private", believing=pem) as proxy:
+            return await proxy.say(ask("/", port=port))
+
+    answer = asyncio.run(scene())
+    value = text.removeprefix("Bearer ").rstrip("=").encode()
+    assert value not in answer, why
+    assert answer.count(b"*" * len(value)) == 3
+    _, _, rest = answer.partition(b"\r\n\r\n")
+    assert len(rest) == len(body)
+    assert rest.endswith(SECRET[:-1].encode()), "what is only like it stays"
+
+
+# fmt: off
+UNTRUSTED = [
+    (False, HOST,         "certificate does not hold", "the system's store does not vouch for it"),
+    (True,  "other.test", "certificate does not hold", "its certificate is another host's"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("believed", "host", "said", "why"), UNTRUSTED)
+def test_a_server_that_is_not_believed_gets_nothing(pem: Path, believed: bool, host: str, said: str, why: str) -> None:
+    async def scene() -> tuple[bytes, Server]:
+        async with serving(OK, tls=pem) as server:
+            at = f"{host}:{server.port}"
+            async with brokered(forge(f'["{at}"]'), f"{at} private", believing=pem if believed else None) as proxy:
+                return await proxy.say(ask("/", port=server.port, host=host)), server
+
+    answer, server = asyncio.run(scene())
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert said.encode() in answer, why
+    assert not any(server.heard), why
+
+
+def test_a_plain_server_gets_it_only_where_that_is_meant() -> None:
+    async def scene(*more: str) -> tuple[bytes, Server]:
+        async with serving(OK, until=b"") as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["{at}"]', *more), f"{at} private", believing=None) as proxy:
+                return await proxy.say(ask("/", port=server.port)), server
+
+    answer, server = asyncio.run(scene())
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert not any(SECRET.encode() in heard for heard in server.heard)
+    answer, server = asyncio.run(scene("plain = true"))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert SECRET.encode() in server.heard[0]
+
+
+def test_a_redirect_to_another_host_takes_nothing_along(pem: Path) -> None:
+    """One to the same host is told in the way in which the program reaches it."""
+    away = b"HTTP/1.1 302 Found\r\nLocation: https://other.test/x\r\nContent-Length: 0\r\n\r\n"
+
+    async def scene() -> tuple[bytes, bytes, Server]:
+        async with serving(away, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            hosts = (f"{at} private", f"other.test:{server.port} private")
+            async with brokered(forge(f'["{at}"]'), *hosts, believing=pem) as proxy:
+                first = await proxy.say(ask("/", port=server.port))
+        home = away.replace(b"other.test", at.encode())
+        async with (
+            serving(home, tls=pem, port=server.port) as again,
+            brokered(forge(f'["{at}"]'), *hosts, believing=pem) as proxy,
+        ):
+            second = await proxy.say(ask("/", port=again.port))
+        return first, second, server
+
+    first, second, server = asyncio.run(scene())
+    assert b"Location: https://other.test/x\r\n" in first
+    assert f"Location: http://{HOST}:{server.port}/x\r\n".encode() in second
+
+
+@pytest.mark.parametrize("environ", [{}, {"FORGE_TOKEN": "two\nlines"}, {"FORGE_TOKEN": " "}])
+def test_without_the_secret_nothing_is_sent(pem: Path, environ: dict[str, str]) -> None:
+    async def scene() -> tuple[bytes, Server]:
+        async with serving(OK, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["{at}"]'), f"{at} private", believing=pem, environ=environ) as proxy:
+                return await proxy.say(ask("/", port=server.port)), server
+
+    answer, server = asyncio.run(scene())
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert b"the credential `forge` cannot be had from the variable `FORGE_TOKEN`" in answer
+    assert b"two" not in answer
+    assert not any(server.heard)
+
+
+def test_a_plain_request_to_the_port_of_tls_goes_nowhere_without_it() -> None:
+    """The address that programs are told must never turn into one in the clear."""
+
+    async def scene() -> Proxy:
+        async with brokered((), f"{HOST}:443 private", believing=None) as proxy:
+            await proxy.say(ask("/", port=443))
+        return proxy
+
+    (made,) = asyncio.run(scene()).connections
+    assert "is for TLS" in made.why or "cannot be reached" in made.why
+    assert not made.sent
