@@ -194,6 +194,7 @@ SECTIONS: Mapping[str, str] = {
     "sandbox.container": "The sandbox of `--backend container`.",
     "secret": "What nobody may read, whatever the mode.",
     "deny": "What nobody may run, whatever the mode.",
+    "undo": "What is kept so that it can be taken back.",
     "limits": "What one command may use up.",
 }
 SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}
