@@ -10,7 +10,6 @@ from policy.decide import open_reasons
 from policy.grant import MARK, Grant
 from policy.hearing import Hearing
 from policy.matrix import Ruling
-from policy.permission.rule import PermissionRule
 from policy.phrases import named
 from policy.record import dataclass
 from policy.tier import Tier
@@ -19,8 +18,10 @@ from policy.verdict import _MINT, Allow, Ask, Deny, Permit, Problem, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What remembered answers make of an action. `by`: the grants that this verdict rests on."""
+    """What remembered answers make of an action. `by`: the grants that this verdict rests on. `hearing`: the gate with
+    every no among the rules, where what is still asked was judged."""
 
+    hearing: Hearing
     assessment: Assessment
     verdict: Verdict
     by: tuple[Grant, ...] = ()
@@ -57,29 +58,27 @@ def resolve(hearing: Hearing, assessment: Assessment, verdict: Verdict, grants: 
     INVARIANT: a yes gives the terms of the question and no others; it answers no Deny, and none of a user's own rules
     that wants to be asked.
     """
-    action = assessment.action
     noes = [grant for grant in grants if grant.ruling is Ruling.DENY]
-    forbidding = tuple(grant.rule for grant in noes)
-    if forbidding and not isinstance(verdict, Deny):
-        assessment, verdict = hearing.judge(action, forbidding)
+    if noes and not isinstance(verdict, Deny):
+        hearing = hearing.beside(tuple(grant.rule for grant in noes))
+        assessment, verdict = hearing.judge(assessment.action)
         if isinstance(verdict, Deny):
-            return Settled(assessment, verdict, tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule))
+            by = tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule)
+            return Settled(hearing, assessment, verdict, by)
     if isinstance(verdict, Ask) and not assessment.asked:
         yeses = sorted((grant for grant in grants if grant.ruling is Ruling.ALLOW), key=_order)
-        allowed = covering(hearing, verdict, yeses, forbidding) if yeses else None
+        allowed = covering(hearing, verdict, yeses) if yeses else None
         if allowed is not None:
             return allowed
-    return Settled(assessment, verdict)
+    return Settled(hearing, assessment, verdict)
 
 
-def covering(
-    hearing: Hearing, ask: Ask, grants: Sequence[Grant], beside: tuple[PermissionRule, ...] = ()
-) -> Settled | None:
+def covering(hearing: Hearing, ask: Ask, grants: Sequence[Grant]) -> Settled | None:
     """The Allow that `grants` together make of a question, with those that it took; None when something is not covered.
 
     It is judged again as a whole with them among the person's own rules, whose laws hold for them, too.
     """
-    again, found = hearing.judge(ask.assessment.action, (*beside, *(grant.rule for grant in grants)))
+    again, found = hearing.judge(ask.assessment.action, tuple(grant.rule for grant in grants))
     if not isinstance(found, Allow) or found.permit.terms != ask.terms:
         return None
     reasons = [by for each in open_reasons(again, hearing.mode) if (by := again.covered.get(each)) is not None]
@@ -88,7 +87,7 @@ def covering(
     if not used:
         return None
     reason = named_by[f"{MARK}{used[0].id}"]
-    return Settled(again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
+    return Settled(hearing, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
 
 
 def _order(grant: Grant) -> tuple[bool, int, str]:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
-    """Everything that a verdict rests on but the action. `typed`: what a person added to the action by flags."""
+    """Everything that a verdict rests on but the action. `typed`: what a person added to the action by flags.
+    `unattended`: nobody is there, so nothing is asked."""
 
     facts: Facts
     rules: RuleBook
@@ -31,19 +32,26 @@ class Hearing:
     limits: Limits | None = None
     source: Source = Source.MODEL
     typed: "Typed | None" = None
+    unattended: bool = False
+
+    def beside(self, rules: tuple[PermissionRule, ...]) -> "Hearing":
+        """The same, were `rules` among the person's own."""
+        if not rules:
+            return self
+        return replace(self, profile=replace(self.profile, permissions=(*self.profile.permissions, *rules)))
 
     def judge(
         self, action: Action, more: tuple[PermissionRule, ...] = (), *, unattended: bool = False
     ) -> tuple[Assessment, Verdict]:
         """The verdict on `action` were `more` among the person's own rules."""
-        profile = replace(self.profile, permissions=(*self.profile.permissions, *more)) if more else self.profile
+        profile = self.beside(more).profile
         assessment = classify(action, self.facts, self.rules, profile, self.source, self.typed)
         verdict = decide(
             assessment,
             self.facts,
             profile,
             self.mode,
-            unattended=unattended,
+            unattended=unattended or self.unattended,
             environment=self.environment,
             limits=self.limits,
         )

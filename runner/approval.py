@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
+from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.verdict import Ask
+from runner.approval_offer import HELP, NOTHING, Offer
 from runner.explain import caret_lines
 from runner.visible import visible
 from runner.wording import action_words, cell_words, terms_words
@@ -13,11 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from runner.events import Emit
+    from runner.grant_store import Keep
 
 
 @dataclass(frozen=True, slots=True)
 class Yes:
-    """Once, for exactly this action."""
+    """Once, for exactly this action; with `keep`, also for what that says."""
+
+    keep: "Keep | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,7 @@ class No:
     """`feedback` goes to the model in the person's own words."""
 
     feedback: str | None = None
+    keep: "Keep | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +50,9 @@ class Approver(Protocol):
         """Who answers, as the audit log names it."""
         ...
 
-    async def ask(self, ask: Ask) -> Answer:
-        """Put the question to whoever decides. Anything that is not a clear yes is a No or a Halt."""
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        """Put the question to whoever decides. Anything that is not a clear yes is a No or a Halt; what is to be kept
+        is something that `offer` offers."""
         ...
 
 
@@ -57,7 +64,7 @@ class Unattended:
     def __init__(self, emit: "Emit") -> None:
         self._emit = emit
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         from runner.events import Notice
 
         self._emit(Notice("a question came up and nobody is there to answer it, so the answer is no"))
@@ -65,7 +72,8 @@ class Unattended:
 
 
 class Terminal:
-    """Asks on a terminal, line by line. Only `y` or `yes` is a yes: Enter, end of input and any other text are a no."""
+    """Asks on a terminal, line by line. Only `y`, `yes` and the number of a choice are a yes: Enter, end of input and
+    any other text are a no."""
 
     name = "terminal"
 
@@ -73,11 +81,12 @@ class Terminal:
         self._console = console
         self._read_line = read_line
 
-    async def ask(self, ask: Ask) -> Answer:
-        self._show(ask)
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        self._show(ask, offer)
+        prompt = f"allow once? [y/N{offer.keys}/e(xplain)] or say what to do instead: "
         while True:
             try:
-                text = (await self._read_line("allow once? [y/N/e(xplain)] or say what to do instead: ")).strip()
+                text = (await self._read_line(prompt)).strip()
             except EOFError:
                 return No()
             except KeyboardInterrupt:
@@ -88,19 +97,27 @@ class Terminal:
                 case "" | "n" | "no":
                     return No()
                 case "e" | "explain":
-                    self._explain(ask)
+                    self._explain(ask, offer)
                 case _:
-                    return No(text)
+                    match offer.picked(text):
+                        case None:
+                            return No(text)
+                        case str(mistake):
+                            self._print(mistake, indent=2)
+                        case kept:
+                            return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
 
-    def _show(self, ask: Ask) -> None:
+    def _show(self, ask: Ask, offer: Offer) -> None:
         """The question, and everything it rests on. The command is shown whole: a hidden tail must not be approved."""
         self._print(ask.question, style="bold", badge=ask.cell.tier.label)
         self._print(action_words(ask.assessment.action, ask.terms.workspace), indent=2)
         self._print(f"why      {ask.reason.text} ({ask.reason.rule}; {cell_words(ask.cell)})", indent=2)
         for label, words in terms_words(ask.terms):
             self._print(f"{label:<8} {words}", indent=2)
+        for line in offer.lines:
+            self._print(line, indent=4)
 
-    def _explain(self, ask: Ask) -> None:
+    def _explain(self, ask: Ask, offer: Offer) -> None:
         for reason in ask.assessment.reasons:
             for line in caret_lines(ask.assessment.action, reason):
                 self._print(line, indent=2)
@@ -109,6 +126,8 @@ class Terminal:
             self._print(f"{effect.kind.value} {effect.target}{bound} [{effect.scope.value}]", indent=2)
         if ask.assessment.tree:
             self._print(ask.assessment.tree, indent=2)
+        if offer.numbered:
+            self._print(HELP, indent=2)
 
     def _print(self, text: str, *, indent: int = 0, style: str = "", badge: str = "") -> None:
         from rich.padding import Padding

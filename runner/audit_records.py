@@ -48,7 +48,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """A final verdict on one action. `tool` is who proposed it: `exec`, or the name of the model's tool; `typed` what
-    flags added to it."""
+    flags added to it; `grants` the names of the remembered answers that it rests on, or that it left behind."""
 
     tool: str
     assessment: Assessment
@@ -56,6 +56,7 @@ class Decision:
     backend: str
     answer: Answer | None = None
     typed: tuple[str, ...] = ()
+    grants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "backend": decision.backend,
         "answer": _answer(decision.answer),
         "typed": [_text(word) for word in decision.typed],
+        "grants": list(decision.grants),
     }
 
 

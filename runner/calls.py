@@ -1,6 +1,7 @@
 """A tool call, from the model's words to a judged action."""
 
 import json
+from typing import TYPE_CHECKING
 
 from policy.action import Action
 from policy.assessment import Assessment
@@ -11,6 +12,9 @@ from runner.messages import ToolCall
 from runner.world import World
 from tools.arguments import parse
 from tools.tool import Tool, find
+
+if TYPE_CHECKING:
+    from runner.remembered import Recalled
 
 _LONGEST_NAME = 200  # characters
 
@@ -40,11 +44,12 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the gate says of one planned call, before anybody was asked."""
+    """What the gate says of one planned call, before anybody was asked. `recalled`: what was answered before."""
 
     planned: Planned
     assessment: Assessment
     verdict: Verdict
+    recalled: "Recalled"
 
     @property
     def only_reads(self) -> bool:

@@ -10,6 +10,7 @@ from policy.action import Action
 from policy.assessment import Assessment
 from policy.permission.rule import Source
 from policy.record import dataclass
+from policy.tier import Tier
 from policy.verdict import Allow, Ask, Deny
 from runner import live_secrets
 from runner.audit_records import Answer, Decision, SessionInfo
@@ -17,13 +18,14 @@ from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
 from runner.gate import Gate, nobody_there, open_gate
 from runner.gate_args import GateArgs, without_values
-from runner.places import cache_dir, state_dir
+from runner.places import cache_dir, private, state_dir
 from runner.problems import say
 from runner.relay import read_stdin
 from sandbox.backend import Enforcement, Level
 
 if TYPE_CHECKING:
     from runner.audit import AuditLog  # SQLite is loaded while the sandbox starts
+    from runner.exec_grants import Asked
     from sandbox.egress.broker import Lend
     from sandbox.spawn import Spare
 
@@ -32,18 +34,23 @@ _Said = TypeVar("_Said")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One judged action; what a person answered, if anybody was asked."""
+    """One judged action; what a person answered, if anybody was asked; and the grants that it took or made."""
 
     gate: Gate
     assessment: Assessment
     verdict: Allow | Deny
     answer: Answer | None
     attended: bool
+    grants: tuple[str, ...] = ()
 
     @property
     def typed(self) -> tuple[str, ...]:
         """What flags added, as it is recorded."""
         return self.gate.typed.words if self.gate.typed else ()
+
+    def decision(self, verdict: Allow | Deny, backend: str) -> Decision:
+        """For the record; `backend` is `none` when nothing is to be run."""
+        return Decision("exec", self.assessment, verdict, backend, self.answer, self.typed, self.grants)
 
     def session(self, enforcement: Enforcement | None) -> SessionInfo:
         """For the record; `enforcement` is None when nothing is to be run."""
@@ -73,7 +80,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
         case Deny() as verdict:
             with open_log() as audit:
                 session = audit.session(case.session(None))
-                audit.decided(session, Decision("exec", case.assessment, verdict, "none", case.answer, case.typed))
+                audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict)
         case Allow() as verdict:
             stdin = read_stdin(gate.limits.wall)
@@ -115,27 +122,50 @@ def _load_event_loop() -> None:
 def _judge(gate: Gate, action: Action, *, attended: bool) -> Case:
     assessment = gate.assess(action, Source.PERSON)
     verdict = gate.judge(assessment, unattended=not attended)
-    if isinstance(verdict, Ask):
-        settled, answer = _settle(verdict)
-        return Case(gate, assessment, settled, answer, attended)
+    if isinstance(verdict, Ask) or (
+        isinstance(verdict, Allow) and assessment.tiers[0] is not Tier.READ and answers_kept()
+    ):
+        from runner.exec_grants import recall  # only where something may have been answered before
+
+        asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
+        return _settled(gate, asked, attended)
     return Case(gate, assessment, verdict, None, attended)
 
 
-def _settle(ask: Ask) -> tuple[Allow | Deny, Answer]:
+def answers_kept() -> bool:
+    """Whether any answer was ever remembered: one look, and nothing more is loaded when none was."""
+    return os.path.lexists(f"{private(os.environ)[0]}/grants.json")
+
+
+def _settled(gate: Gate, asked: "Asked", attended: bool) -> Case:
+    """By what was answered before, or by what a person answers now."""
+    from runner.remembered import spent
+
+    found = spent(asked.found, asked.store)
+    if isinstance(found.verdict, Ask):
+        verdict, answer, names = _settle(found.verdict, asked)
+        return Case(gate, found.assessment, verdict, answer, attended, names)
+    return Case(gate, found.assessment, found.verdict, found.answer, attended, found.names)
+
+
+def _settle(ask: Ask, asked: "Asked") -> tuple[Allow | Deny, Answer, tuple[str, ...]]:
     """Put the question on the terminal, before anything is opened or started."""
     from rich.console import Console
 
     from policy.grants import approve, refuse
     from runner.approval import Halt, No, Terminal, Yes
 
-    said = _finish_now(Terminal(Console(stderr=True), _ask_line).ask(ask))
+    said = _finish_now(Terminal(Console(stderr=True), _ask_line).ask(ask, asked.offer))
+    if isinstance(said, Halt):
+        raise KeyboardInterrupt
+    names, told = asked.keep(said.keep) if said.keep is not None else ((), "")
+    if told:
+        say(f"notice: {told}")
     match said:
         case Yes():
-            return approve(ask), Answer(ask.question, True, "terminal")
+            return approve(ask), Answer(ask.question, True, "terminal"), names
         case No(feedback=feedback):
-            return refuse(ask, feedback), Answer(ask.question, False, "terminal", feedback)
-        case Halt():
-            raise KeyboardInterrupt
+            return refuse(ask, feedback), Answer(ask.question, False, "terminal", feedback), names
 
 
 async def _ask_line(prompt: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from policy.verdict import Allow, Terms
-from runner.audit_records import Decision
 from runner.exec import Case, open_log
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
@@ -39,9 +38,7 @@ async def confine(
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement))
             # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.
-            decided = audit.decided(
-                session, Decision("exec", case.assessment, verdict, backend.name, case.answer, case.typed)
-            )
+            decided = audit.decided(session, case.decision(verdict, backend.name))
             try:
                 report.started(case.assessment, verdict, session, enforcement)
                 outcome, ours = await _run(backend, verdict, stdin, report)

@@ -10,7 +10,9 @@ import time
 
 from policy.classify import classify
 from policy.decide import decide
+from policy.grant import Span
 from policy.grants import approve, refuse
+from policy.hearing import Hearing
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Permit, Problem
@@ -18,10 +20,11 @@ from runner import audit_records as records
 from runner.approval import Halt, No, Yes
 from runner.audit import AuditError
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
-from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Prompted, Proposed, RunEnded
+from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Notice, Prompted, Proposed, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.problems import Exit
 from runner.reach import within_reach
+from runner.remembered import keep, offer, recalled, spent
 from runner.reports import Report, denied, finished, listener, refused
 from runner.sessions.call import verdict_of
 from runner.sessions.store import JournalError
@@ -51,18 +54,22 @@ def judge(call: Call, world: World) -> Judgement | Report:
     verdict = decide(
         assessment, facts, world.profile, world.mode, unattended=world.unattended, environment=world.environment
     )
-    return Judgement(planned, assessment, within_reach(verdict, assessment, world.sandbox.name))
+    verdict = within_reach(verdict, assessment, world.sandbox.name)
+    hearing = Hearing(facts, world.rules, world.profile, world.mode, world.environment, unattended=world.unattended)
+    found = recalled(hearing, assessment, verdict, world.grants)  # what a person answered before
+    return Judgement(planned, found.assessment, found.verdict, found)
 
 
 async def settle(judged: Judgement, world: World) -> Report:
     """Ask if the verdict is a question, seal the decision, and only then let the sandbox act on it."""
-    planned, verdict, said = judged.planned, judged.verdict, None
+    found = spent(judged.recalled, world.grants)
+    planned, verdict, said, names = judged.planned, found.verdict, found.answer, found.names
     ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
     reason, cell, tiers = verdict.reason, verdict.cell, judged.assessment.tiers
     world.emit(Judged(planned.call.key, tiers, ruling, reason.text, reason.rule, cell))
     if isinstance(verdict, Ask):
-        verdict, said = await _ask(verdict, planned.call, world)
-    decision = records.Decision(planned.call.name, judged.assessment, verdict, world.sandbox.name, said)
+        verdict, said, names = await _ask(verdict, found.hearing, planned.call, world)
+    decision = records.Decision(planned.call.name, judged.assessment, verdict, world.sandbox.name, said, grants=names)
     # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
     number = world.audit.decided(world.session, decision)
     world.journal.call(verdict_of(planned, decision, number, world.cwd))
@@ -72,20 +79,27 @@ async def settle(judged: Judgement, world: World) -> Report:
     return finished(planned, outcome, world)
 
 
-async def _ask(question: Ask, call: Call, world: World) -> tuple[Allow | Deny, records.Answer]:
+async def _ask(
+    question: Ask, hearing: Hearing, call: Call, world: World
+) -> tuple[Allow | Deny, records.Answer, tuple[str, ...]]:
+    """Put the question, and remember the answer where the person said so; its grants are named in the record."""
     world.emit(Asked(call.key, question.question))
     verdict: Allow | Deny
     feedback: str | None = None
-    match await world.approver.ask(question):
-        case Yes():
+    match await world.approver.ask(question, offer(hearing, question, (Span.SESSION, Span.PROJECT), world.grants)):
+        case Yes(wanted):
             verdict = approve(question)
-        case No(feedback):
+        case No(feedback, wanted):
             verdict = refuse(question, feedback)
         case Halt():
             raise asyncio.CancelledError  # nothing was decided, nothing ran, and the turn is over
     yes = isinstance(verdict, Allow)
     world.emit(Answered(call.key, yes, feedback))
-    return verdict, records.Answer(question.question, yes, world.approver.name, feedback)
+    names: tuple[str, ...] = ()
+    if wanted is not None:
+        names, told = keep(hearing, question, wanted, world.grants)
+        world.emit(Notice(told))
+    return verdict, records.Answer(question.question, yes, world.approver.name, feedback), names
 
 
 async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
+from policy.grant import Key
+from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode
 from runner import live_secrets
@@ -17,6 +19,8 @@ from runner.commit import head_commit
 from runner.config import Settings
 from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
+from runner.grant_json import to_json
+from runner.grant_store import GrantStore
 from runner.places import cache_dir, state_dir
 from runner.providers import Opened
 from runner.redactor import Redactor
@@ -111,6 +115,17 @@ async def open_session(
             emit(Notice(notice))
         undo = keeper(facts, settings, environ, session, emit)
         stack.callback(undo.close)
+        grants = GrantStore(
+            state,
+            Key(facts.workspace, "main", session),
+            lambda text: emit(Notice(text)),
+            journal=lambda grant: journal.grant(to_json(grant)),
+            redact=redactor.text,
+        )
+        before = options.beginning.past if options.beginning is not None and not options.beginning.fork else None
+        for grant in grants.restore(before.grants if before is not None else ()):
+            said = "allows" if grant.ruling is Ruling.ALLOW else "forbids"
+            emit(Notice(f"grant {grant.id} of this session {said} again: {grant.what.words}"))
         yield World(
             session=session,
             cwd=cwd,
@@ -135,6 +150,7 @@ async def open_session(
             journal=journal,
             instructions=redactor.text(options.instructions),
             undo=undo,
+            grants=grants,
         )
 
 

@@ -22,6 +22,7 @@ def run_why(args: GateArgs) -> int:
     gate, action = open_gate(args, os.environ)
     assessment = gate.assess(action)
     verdict = gate.judge(assessment, unattended=args.unattended)
+    assessment, verdict = _answered(gate, assessment, verdict, unattended=args.unattended)
     explanation = explain(
         assessment,
         verdict,
@@ -43,6 +44,21 @@ def run_why(args: GateArgs) -> int:
         config = near(str(config_file(os.environ)), gate.facts)
         print(render(explanation, colour=coloured(sys.stdout), config=config))
     return Exit.DONE
+
+
+def _answered(
+    gate: "Gate", assessment: "Assessment", verdict: "Verdict", *, unattended: bool
+) -> "tuple[Assessment, Verdict]":
+    """What remembered answers make of it; nothing is asked, spent or kept."""
+    from policy.permission.rule import Source
+    from runner.exec import answers_kept
+
+    if not answers_kept():
+        return assessment, verdict
+    from runner.exec_grants import recall
+
+    found = recall(gate, assessment, verdict, Source.MODEL, unattended=unattended).found
+    return found.assessment, found.verdict
 
 
 def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from runner.approval import Approver
     from runner.audit import AuditLog
     from runner.events import Emit, SessionStarted
+    from runner.grant_store import GrantStore
     from runner.messages import Provider
     from runner.redactor import Redactor
     from runner.sessions.journal import Journal
@@ -39,6 +40,14 @@ def _unkept() -> "Journal":
     from runner.sessions.journal import Journal
 
     return Journal()
+
+
+def _no_grants() -> "GrantStore":
+    """Where nothing was remembered, and what is remembered is gone with the run."""
+    from policy.grant import Key
+    from runner.grant_store import GrantStore
+
+    return GrantStore(None, Key("", "main", "none"), lambda text: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class World:
     journal: "Journal" = field(default_factory=_unkept)  # writes the session down; this one keeps nothing
     instructions: str = ""  # the repository's words to the model; nothing else reads them
     undo: "Keeper | None" = None
+    agent: str = "main"  # whom a grant is given to: a sub-agent has another name, and inherits no yes
+    grants: "GrantStore" = field(default_factory=_no_grants)
 
     def opening(self) -> "SessionStarted":
         """The event that says what this world is."""

@@ -134,11 +134,11 @@ def test_nobody_there_is_no_and_says_so() -> None:
 def test_what_was_typed_before_the_question_answers_nothing() -> None:
     """A `y` that waits in the terminal's buffer must not approve what the person has not seen yet."""
     answer = _in_terminal(typed_ahead=b"y\n", then=b"\n")
-    assert answer == "No(feedback=None)"
+    assert answer == "No(feedback=None, keep=None)"
 
 
 def test_a_yes_typed_at_the_question_counts() -> None:
-    assert _in_terminal(typed_ahead=b"", then=b"y\r") == "Yes()"
+    assert _in_terminal(typed_ahead=b"", then=b"y\r") == "Yes(keep=None)"
 
 
 def _in_terminal(*, typed_ahead: bytes, then: bytes) -> str:

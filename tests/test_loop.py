@@ -17,6 +17,7 @@ from policy.action import Action, RunScript
 from policy.tier import Mode
 from policy.verdict import Ask, Permit, Problem, Terms
 from runner.approval import Answer, Halt, No, Unattended, Yes
+from runner.approval_offer import NOTHING, Offer
 from runner.audit import AuditLog
 from runner.audit_records import SessionInfo
 from runner.config import load
@@ -105,7 +106,7 @@ class Person:
         self.answer = answer
         self.asked: list[Ask] = []
 
-    async def ask(self, ask: Ask) -> Answer:
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         self.asked.append(ask)
         return self.answer
 
