@@ -10,6 +10,7 @@ from runner.cli_gate import exec_help, show_help, why_help
 from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
 from runner.cli_run import converse, run
+from runner.cli_sessions import sessions_app
 from runner.cli_trust import trust_app
 from runner.cli_undo import undo
 from runner.gate_args import nearest
@@ -56,6 +57,7 @@ app.add_typer(audit_app, name="audit")
 app.add_typer(auth_app, name="auth")
 app.add_typer(trust_app, name="trust")
 app.command("undo", epilog=CODES)(undo)
+app.add_typer(sessions_app, name="sessions")
 app.command("doctor")(doctor)
 app.command("demo")(demo)
 

@@ -15,6 +15,7 @@ COMMANDS = [
     "", "run", "exec", "why", "sandbox", "sandbox show", "sandbox cache", "undo", "doctor", "demo",
     "policy", "policy matrix", "policy judge", "policy test", "policy lint", "policy import",
     "audit", "audit show", "audit verify",
+    "sessions", "sessions list", "sessions show", "sessions export", "sessions rm",
     "auth", "auth login", "auth status", "auth use", "auth logout",
 ]
 # fmt: on
@@ -59,6 +60,7 @@ COMPLETIONS = [
             "sandbox",
             "policy",
             "audit",
+            "sessions",
             "auth",
             "config",
             "init",
@@ -77,6 +79,8 @@ COMPLETIONS = [
     ("agent config set sandbox.mi", {"sandbox.minimum"}),
     ("agent exec --ho", {"--host"}),
     ("agent audit ", {"show", "verify"}),
+    ("agent sessions ", {"list", "show", "export", "rm"}),
+    ("agent sessions ", {"list", "show", "export", "rm"}),
     ("agent auth ", {"login", "status", "use", "logout"}),
     ("agent auth login a", {"anthropic"}),
     ("agent run --mo", {"--mode", "--model"}),

@@ -59,7 +59,7 @@ def index(file: BinaryIO, name: str) -> Tree:
     try:
         return Tree(file)
     except Unsound as error:
-        raise _no_session(name, str(error)) from None
+        raise no_session(name, str(error)) from None
 
 
 def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Past:
@@ -200,7 +200,8 @@ def _notices(tree: Tree, broken: str) -> list[str]:
     return found
 
 
-def _no_session(name: str, why: str) -> SessionError:
+def no_session(name: str, why: str) -> SessionError:
+    """A file that holds no session that could be shown."""
     fix = f"remove it with `agent sessions rm {name[:8]}`, or mend the file"
     return SessionError(Problem(f"the session {name[:8]} cannot be read", why, fix))
 

@@ -19,6 +19,8 @@ def recall(beginning: Beginning | None, world: World) -> list[Message]:
         ("model", before.model, opening.model),
     )
     changes = [f"{what} was {then}, is {now}" for what, then, now in then_now if then and then != now]
+    if before.workspace != opening.workspace:
+        changes = [words for words in changes if not words.startswith("folder ")]  # that goes without saying
     if beginning.fork and before.grants:
         changes.append("what was allowed for the old session is not allowed here")
     world.emit(

@@ -234,7 +234,7 @@ def choose(stores: list[Store], words: str) -> tuple[Store, str]:
             Problem(f"`{words}` begins {len(found)} sessions", f"among them {names}", "write more of it")
         )
     raise SessionError(
-        Problem(f"there is no session `{words}` here", "none begins with that", "see `agent sessions list --all`")
+        Problem(f"there is no session `{words}`", "none begins with that", "see `agent sessions list --all`")
     )
 
 

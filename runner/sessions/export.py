@@ -1,0 +1,178 @@
+"""A session for readers elsewhere: plain text, Markdown, one HTML file, or the lines themselves.
+
+THREAT T74: models, files and commands chose most of this text. It passes `visible`, and then: in Markdown it stands in
+fences longer than any inside; in HTML it is escaped, and the page allows itself no script, no request and no frame.
+"""
+
+import base64
+import html
+import re
+from collections.abc import Iterator
+
+from policy.record import dataclass
+from runner.messages import ImageBlock
+from runner.sessions.entries import line
+from runner.sessions.parts import Part, parts, totals
+from runner.sessions.past import Past
+from runner.sessions.tree import Tree
+from runner.visible import one_line, visible
+
+_TITLE = 300  # characters of a heading
+_NAMES = {"user": "You", "model": "Model", "thinking": "Thinking", "tool": "Call", "note": "Note"}
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that was read: `past` is what its way says."""
+
+    tree: Tree
+    past: Past
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """What stands above it. Raises Unsound."""
+        past = self.past
+        yield "session", past.session
+        if past.forked_from:
+            yield "forked from", past.forked_from
+        yield "workspace", past.workspace
+        yield "time", f"{_minute(past.began)} to {_minute(past.until)} UTC"
+        yield "model", past.model
+        yield "turns", f"{past.turns}, of {past.prompts} {'prompt' if past.prompts == 1 else 'prompts'}"
+        if used := totals(self.tree, past.path).words:
+            yield "used", used
+        yield from (("note", notice) for notice in past.notices)
+
+    def parts(self) -> Iterator[Part]:
+        """Raises Unsound."""
+        return parts(self.tree, self.past.path)
+
+
+def as_text(session: Session) -> Iterator[str]:
+    """Lines for a terminal."""
+    for label, words in session.facts():
+        yield f"{label:<12}{one_line(words, 2000)}"
+    for part in session.parts():
+        name = _NAMES[part.kind].lower()
+        if part.kind == "note":
+            yield f"\n[{_minute(part.time)}] {one_line(part.title, 2000)}"
+            continue
+        yield f"\n[{_minute(part.time)}] {name}{': ' if part.title else ''}{visible(part.title)}"
+        for label, words in part.facts:
+            yield f"    {label:<8} {one_line(words, 2000)}"
+        yield from (f"    {row}" for row in visible(part.text).split("\n") if part.text)
+        yield from (f"    [an image, {image.media_type}]" for image in part.images)
+
+
+def as_lines(session: Session) -> Iterator[str]:
+    """Every sound line of the file as it is, branches too."""
+    for _, entry in session.tree.entries(range(len(session.tree))):
+        yield line(entry).decode().rstrip("\n")
+
+
+def as_markdown(session: Session) -> Iterator[str]:
+    """No text of the session is Markdown here: it stands in fences, so no link, image or markup of it takes effect."""
+    yield "# Session\n"
+    yield from _fence("\n".join(f"{label:<12}{one_line(words, 2000)}" for label, words in session.facts()))
+    for part in session.parts():
+        yield f"### {_NAMES[part.kind]} ({_minute(part.time)} UTC)\n"
+        body = [visible(part.title)] if part.title else []
+        body += [f"{label}: {one_line(words, 2000)}" for label, words in part.facts]
+        if body:
+            yield from _fence("\n".join(body))
+        if part.text:
+            yield from _fence(visible(part.text))
+        for image in part.images:
+            if (source := _data(image)) is not None:
+                yield f"![an image]({source})\n"
+
+
+def as_html(session: Session) -> Iterator[str]:
+    """One file that needs nothing else and runs nothing."""
+    title = f"Session {session.past.session[:8]}"
+    yield _PAGE.format(title=title, style=_STYLE)
+    yield f"<h1>{title}</h1><table>"
+    for label, words in session.facts():
+        yield f"<tr><th>{_safe(label)}</th><td>{_safe(one_line(words, 2000))}</td></tr>"
+    yield "</table>"
+    for part in session.parts():
+        stamp = f"<time>{_safe(_minute(part.time))}</time>"
+        if part.kind == "note":
+            yield f'<p class="note">{stamp} {_safe(one_line(part.title, 2000))}</p>'
+            continue
+        kind = part.kind + (" failed" if part.failed else "")
+        yield f'<section class="{kind}"><header><b>{_NAMES[part.kind]}</b> {stamp}</header>'
+        if part.title:
+            yield f'<pre class="title">{_safe(visible(part.title))}</pre>'
+        if part.facts:
+            rows = "".join(
+                f"<dt>{_safe(label)}</dt><dd>{_safe(one_line(words, 2000))}</dd>" for label, words in part.facts
+            )
+            yield f"<dl>{rows}</dl>"
+        yield from _folded(part)
+        for image in part.images:
+            if (source := _data(image)) is not None:
+                yield f'<img alt="an image" src="{source}">'
+        yield "</section>"
+    yield "</body></html>"
+
+
+def _folded(part: Part) -> Iterator[str]:
+    """Long results are folded; what people and the model said is not."""
+    if not part.text:
+        return
+    text = f"<pre>{_safe(visible(part.text))}</pre>"
+    rows = part.text.count("\n") + 1
+    if part.kind == "thinking" or (part.kind == "tool" and rows > 12):
+        yield f"<details><summary>{rows} {'line' if rows == 1 else 'lines'}</summary>{text}</details>"
+    else:
+        yield text
+
+
+def _fence(text: str) -> Iterator[str]:
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    mark = "`" * max(3, longest + 1)
+    yield f"{mark}text\n{text}\n{mark}\n"
+
+
+def _data(image: ImageBlock) -> str | None:
+    """The image as an address of its own. The border let only kinds of images and base64 in; this looks again."""
+    try:
+        base64.b64decode(image.data, validate=True)
+    except ValueError:
+        return None
+    return f"data:{image.media_type};base64,{image.data}" if re.fullmatch("image/[a-z]+", image.media_type) else None
+
+
+def _safe(text: str) -> str:
+    return html.escape(text, quote=True)
+
+
+def _minute(time: str) -> str:
+    return one_line(time[:16].replace("T", " "), 40)
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">
+<title>{title}</title><style>{style}</style></head><body>"""
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #777; --you: #2563eb; --bad: #dc2626;
+  --tool: #0f766e }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+h1 { font-size: 1.4rem } table { border-collapse: collapse; margin-bottom: 1.5rem }
+th { text-align: left; font-weight: 500; color: var(--dim); padding: .1rem 1.5rem .1rem 0; vertical-align: top }
+td { overflow-wrap: anywhere } time { color: var(--dim); font-size: .85em }
+section { border-left: 3px solid var(--line); padding: .1rem 0 .1rem 1rem; margin: 1.2rem 0 }
+section.user { border-color: var(--you) } section.tool { border-color: var(--tool) }
+section.failed { border-color: var(--bad) }
+section.thinking { color: var(--dim) } pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0;
+  font-size: .9em }
+section.user pre, section.model pre { font: inherit } pre.title { font-weight: 600 }
+section.tool pre:not(.title) { background: var(--soft); padding: .5rem .7rem; border-radius: 4px }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin: .2rem 0; font-size: .85em;
+  color: var(--dim) }
+dd { margin: 0; overflow-wrap: anywhere } .note { color: var(--dim); font-size: .9em } img { max-width: 100% }
+summary { cursor: pointer; color: var(--dim); font-size: .9em }
+"""
