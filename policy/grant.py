@@ -117,7 +117,7 @@ class Grant:
             write=what.write if allows or not what.shape.words else (),
             host=what.host if allows else (),
             tier=what.tiers if allows else (),
-            why=plain(self.reason, _TELLING),
+            why=what.words if allows else plain(self.reason, _TELLING) or "somebody said so",
             shape=what.shape if allows else None,
         )
 

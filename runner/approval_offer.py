@@ -53,11 +53,11 @@ class Offer:
             for place, span in enumerate(self.spans):
                 number += 1
                 said = choice.words if place == 0 else "the same"
-                found.append(f"{number}  yes, and {said} {_WHERE[span]}")
+                found.append(f"{number}  yes, and later {said}, {_WHERE[span]}")
             if choice.not_covered:
                 found.append(f"   but not {' or '.join(choice.not_covered)}")
         if self.never is not None:
-            found.append(f"d  no, and never {self.never.words} {_FOREVER[self.spans[0]]}")
+            found.append(f"d  no, and never {self.never.words}, {_FOREVER[self.spans[0]]}")
         return tuple(found)
 
     def picked(self, text: str) -> Keep | str | None:

@@ -7,6 +7,7 @@ from runner.cli_auth import auth_app
 from runner.cli_cache import cache
 from runner.cli_config import config_app, init
 from runner.cli_gate import exec_help, show_help, why_help
+from runner.cli_grants import grants_app
 from runner.cli_machine import demo, doctor
 from runner.cli_policy import policy_app
 from runner.cli_run import converse, run
@@ -56,6 +57,7 @@ app.command("init")(init)
 app.add_typer(audit_app, name="audit")
 app.add_typer(auth_app, name="auth")
 app.add_typer(trust_app, name="trust")
+app.add_typer(grants_app, name="grants")
 app.command("undo", epilog=CODES)(undo)
 app.add_typer(sessions_app, name="sessions")
 app.command("doctor")(doctor)

@@ -2,16 +2,19 @@
 
 import asyncio
 import signal
+import time
 from dataclasses import replace
 
 from policy.tier import Mode
 from runner.approval import ReadLine
 from runner.events import Notice, Prompted
+from runner.grant_words import lines
 from runner.loop import Ending, run
 from runner.messages import Message
 from runner.problems import Exit
 from runner.sessions.begin import Beginning
 from runner.sessions.recall import recall
+from runner.state_file import StateError
 from runner.world import World
 
 HELP = """\
@@ -19,6 +22,7 @@ Type what you want done; the model works on it here, and every action passes the
   /mode         which mode this is
   /mode NAME    change it: {modes}
   /rewind [N]   bring files back as they were before the last action, or the last N; /undo is the same
+  /grants       what was remembered; /grants revoke ID takes it back
   /help         this text
   /quit         leave (so does Ctrl-D)
   Ctrl-C        stops the turn and whatever it runs; a second one leaves"""
@@ -86,6 +90,24 @@ def _rewind(count: str, world: World) -> None:
             world.emit(Notice(line))
 
 
+def _grants(words: list[str], world: World) -> None:
+    """Show the answers that hold in this session, or take one back."""
+    match words:
+        case []:
+            now = time.time()
+            found = [line for grant in world.grants.live() for line in lines(grant, now, world.grants.key.workspace)]
+            world.emit(Notice("\n".join(found) or "nothing was remembered"))
+        case ["revoke", name]:
+            try:
+                grant = world.grants.revoke(name)
+            except StateError as error:
+                world.emit(Notice(f"{error.problem.what}: {error.problem.why}"))
+            else:
+                world.emit(Notice(f"revoked {name}" if grant is not None else f"there is no grant `{name}`"))
+        case _:
+            world.emit(Notice("write /grants, or /grants revoke ID"))
+
+
 def _command(line: str, world: World) -> World:
     """Do a `/command`; answers the world to go on with."""
     name, _, rest = line.partition(" ")
@@ -96,6 +118,8 @@ def _command(line: str, world: World) -> World:
             world.emit(Notice(HELP.format(modes=f"{', '.join(names[:4])},\n                {', '.join(names[4:])}")))
         case (("/rewind" | "/undo"), count):
             _rewind(count or "1", world)
+        case "/grants", words:
+            _grants(words.split(), world)
         case "/mode", "":
             world.emit(Notice(f"the mode is {world.mode.value}"))
         case "/mode", wanted if wanted in names:

@@ -92,5 +92,5 @@ def keep(hearing: Hearing, question: Ask, wanted: Keep, store: GrantStore) -> tu
     except StateError as error:
         return (), f"this was not remembered: {error.problem.what}: {error.problem.why}; the answer counts once"
     names = tuple(grant.id for grant in made)
-    where = "for this session" if wanted.span is Span.SESSION else "; `agent grants` lists what is"
-    return names, f"remembered as {' and '.join(names)}{'' if where[0] == ';' else ' '}{where}"
+    back = f"/grants revoke {names[0]}" if wanted.span is Span.SESSION else f"agent grants revoke {' '.join(names)}"
+    return names, f"remembered as {' and '.join(names)}; `{back}` takes it back"
