@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli_gate import CONFIG, CWD, FLAG, JSON
+from runner.cli_gate import CONFIG, CWD, FLAG, JSON, LIMIT, MODE, UNATTENDED
 
 HELP = """Look at the configuration, check it, and change it.
 
@@ -52,12 +52,18 @@ def show(
         ),
     ] = False,
     json: JSON = False,
+    mode: MODE = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="As with `agent run`.")] = None,
+    max_turns: Annotated[int | None, typer.Option(metavar="N", min=1, help="As with `agent run`.")] = None,
+    limit: LIMIT = None,
     config: CONFIG = None,
+    unattended: UNATTENDED = False,
     cwd: CWD = None,
 ) -> int:
     """Print what is in force here: every key, or one, or those of a table.
 
-    One key alone prints its bare value; exit 1 when nobody says anything about it.
+    One key alone prints its bare value; exit 1 when nobody says anything about it. With options of a session: what
+    would be in force with them.
 
     **Examples**
 
@@ -65,11 +71,13 @@ def show(
         agent config show --effective
         agent config show limits --effective
         agent config show mode
+        agent config show --effective --mode plan --limit wall=30s
         agent config show --json | jq '.values["limits.wall"].from'
     """
-    from runner.config_command import run_show
+    from runner.config_command import Options, run_show
 
-    return run_show(key, effective=effective, as_json=json, config=config, cwd=cwd)
+    options = Options(mode, model, max_turns, tuple(limit or ()), config, unattended, cwd)
+    return run_show(key, options, effective=effective, as_json=json)
 
 
 @config_app.command("check")

@@ -8,25 +8,48 @@ from pathlib import Path
 
 from policy.keyed import Path as KeyPath
 from policy.keyed import dotted, lines_of, shape_of
+from policy.record import dataclass
+from policy.tier import Mode
 from runner import places
+from runner.amounts import apply_limits
 from runner.config import Settings, load
+from runner.config.flags import said, with_flags
 from runner.config.keys import SHAPES, Key, key_of
 from runner.config.layer import Layer
 from runner.config.load import WHOSE, files
 from runner.gate import folder
 from runner.problems import Exit, say, usage
 from runner.settings_file import ConfigError, as_text, settings_bytes
+from runner.trust.notices import condensed
 from runner.visible import visible
 from runner.workspace import workspace_of
 
 
-def run_show(key: str | None, *, effective: bool, as_json: bool, config: str | None, cwd: str | None) -> int:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of a session, whose part in the configuration is to be shown."""
+
+    mode: Mode | None = None
+    model: str | None = None
+    max_turns: int | None = None
+    limits: tuple[str, ...] = ()
+    config: str | None = None
+    unattended: bool = False
+    cwd: str | None = None
+
+
+def run_show(key: str | None, options: Options, *, effective: bool, as_json: bool) -> int:
     """Print what is in force; answers the exit code."""
     from runner.config.show import as_json as plain
     from runner.config.show import entries, listing, shown
 
-    where = folder(cwd)
-    settings = _load(where, config)
+    where = folder(options.cwd)
+    settings = _load(where, options.config, unattended=options.unattended)
+    total = apply_limits(settings.profile.limits, options.limits)
+    flags = said(
+        mode=options.mode, model=options.model, max_turns=options.max_turns, limits=options.limits, total=total
+    )
+    settings = with_flags(settings, flags)
     found, lists = shown(settings, key), entries(settings, key)
     alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
     if as_json:
@@ -169,17 +192,20 @@ def _workspace(where: Path) -> Path:
     return Path(workspace_of(os.path.realpath(where), os.path.realpath(places.home(os.environ))))
 
 
-def _load(where: Path, config: str | None) -> Settings:
-    return load(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
+def _load(where: Path, config: str | None, *, unattended: bool = False) -> Settings:
+    named = Path(config) if config else None
+    return load(where, os.environ, config=named, unattended=unattended, trusted=None if unattended else _trusted(where))
 
 
 def _trusted(where: Path) -> Mapping[str, str]:
-    return {}
+    from runner.trust.remembered import remembered
+
+    return remembered(str(where), os.environ)
 
 
 def _tell(settings: Settings) -> None:
     sys.stdout.flush()
-    for notice in settings.notices:
+    for notice in condensed(settings):
         say(f"agent: {visible(notice, lines=False)}")
 
 

@@ -27,6 +27,7 @@ from policy.tier import Mode
 from policy.verdict import Allow, Ask, Limits, Verdict
 from runner.amounts import apply_limits, parse_seconds
 from runner.config import Settings, load
+from runner.config.flags import said, with_flags
 from runner.facts import child_environment, gather
 from runner.gate_args import GateArgs
 from runner.problems import usage
@@ -111,6 +112,10 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         action = RunArgv(args.argv, str(cwd), limits.wall)
     else:
         action = RunScript(args.script or "", str(cwd), limits.wall)
+    flags = said(
+        mode=args.mode, least=args.least, unix=args.unix, limits=args.limits, timeout=args.timeout, total=limits
+    )
+    settings = with_flags(settings, flags)
     environment = child_environment(facts, environ, settings.profile)
     mode = args.mode or settings.mode or Mode.DEFAULT
     if not (args.read or args.write or args.hosts or args.env):

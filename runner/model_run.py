@@ -110,8 +110,9 @@ def _begin(args: RunArgs, options: "SessionOptions", model: "Opened") -> "Sessio
 def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
     from functools import partial
 
-    from runner.amounts import parse_seconds
+    from runner.amounts import apply_limits, parse_seconds
     from runner.config import load
+    from runner.config.flags import said, with_flags
     from runner.gate import folder
     from runner.session import SessionOptions
     from runner.trust.start import Wish, started, workspace_at
@@ -129,6 +130,16 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         reads=bool(settings.value("instructions")) and not args.no_instructions,
     )
     settings, instructions = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
+    flags = said(
+        mode=args.mode,
+        model=args.model,
+        max_turns=args.max_turns,
+        least=args.least,
+        no_instructions=args.no_instructions,
+        limits=args.limits,
+        total=apply_limits(settings.profile.limits, args.limits),
+    )
+    settings = with_flags(settings, flags)
     options = SessionOptions(
         cwd=cwd,
         unattended=unattended,

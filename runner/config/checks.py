@@ -47,7 +47,7 @@ def near(value: str, known: Sequence[str]) -> str:
     """`; did you mean ...?` when one of them is meant."""
     from difflib import get_close_matches
 
-    found = get_close_matches(value, known, n=1)
+    found = get_close_matches(value, known, n=1) or [each for each in known if value and each.startswith(value)]
     return f"; did you mean `{found[0]}`?" if found else ""
 
 

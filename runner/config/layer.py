@@ -40,7 +40,8 @@ class Given:
     """What one file, variable or command line says; all of it known and well formed.
 
     `sha256` is that of the file's very bytes that were read; empty when it is no file. `trusted` is meaningful for a
-    layer that came along. `flags` has the option of each path, where the layer is the command line.
+    layer that came along. `flags` has the option of each path, where the layer is the command line. `left_out` are the
+    keys that it may not say.
     """
 
     layer: Layer
@@ -48,6 +49,7 @@ class Given:
     sha256: str = ""
     trusted: bool = False
     flags: tuple[tuple[Path, str], ...] = ()
+    left_out: frozenset[Path] = frozenset()
 
     @property
     def bound(self) -> bool:

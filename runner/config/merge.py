@@ -24,11 +24,12 @@ from sandbox.backend import Level
 def over(settings: Settings, given: Given) -> Settings:
     """`settings` with one more layer. Raises KeyedError or ConfigError for a rule that can never take effect."""
     keyed = given.keyed
-    values, notices = dict(settings.values), []
+    values, notices, left_out = dict(settings.values), [], []
     for path, value in keyed.values.items():
         key = key_of(path)
         if given.bound and not key.tightens(value, standing(settings, path, key)):
             notices.append(ignored(given, path))
+            left_out.append(path)
             continue
         values[path] = _added(values.get(path), value) if key.adds else value
     lists = []
@@ -51,7 +52,7 @@ def over(settings: Settings, given: Given) -> Settings:
         profile=profile,
         values=values,
         lists=(*settings.lists, *lists),
-        layers=(*settings.layers, given),
+        layers=(*settings.layers, replace(given, left_out=frozenset(left_out)) if left_out else given),
         sources=(*settings.sources, keyed.source),
         notices=(*settings.notices, *over, *notices),
     )

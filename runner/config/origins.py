@@ -7,7 +7,6 @@ from policy.keyed import Path as KeyPath
 from runner.config.keys import KEYS, SHAPES, key_of
 from runner.config.layer import Layer, Origin, Origins
 from runner.config.load import PACKAGED, packaged_text
-from runner.config.merge import ignored
 from runner.config.settings import Settings
 
 BUILT_IN = "the default"
@@ -26,8 +25,7 @@ def origins(settings: Settings) -> Origins:
     for given in settings.layers:
         for path, value in given.keyed.values.items():
             source, line = given.place(path)
-            left_out = given.bound and ignored(given, path) in settings.notices
-            found.setdefault(path, []).append(Origin(given.layer, source, line, value, left_out))
+            found.setdefault(path, []).append(Origin(given.layer, source, line, value, path in given.left_out))
     return {path: tuple(places) for path, places in found.items()}
 
 

@@ -1,6 +1,7 @@
 """One file against the table of keys: what can be used of it, and everything that is wrong with the rest."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -41,18 +42,23 @@ def read_all(text: str, source: str, *, most: int) -> tuple[Keyed, list[KeyedErr
     keyed, faults = survey(text, source, SHAPES, ENTRIES, most=most, renew=look)
     if newer:
         return keyed, [keyed.complain(("version",), *newer)]
+    values, entries = {}, []
     for path, value in keyed.values.items():
-        if len(faults) >= most:
-            break
         if fault := key_of(path).fault(value):
             faults.append(keyed.complain(path, *fault))
+        else:
+            values[path] = value
     for entry in keyed.entries:
-        if len(faults) < most and (error := list_of(entry.name).fault(entry)):
+        if len(faults) >= most:
+            break
+        if error := list_of(entry.name).fault(entry):
             faults.append(error)
+        else:
+            entries.append(entry)
     for name in ENTRIES:
         several = [entry for entry in keyed.entries if entry.name == name]
         if len(several) > (allowed := list_of(name).most):
             faults.append(
                 several[allowed].complain("", f"a file holds at most {allowed} {name}s", "say more with fewer")
             )
-    return keyed, faults[:most]
+    return replace(keyed, values=values, entries=tuple(entries)), faults[:most]

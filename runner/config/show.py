@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
-from policy.keyed import Entry, Shape, dotted, shape_of
+from policy.keyed import Entry, Shape, Value, dotted, shape_of
 from policy.keyed import Path as KeyPath
 from policy.record import dataclass
-from runner.config.keys import KEYS, LISTS, SHAPES, key_of
+from runner.config.keys import KEYS, LISTS, SHAPES, key_of, list_of
 from runner.config.layer import Layer, Origin
 from runner.config.origins import counts
 from runner.config.settings import Settings
@@ -85,7 +85,7 @@ def no_key(name: str) -> Exception:
 
 
 def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
-    if key_of(path).adds:
+    if key_of(path).adds and by:
         return tuple(dict.fromkeys(entry for place in by for entry in place.value if isinstance(place.value, tuple)))  # type: ignore[attr-defined]  # a list, as `adds` says
     return by[-1].value if by else None
 
@@ -119,7 +119,7 @@ def listing(
             verb = "ignores" if place.ignored else "overrides"
             rows.append((f"    {verb} {_short(_said(each.path, place.value))}", place.layer, _place(place, near)))
     for entry, layer in lists:
-        body = ", ".join(f"{key} = {toml(value)}" for key, value in entry.values.items())
+        body = ", ".join(f"{key} = {_in_list(entry, key, value)}" for key, value in entry.values.items())
         rows.append((f"[[{entry.name}]] {_short(body, effective)}", layer, f"{_near(entry.source, near)}:{entry.line}"))
     if not effective:
         return "\n".join(text for text, _, _ in rows)
@@ -132,6 +132,13 @@ def _said(path: KeyPath, value: object) -> str:
     if key_of(path).shape is Shape.SIZE and isinstance(value, int):
         return toml(amount(value))
     return toml(value)  # type: ignore[arg-type]  # as TOML reads it
+
+
+def _in_list(entry: Entry, key: str, value: Value) -> str:
+    if list_of(entry.name).keys[key] is Shape.WORDS and isinstance(value, tuple):
+        alone = (word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value)
+        return toml(tuple(alone))  # type: ignore[arg-type]  # words, and lists of them
+    return toml(value)
 
 
 def _short(text: str, cut: bool = True) -> str:

@@ -1,0 +1,57 @@
+"""The highest layer: the options of one command line, as settings with their places."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from policy.keyed import Keyed, Value
+from policy.keyed import Path as KeyPath
+from policy.tier import Mode
+from policy.verdict import Limits
+from runner.config.layer import Given, Layer
+from runner.config.settings import Settings
+
+Said = Mapping[KeyPath, tuple[str, Value]]  # by path: the option, and what it says
+
+
+def said(
+    *,
+    mode: Mode | None = None,
+    model: str | None = None,
+    max_turns: int | None = None,
+    least: str | None = None,
+    unix: bool = False,
+    no_instructions: bool = False,
+    limits: Iterable[str] = (),
+    timeout: str | None = None,
+    total: Limits | None = None,
+) -> Said:
+    """What options say. `limits` are those of `--limit NAME=VALUE`, `total` is what they come to, with the others."""
+    found: dict[KeyPath, tuple[str, Value]] = {}
+    if mode is not None:
+        found[("mode",)] = ("--mode", mode.value)
+    if model is not None:
+        found[("model",)] = ("--model", model)
+    if max_turns is not None:
+        found[("max_turns",)] = ("--max-turns", max_turns)
+    if least is not None:
+        found[("sandbox", "minimum")] = ("--require" if least == "full" else "--accept-partial", least)
+    if unix:
+        found[("sandbox", "unix_sockets")] = ("--unix", True)
+    if no_instructions:
+        found[("instructions",)] = ("--no-instructions", False)
+    names = [(each.partition("=")[0].strip().replace("-", "_"), "--limit") for each in limits]
+    if timeout is not None:
+        names.append(("wall", "--timeout"))
+    for name, option in names if total else ():
+        found[("limits", name)] = (option, getattr(total, name))
+    return found
+
+
+def with_flags(settings: Settings, flags: Said) -> Settings:
+    """`settings` with the options as their last layer: for `value` and `origins`. Who has an option applies it."""
+    if not flags:
+        return settings
+    values = {path: value for path, (_, value) in flags.items()}
+    options = tuple((path, option) for path, (option, _) in flags.items())
+    given = Given(Layer.FLAGS, Keyed("options", "", values), flags=options)
+    return replace(settings, values={**settings.values, **values}, layers=(*settings.layers, given))
