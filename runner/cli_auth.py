@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +16,7 @@ from runner.problems import Exit, Stopped, usage
 
 if TYPE_CHECKING:
     from runner.accounts import Accounts
+    from runner.config import Settings
     from runner.credentials import Search
     from runner.keyring_store import KeyringFailed
 
@@ -50,7 +53,7 @@ def auth() -> None:
 def login(
     provider: PROVIDER,
     account: ACCOUNT = None,
-    replace: Annotated[
+    again: Annotated[
         bool, typer.Option("--replace", metavar=FLAG, help="Put it in the place of the key that is there.")
     ] = False,
 ) -> int:
@@ -73,7 +76,7 @@ def login(
     by_hand = os.isatty(0)
     try:
         kept_in = store.name()
-        if store.holds(provider, name) and not replace:
+        if store.holds(provider, name) and not again:
             _ask_to_replace(provider, name, by_hand)
         key = typed_key(provider) if by_hand else piped_key(whole=True)
         store.write(provider, name, key)
@@ -104,16 +107,22 @@ def status(
         agent auth status --json | jq '.[] | {provider, source}'
     """
     from runner.accounts import AccountFile
-    from runner.credentials import VARIABLES, Wanted, look
+    from runner.config import load
+    from runner.credentials import VARIABLES, look
+    from runner.gate import folder
+    from runner.key_flags import KeyFlags, wanted
     from runner.keyring_store import KeyringStore
 
     if provider is not None or account is not None:
         _check(provider or "", account)
+    here = folder(cwd)
+    settings = load(here, os.environ, config=Path(config) if config else None, unattended=True)
     held = AccountFile(os.environ).read()
     store, searches = KeyringStore(), []  # one store for all, so that a keyring which hangs is waited for once
     for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
-        searches.append(look(Wanted(name, os.environ, account), store))
-    _tell(held.notices)
+        said = wanted(settings, name, os.environ, here, KeyFlags(account))
+        searches.append(look(replace(said, local=_is_local(name, settings)), store))
+    _tell((*held.notices, *(notice for notice in settings.notices if "`auth." in notice)))
     if json:
         from json import dumps
 
@@ -121,7 +130,7 @@ def status(
     else:
         for each in searches:
             _show(each, held.value.of(each.provider))
-    return Exit.DONE if any(each.found for each in searches) else Exit.FAILED
+    return Exit.DONE if any(each.found or each.local for each in searches) else Exit.FAILED
 
 
 @auth_app.command("use")
@@ -206,6 +215,14 @@ def logout(
     return Exit.DONE
 
 
+def _is_local(provider: str, settings: "Settings") -> bool:
+    """Whether its server is this machine."""
+    from runner.providers import PROVIDERS, Remote, reached
+
+    remote = PROVIDERS.get(provider)
+    return isinstance(remote, Remote) and reached(remote, settings.base_urls.get(provider), os.environ).loopback
+
+
 def _check(provider: str, account: str | None) -> None:
     from runner.accounts import is_account
     from runner.credentials import VARIABLES
@@ -285,7 +302,8 @@ def _tell(notices: Iterable[str]) -> None:
 def _show(search: "Search", known: "Accounts") -> None:
     from runner.visible import visible
 
-    print(f"{search.provider}: " + (f"the key comes from {search.found.source}" if search.found else "no key"))
+    none = "no key; a server on this machine needs none" if search.local else "no key"
+    print(f"{search.provider}: " + (f"the key comes from {search.found.source}" if search.found else none))
     for each in search.tried:
         print(f"  {each.state:<9}  {each.name}" + ("" if each.why == each.state else f": {visible(each.why)}"))
     if known.names:
@@ -298,6 +316,7 @@ def _as_json(search: "Search", known: "Accounts") -> dict[str, object]:
     return {
         "provider": search.provider,
         "source": used.source if used else None,
+        "local": search.local,
         "tried": [
             {"source": each.source, "state": each.state, "name": each.name, "why": each.why} for each in search.tried
         ],

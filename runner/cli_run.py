@@ -8,6 +8,7 @@ import typer
 
 from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQUIRE, UNATTENDED
 from runner.gate_args import least
+from runner.key_flags import KeyFlags
 from runner.model_run import RunArgs, start_conversation, start_run
 from runner.problems import Exit, usage
 from runner.sessions.flags import go_on
@@ -51,6 +52,11 @@ WORDLESS = Annotated[
     typer.Option("--no-instructions", metavar=FLAG, help="Give the model no AGENTS.md, CLAUDE.md or GEMINI.md."),
 ]
 
+ACCOUNT = Annotated[str | None, typer.Option(metavar="NAME", help="Which of your accounts; see agent auth status.")]
+KEY_STDIN = Annotated[
+    bool, typer.Option("--api-key-stdin", metavar=FLAG, help="The API key is the first line of stdin.")
+]
+
 
 def run(
     prompt: Annotated[
@@ -78,6 +84,8 @@ def run(
     no_session: NO_SESSION = False,
     trust_config: TRUST = None,
     no_instructions: WORDLESS = False,
+    account: ACCOUNT = None,
+    api_key_stdin: KEY_STDIN = False,
 ) -> int:
     """Let a model work on one prompt, every action of it through the gate.
 
@@ -107,6 +115,7 @@ def run(
         go_on=go_on(continue_, resume, fork, no_session),
         trust_config=trust_config,
         no_instructions=no_instructions,
+        key=KeyFlags(account, api_key_stdin),
     )
     return start_run(args, prompt, prompt_file)
 
@@ -129,6 +138,8 @@ def converse(
     no_session: NO_SESSION = False,
     trust_config: TRUST = None,
     no_instructions: WORDLESS = False,
+    account: ACCOUNT = None,
+    api_key_stdin: KEY_STDIN = False,
     version: Annotated[
         bool, typer.Option("--version", "-V", metavar=FLAG, help="Print the version and leave.")
     ] = False,
@@ -163,6 +174,7 @@ def converse(
         go_on=go_on(continue_, resume, fork, no_session),
         trust_config=trust_config,
         no_instructions=no_instructions,
+        key=KeyFlags(account, api_key_stdin),
     )
     chosen = args != RunArgs() or version
     if context.invoked_subcommand is not None:
@@ -179,6 +191,6 @@ def converse(
 
         print(f"ringfence {VERSION}")
         return Exit.DONE
-    if os.isatty(0) and os.isatty(1) and not unattended:
+    if os.isatty(1) and not unattended and (os.isatty(0) or api_key_stdin):
         return start_conversation(args)
     return start_run(args, None, None)

@@ -89,11 +89,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What became of every source, in their order."""
+    """What became of every source, in their order. `local`: it was for a server on this machine."""
 
     provider: str
     tried: tuple[Tried, ...]
     found: Found | None = None
+    local: bool = False
 
     def broken(self) -> Tried | None:
         """The source that is set up and does not work."""
@@ -157,7 +158,7 @@ def look(wanted: Wanted, keyring: KeyringStore | None = None) -> Search:
             tried.append(Tried(source, State.USED, name, "the key is taken from here"))
         else:
             tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
-    return Search(wanted.provider, tuple(tried), found)
+    return Search(wanted.provider, tuple(tried), found, wanted.local)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
         said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words hold a NUL"
         raise HelperFailed(f"it cannot be started: {said or 'the system refused it'}", "correct its words") from None
     try:
-        return _answer(process, time.monotonic() + helper.seconds, helper)
+        answer = _answer(process, time.monotonic() + helper.seconds, helper)
     finally:
         # SAFETY: kill(2). The leader is not reaped yet, so nobody else can have the number of its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -75,25 +75,26 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
         if process.stdout is not None:
             process.stdout.close()
         process.wait()
+    if isinstance(answer, HelperFailed):
+        raise answer  # here: the frames of the others hold what it printed, and there are tools that show frames
+    return answer
 
 
-def _answer(process: "subprocess.Popen[bytes]", deadline: float, helper: Helper) -> Secret:
+def _answer(process: "subprocess.Popen[bytes]", deadline: float, helper: Helper) -> Secret | HelperFailed:
     by_hand = "run it by hand to see what it prints"
     printed = _printed(process, deadline)
     if printed is None:
-        raise HelperFailed(
-            f"it was not done within {helper.seconds:g} seconds and was ended",
-            f"{by_hand}; it must not ask anything at the terminal",
-        )
+        why = f"it was not done within {helper.seconds:g} seconds and was ended"
+        return HelperFailed(why, f"{by_hand}; it must not ask anything at the terminal")
     if len(printed) > LONGEST + 2:
-        raise HelperFailed(f"it printed more than {LONGEST:,} characters", f"{by_hand}: exactly one line, the key")
+        return HelperFailed(f"it printed more than {LONGEST:,} characters", f"{by_hand}: exactly one line, the key")
     status = _status(process)
     if status:
         ended = f"it was ended by signal {-status}" if status < 0 else f"it ended with exit code {status}"
-        raise HelperFailed(ended, f"{by_hand}, and to which errors")
+        return HelperFailed(ended, f"{by_hand}, and which errors")
     found = _key_of(printed)
     if isinstance(found, str):
-        raise HelperFailed(found, f"{by_hand}: exactly one line, the key")
+        return HelperFailed(found, f"{by_hand}: exactly one line, the key")
     return found
 
 

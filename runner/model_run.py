@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.tier import Mode
+from runner.key_flags import KeyFlags, is_stdin, take_terminal, wanted
 from runner.problems import Exit, Stopped, unwritten, usage
 from runner.sessions.flags import GoOn
 
@@ -41,6 +42,7 @@ class RunArgs:
     go_on: GoOn = field(default_factory=GoOn)
     trust_config: str | None = None
     no_instructions: bool = False
+    key: KeyFlags = field(default_factory=KeyFlags)
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -50,10 +52,11 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
 
     from runner.gate import nobody_there
 
+    args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
     text = _prompt(prompt, prompt_file)
     unattended = nobody_there(args.unattended)
     options, settings = _open(args, unattended)
-    model = _model(args, settings)
+    model = _model(args, settings, options.cwd)
     emit = on_stdout(json=args.json)
     approver = _approver(unattended, emit)
     options = _begin(args, options, model)
@@ -78,8 +81,12 @@ def start_conversation(args: RunArgs) -> int:
     """Talk at the terminal until the user leaves."""
     import asyncio
 
+    args.key.check(prompt_from_stdin=False)
     options, settings = _open(args, unattended=False)
-    model = _model(args, settings)
+    model = _model(args, settings, options.cwd)
+    if not os.isatty(0) and not take_terminal():
+        fix = "name a prompt, or start it at a terminal"
+        raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
     emit = on_stdout()
     approver = _approver(False, emit)
     options = _begin(args, options, model)
@@ -154,7 +161,7 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
     return options, settings
 
 
-def _model(args: RunArgs, settings: "Settings") -> "Opened":
+def _model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
     from runner.providers import PROVIDERS, open_provider
 
     spec = args.model or args.provider or settings.model
@@ -174,7 +181,9 @@ def _model(args: RunArgs, settings: "Settings") -> "Opened":
         )
     if ":" not in spec and spec in settings.models:
         spec = f"{spec}:{settings.models[spec]}"
-    return open_provider(spec, base_url=settings.base_urls.get(spec.partition(":")[0]), environ=os.environ)
+    name = spec.strip().partition(":")[0]
+    key = wanted(settings, name, os.environ, cwd, args.key)
+    return open_provider(spec, base_url=settings.base_urls.get(name), environ=os.environ, key=key)
 
 
 def on_stdout(*, json: bool = False) -> "Emit":

@@ -74,6 +74,24 @@ def address(value: Value) -> Fault | None:
     return None
 
 
+def helper(value: Value) -> Fault | None:
+    words = [str(word) for word in value] if isinstance(value, tuple) else []
+    first = words[0] if words else ""
+    if not first or any("\0" in word for word in words):
+        return "it names no program", 'write its words, such as ["pass", "show", "anthropic"]'
+    if "/" in first and not first.startswith(("/", "~/")):
+        return f"`{first}` would be another program in every folder", "write its whole path, or a plain name on PATH"
+    return None
+
+
+def account(value: Value) -> Fault | None:
+    from runner.accounts import is_account
+
+    if is_account(str(value)):
+        return None
+    return "an account has letters, digits and `._@+-`, 64 at most", "write the name that `agent auth status` shows"
+
+
 def entries_of(path: KeyPath) -> Callable[[Value], Fault | None]:
     return lambda value: list_fault(value, path)
 

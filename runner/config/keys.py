@@ -32,8 +32,9 @@ Check = Callable[[Value], Fault | None]
 
 
 class Widens(Enum):
-    """What a file that came with the repository may do with a key before its very content is trusted."""
+    """What a file that came with the repository may do with a key before its very content is trusted; YOURS: ever."""
 
+    YOURS = "nothing, trusted or not: it is for you to say"
     NEVER = "nothing: it is for you to say"
     TIGHTEN = "only tighten: less, stricter, or more that is forbidden"
     ANYTHING = "anything: it opens nothing"
@@ -124,7 +125,7 @@ class TableList:
         return self.widens is Widens.ANYTHING
 
 
-NEVER, TIGHTEN, ANYTHING = Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
+YOURS, NEVER, TIGHTEN, ANYTHING = Widens.YOURS, Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
 
 # fmt: off
 KEYS: tuple[Key, ...] = (
@@ -145,6 +146,14 @@ KEYS: tuple[Key, ...] = (
             example=f'"https://{name}.example/v1"'),
         Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
             example='"qwen3:8b"' if name == "openai" else '"claude-sonnet-5-5"'),
+    )),
+
+    *(key for name in REMOTE for key in (
+        Key(f"auth.{name}.helper", Shape.TEXTS, YOURS, f"a program that prints the key of `{name}`, word by word",
+            check=checks.helper, example=f'["pass", "show", "{name}"]'),
+        Key(f"auth.{name}.helper_timeout", Shape.SECONDS, YOURS, "how long that program may take, in seconds", 10),
+        Key(f"auth.{name}.account", Shape.TEXT, YOURS, f"which account of `{name}` is used when none is named",
+            check=checks.account, example='"work"'),
     )),
 
     Key("sandbox.minimum", Shape.TEXT, TIGHTEN, "the least a sandbox must enforce; `partial` accepts a weaker one",

@@ -14,7 +14,7 @@ from policy.profile import Profile
 from policy.profile_file import limits, patterns, texts
 from policy.tier import Mode
 from policy.verdict import Problem
-from runner.config.keys import Key, key_of, list_of
+from runner.config.keys import Key, Widens, key_of, list_of
 from runner.config.layer import Given
 from runner.config.settings import Settings
 from runner.settings_file import ConfigError
@@ -27,7 +27,8 @@ def over(settings: Settings, given: Given) -> Settings:
     values, notices, left_out = dict(settings.values), [], []
     for path, value in keyed.values.items():
         key = key_of(path)
-        if given.bound and not key.tightens(value, standing(settings, path, key)):
+        yours = key.widens is Widens.YOURS and given.layer.came_along
+        if yours or (given.bound and not key.tightens(value, standing(settings, path, key))):
             notices.append(ignored(given, path))
             left_out.append(path)
             continue
@@ -69,10 +70,10 @@ def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
 
 
 def ignored(given: Given, path: KeyPath) -> str:
-    return (
-        f"{given.keyed.source}:{given.keyed.line(path)}: `{dotted(path)}` is ignored: "
-        "settings that came with the repository may only tighten yours"
-    )
+    why = "settings that came with the repository may only tighten yours"
+    if key_of(path).widens is Widens.YOURS:
+        why = "no repository may say it, trusted or not"
+    return f"{given.keyed.source}:{given.keyed.line(path)}: `{dotted(path)}` is ignored: {why}"
 
 
 def entry_ignored(entry: Entry) -> str:

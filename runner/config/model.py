@@ -26,6 +26,7 @@ from policy.keyed import Path as KeyPath
 from runner.config.keys import KEYS, LISTS, SECTIONS, Key, TableList, Widens
 
 _REPOSITORY = {
+    Widens.YOURS: "Only you can say it: a repository's file never may.",
     Widens.NEVER: "Only you can say it: a repository's file may not until you trust it.",
     Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
     Widens.ANYTHING: "",

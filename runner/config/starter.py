@@ -15,6 +15,7 @@ _PROJECT = (
     "The configuration of ringfence for everybody who works on this project. It may only tighten what each of them",
     "has, until they trust this very content. What is for you alone goes into config.local.toml beside it.",
 )
+_ONLY_USER = (Widens.NEVER, Widens.YOURS)
 _ALL = (
     "What is commented out holds anyway, or is an example. `agent config check` looks this file over, and",
     "`agent config show --effective` says what counts, and who said it.",
@@ -25,12 +26,12 @@ def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
     """The text of a new file. `packaged` are the values that hold for keys without a default of their own."""
     rows = [f"#:schema ./{SCHEMA}", *(f"# {line}" for line in (*(_USER if user else _PROJECT), *_ALL))]
     rows += ["", f"version = {VERSION}"]
-    keys = [key for key in KEYS if key.path != ("version",) and (user or key.widens is not Widens.NEVER)]
+    keys = [key for key in KEYS if key.path != ("version",) and (user or key.widens not in _ONLY_USER)]
     told: set[str] = set()
     for table in dict.fromkeys(key.path[:-1] for key in sorted(keys, key=lambda key: len(key.path) > 1)):
         rows += _table(table, [key for key in keys if key.path[:-1] == table], packaged, told)
     for each in LISTS:
-        if user or each.widens is not Widens.NEVER:
+        if user or each.widens not in _ONLY_USER:
             rows += _list(each)
     if not user:
         left = [key.name for key in KEYS if key.widens is Widens.NEVER]

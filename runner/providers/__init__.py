@@ -81,21 +81,23 @@ def open_provider(
         case None:
             raise _unknown(name)
         case Remote() as remote:
-            url = base_url or environ.get(remote.variable, "").strip() or remote.url
-            endpoint = parse_endpoint(url)
+            endpoint = reached(remote, base_url, environ)
             if not model and endpoint != parse_endpoint(remote.url):
                 raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
             secret = _secret(name, environ, key, local=endpoint.loopback)
             made = remote.make(endpoint, secret, timeouts or Timeouts())
             return Opened(made, model or remote.model, (secret,) if secret else ())
         case local:
-            if key is not None and key.stdin_key is not None:
-                raise SetupError(
-                    Problem(f"`{name}` takes no API key", "one was given by `--api-key-stdin`", "leave it out")
-                )
+            if key is not None and (key.stdin_key or key.account):
+                raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))
             if not model:
                 raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
             return Opened(local(model), model)
+
+
+def reached(remote: Remote, base_url: str | None, environ: Mapping[str, str]) -> Endpoint:
+    """Where its server is: by `base_url`, else by the vendor's variable, else its own. Raises SetupError."""
+    return parse_endpoint(base_url or environ.get(remote.variable, "").strip() or remote.url)
 
 
 def _secret(name: str, environ: Mapping[str, str], key: "Wanted | None", *, local: bool) -> Secret | None:
