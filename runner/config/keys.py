@@ -199,6 +199,7 @@ LISTS: tuple[TableList, ...] = (
 # What the tables are about, for the starter and the schema.
 SECTIONS: Mapping[str, str] = {
     "provider": "Where models are reached. The key itself never stands in a file.",
+    "auth": "Where the key of a provider is, when no variable has it. The key itself never stands in a file.",
     "sandbox": "What a command may do inside.",
     "sandbox.container": "The sandbox of `--backend container`.",
     "secret": "What nobody may read, whatever the mode.",
