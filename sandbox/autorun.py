@@ -17,7 +17,7 @@ from policy.verdict import Rights, Terms
 from sandbox import removal
 from sandbox.backend import Violation
 from sandbox.gitfiles import harmless
-from sandbox.scan import Scan, appearing, inside_git, marks, moment, scan
+from sandbox.scan import Scan, appearing, inside_git, marks, moment, plain_names, scan, unchanged
 from sandbox.tree import Trees
 
 Present = dict[str, str | tuple[int, int, int]]
@@ -39,7 +39,7 @@ class Watch:
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
-        if not self.working:
+        if not self.working or self._unchanged():
             return ()
         now = self._look()
         if self.moment and self.moment == self._moment():
@@ -79,23 +79,29 @@ class Watch:
                     del _before[next(iter(_before))]
         return before
 
+    def _unchanged(self) -> bool:
+        """Whether a look would see what the first one saw."""
+        if self.trees is None or not self.moment:
+            return False
+        terms, trees = self.terms, self.trees
+        return all(
+            unchanged(folder, hidden, terms.shown, terms.locked, trees, then)
+            for (folder, hidden), then in zip(_places(terms), self.moment, strict=True)
+        )
+
     def _moment(self) -> tuple[int, ...]:
         """Of the workspace and the other folders that may be written, as they were when they were last looked at; empty
         when it cannot be told."""
         if not self.working or self.trees is None:
             return ()
         terms, trees = self.terms, self.trees
-        found = [moment(terms.workspace, terms.hidden, terms.shown, terms.locked, trees)]
-        if terms.write:
-            names = tuple(name for name in terms.hidden if "/" not in name)
-            found += [moment(folder, names, terms.shown, terms.locked, trees) for folder in terms.write]
+        found = [moment(folder, hidden, terms.shown, terms.locked, trees) for folder, hidden in _places(terms)]
         return tuple(found) if all(found) else ()
 
     def _look(self) -> Scan:
         terms, trees = self.terms, self.trees
         now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=False)
-        names = tuple(name for name in terms.hidden if "/" not in name)
-        for folder in terms.write:
+        for folder, names in _places(terms)[1:]:
             if os.path.isdir(folder):
                 now = now.with_guarded(scan(folder, names, terms.shown, terms.locked, trees, count=False))
         return now
@@ -122,6 +128,12 @@ class Watch:
         return Violation(
             f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False, "watch"
         )
+
+
+def _places(terms: Terms) -> list[tuple[str, tuple[str, ...]]]:
+    """The folders in which files may appear, the workspace first, each with its patterns of secret files."""
+    names = plain_names(terms.hidden) if terms.write else ()
+    return [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
 
 
 def _moved(path: str, place: str) -> str:

@@ -79,11 +79,20 @@ class Helper:
         if isinstance(started, str):
             self.say(f"failed {started}")
             return
-        status, ended = self.watch(started)
-        self.end_leftovers(started)
-        if self.vanishing:
-            removal.empty(self.vanishing)
-        self.say(f"exit {status} {ended or '-'}")
+        watched = os.pidfd_open(started)
+        self.poll.register(watched, select.POLLIN)
+        if not self.watchdog.begun:
+            self.watchdog.begin()
+        try:
+            status, ended = self.watch(started, watched)
+            self.end_leftovers(started)
+            if self.vanishing:
+                removal.empty(self.vanishing)
+            self.say(f"exit {status} {ended or '-'}")
+        finally:  # ours alone, so nobody has to wait for it
+            self.poll.unregister(watched)
+            os.close(watched)
+            self.watchdog.end()
 
     def start(self, request: dict[str, object], handles: list[int]) -> int | str:
         """The PID of what was started, or `ERRNO step` when it could not be."""
@@ -109,33 +118,24 @@ class Helper:
             path, argv, environment, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[]
         )
 
-    def watch(self, pid: int) -> tuple[int, str | None]:
-        """Wait for `pid`, and end everything when told to or when a limit is passed."""
+    def watch(self, pid: int, watched: int) -> tuple[int, str | None]:
+        """Wait for `pid` (`watched`: by its descriptor), and end everything when told to or when a limit is passed."""
         ended: str | None = None
-        watched = os.pidfd_open(pid)
-        self.poll.register(watched, select.POLLIN)
-        if not self.watchdog.begun:
-            self.watchdog.begin()
-        try:
-            while True:
-                ready = [handle for handle, _ in self.poll.poll(TICK)]
-                if watched in ready:
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    return (code if code >= 0 else 128 - code), ended or SIGNALS.get(-code)
-                if ready and ended is None:
-                    request, _handles = receive(self.control)
-                    if request is None:
-                        os._exit(0)  # the runner is gone: the namespace goes with us
-                    ended = str(request["why"])
-                elif ended is None:
-                    ended = self.watchdog.excess()
-                    reap_others(pid)
-                if ended is not None:
-                    self.end_leftovers(pid, reap=False)
-        finally:
-            self.poll.unregister(watched)
-            os.close(watched)
-            self.watchdog.end()
+        while True:
+            ready = [handle for handle, _ in self.poll.poll(TICK)]
+            if watched in ready:
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                return (code if code >= 0 else 128 - code), ended or SIGNALS.get(-code)
+            if ready and ended is None:
+                request, _handles = receive(self.control)
+                if request is None:
+                    os._exit(0)  # the runner is gone: the namespace goes with us
+                ended = str(request["why"])
+            elif ended is None:
+                ended = self.watchdog.excess()
+                reap_others(pid)
+            if ended is not None:
+                self.end_leftovers(pid, reap=False)
 
     def end_leftovers(self, pid: int, *, reap: bool = True) -> None:
         """Kill all that a command left behind. As PID 1, -1 is the whole namespace but us (kill(2))."""
@@ -149,7 +149,7 @@ class Helper:
         certain = self.alone or SCOPED
         while reap:
             try:
-                if os.waitpid(-1, 0 if certain else os.WNOHANG)[0] == 0:
+                if os.waitpid(-1, WALL | (0 if certain else os.WNOHANG))[0] == 0:
                     return  # something left the process group; `missing` says that this tier cannot find it
             except ChildProcessError:
                 return

@@ -19,7 +19,7 @@ from policy.verdict import Rights, Terms
 from sandbox import caches, identity, kernel, plan, seccomp
 from sandbox.cgroup import Group
 from sandbox.failure import no_landlock, unsteady
-from sandbox.scan import Scan, scan
+from sandbox.scan import Scan, plain_names, scan
 from sandbox.scratch import FOLDER, Scratch, make_point
 from sandbox.spawn import Spare, code, end, send, spawn
 from sandbox.tree import Trees
@@ -123,7 +123,7 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
     trees = known_trees(cache)
     found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees)
-    names = tuple(name for name in terms.hidden if "/" not in name)
+    names = plain_names(terms.hidden)
     for folder in terms.read:
         if os.path.isdir(folder) and folder != scratch:
             found = found.with_masked(scan(folder, names, terms.shown, (), trees))

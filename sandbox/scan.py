@@ -103,7 +103,7 @@ def scan(
     limits). Without `count`, the links of files in such folders are not counted again.
     """
     trees = trees or Trees(None)
-    names = tuple(name for name in hidden if "/" not in name)
+    names = plain_names(hidden)
     secret = secret_names(names, shown)
     tree = trees.take(workspace, (names, shown))
     tree.renew(secret, everything=count and tree.due())
@@ -118,12 +118,7 @@ def scan(
     uncovered = _still_there(trees.uncovered(workspace))
     key = (hidden, locked, uncovered)
     known = tree.answers.get(key)
-    if (
-        isinstance(known, _Answer)
-        and (known.version, known.shared) == (tree.version, shared)
-        and all(tree.stamp(path) == stamp for path, stamp in known.read.items())
-        and all(_leads(path) == real for path, real in known.leads.items())
-    ):
+    if isinstance(known, _Answer) and _holds(known, tree, shared):
         return known.scan
     started = time.time_ns()
     placed = tuple(place[1:] for place in hidden if place[:1] == "/")
@@ -201,6 +196,34 @@ def scan(
 _SETTINGS = ("config", "config.worktree", "commondir")  # of a repository: what is read of it
 
 
+def _holds(known: _Answer, tree: Tree, shared: list[tuple[str, int, int, int]]) -> bool:
+    return (
+        (known.version, known.shared) == (tree.version, shared)
+        and all(tree.stamp(path) == stamp for path, stamp in known.read.items())
+        and all(_leads(path) == real for path, real in known.leads.items())
+    )
+
+
+@lru_cache(maxsize=16)
+def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
+    """The patterns of `hidden` that are names, wherever they lie."""
+    return tuple(name for name in hidden if "/" not in name)
+
+
+def unchanged(
+    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees, then: int
+) -> bool:
+    """Whether a `scan` without `count` would find what it found at the moment `then`. False where that takes one."""
+    names = plain_names(hidden)
+    tree = trees.take(workspace, (names, shown))
+    if not then or tree.version != then:
+        return False
+    tree.renew(secret_names(names, shown), everything=False)
+    trees.keep(tree)
+    known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
+    return tree.version == then and isinstance(known, _Answer) and _holds(known, tree, _shared(tree)[0])
+
+
 def moment(
     workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: Trees
 ) -> int:
@@ -208,7 +231,7 @@ def moment(
 
     0: that cannot be told here.
     """
-    tree = trees.take(workspace, (tuple(name for name in hidden if "/" not in name), shown))
+    tree = trees.take(workspace, (plain_names(hidden), shown))
     known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
     return tree.version if isinstance(known, _Answer) and known.version == tree.version else 0
 

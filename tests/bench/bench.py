@@ -26,8 +26,6 @@ from lines import LINES, WORST
 import profiles
 from policy.action import RunArgv
 from policy.verdict import _MINT, Permit, Rights, Terms
-from runner.redactor import Redactor
-from runner.secrets import Secret
 from sandbox.linux import Linux
 from sandbox.scan import scan
 from sandbox.tree import Trees
@@ -370,6 +368,9 @@ def memory(folder: str) -> None:
 
 
 def redaction() -> None:
+    from runner.redactor import Redactor  # the other user of the launches has no copy of this package
+    from runner.secrets import Secret
+
     text = "".join(f"{line}\n" for line in (HERE.parents[2] / "README.md").read_text().splitlines() * 8)[: 1 << 18]
     one, many = (
         Redactor([Secret(f"sk-canary-{place:03}-{'Zz9_Qq-x' * 8}") for place in range(size)]) for size in (1, 41)

@@ -1,0 +1,152 @@
+"""A request and its answer: what ends it, and the word before it that it comes. With real helpers."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from policy.action import RunArgv, RunScript
+from policy.verdict import _MINT, Permit, Rights, Terms
+from sandbox import slot as slots
+from sandbox.backend import Outcome
+from sandbox.linux import Linux
+from sandbox.slot import Slot, idle_processors
+from sandbox.spawn import WAKE
+
+SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+
+
+@pytest.fixture
+def terms(tmp_path: Path) -> Terms:
+    (tmp_path / "w").mkdir()
+    return Terms(Rights.WORK, str(tmp_path / "w"), "/nonexistent", system=SYSTEM, env=(("PATH", "/usr/bin:/bin"),))
+
+
+@pytest.fixture(params=["eager", "asleep"], autouse=True)
+def processors(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whether both sides wait without sleeping, whatever else this machine does."""
+    monkeypatch.setattr(slots, "idle_processors", lambda: int(request.param == "eager"))
+    return str(request.param)
+
+
+def with_backend(tmp_path: Path, work: Callable[[Linux], Awaitable[None]]) -> None:
+    async def main() -> None:
+        backend = Linux("T1", cache=tmp_path, files=False)
+        try:
+            await work(backend)
+        finally:
+            await backend.close()
+
+    asyncio.run(main())
+
+
+async def run(backend: Linux, terms: Terms, script: str, stdin: bytes | None = None) -> Outcome:
+    return await backend.run(Permit(RunScript(script, terms.workspace), terms, _MINT), stdin=stdin)
+
+
+def the_slot(backend: Linux) -> Slot:
+    (slot,) = backend.pool.all
+    return slot
+
+
+ODD = [
+    ("exec >&-; echo rest >&2; exit 3", 3, b"", b"rest\n", "one stream ends before the other"),
+    ("exec >&- 2>&-; sleep 0.01; exit 4", 4, b"", b"", "both end before the command"),
+    ("exec >&- 2>&-; exit 5", 5, b"", b"", "both end, and the command at once"),
+    ("(sleep 60; echo late) & echo now", 0, b"now\n", b"", "a child holds both open: it is ended"),
+    ("(trap '' TERM HUP INT; setsid sleep 60) & disown; echo now", 0, b"now\n", b"", "so is one that hides"),
+    ("kill -9 $$", 137, b"", b"", "it ends itself"),
+    ("printf 'a%.0s' $(seq 70000)", 0, b"a" * 70000, b"", "more than a pipe holds"),
+]
+
+
+@pytest.mark.parametrize(("script", "status", "out", "err", "why"), ODD, ids=[row[-1] for row in ODD])
+def test_an_answer_is_whole_however_it_comes(
+    script: str, status: int, out: bytes, err: bytes, why: str, terms: Terms, tmp_path: Path
+) -> None:
+    async def work(backend: Linux) -> None:
+        for _ in range(3):
+            outcome = await run(backend, terms, script)
+            assert (outcome.status, outcome.stdout, outcome.stderr) == (status, out, err), why
+
+    with_backend(tmp_path, work)
+
+
+def test_a_command_with_input_gets_it(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        for size in (1, 70_000, 400_000):
+            outcome = await run(backend, terms, "wc -c", stdin=b"x" * size)
+            assert (outcome.status, outcome.stdout) == (0, f"{size}\n".encode())
+
+    with_backend(tmp_path, work)
+
+
+def test_wakes_without_a_request_change_nothing(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        await run(backend, terms, ":")
+        slot = the_slot(backend)
+        for _ in range(50):
+            slot.control.send(WAKE)
+        await asyncio.sleep(0.1)
+        assert slot.usable
+        outcome = await run(backend, terms, "echo still there; sleep 0.01")
+        assert (outcome.status, outcome.stdout) == (0, b"still there\n")
+        assert the_slot(backend) is slot
+
+    with_backend(tmp_path, work)
+
+
+def test_a_helper_that_ends_after_the_wake_is_an_error_or_another_one(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        await run(backend, terms, ":")
+        slot, wake = the_slot(backend), Slot.wake
+        hits = []
+
+        def hit(self: Slot) -> None:
+            wake(self)
+            hits.append(self)
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Slot, "wake", hit)
+            outcome = await run(backend, terms, "echo done")
+        assert hits == [slot]
+        assert outcome.status == 125
+        assert outcome.problem is not None
+        assert (await run(backend, terms, "echo done")).stdout == b"done\n"
+        assert the_slot(backend) is not slot
+
+    with_backend(tmp_path, work)
+
+
+# A child that gives its parent no SIGCHLD is no child to a plain wait (clone(2), wait(2), `__WCLONE`).
+QUIET = """
+import ctypes, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+if os.fork() == 0:
+    assert libc.syscall(ctypes.c_long(56), ctypes.c_long(0), None, None, None, None) >= 0, ctypes.get_errno()
+    time.sleep(60)
+os._exit(0)
+"""
+
+
+@pytest.mark.threat("T15")
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the number of clone(2) is that of x86_64")
+def test_what_reports_to_nobody_is_ended_too(terms: Terms, tmp_path: Path) -> None:
+    async def work(backend: Linux) -> None:
+        for _ in range(3):
+            quiet = Permit(RunArgv(("/usr/bin/python3", "-c", QUIET), terms.workspace), terms, _MINT)
+            outcome = await backend.run(quiet)
+            assert (outcome.status, outcome.stderr) == (0, b"")
+            alive = await run(backend, terms, "cd /proc; for each in [0-9]*; do [ $each = $$ ] || echo $each; done")
+            assert alive.stdout == b"1\n"
+
+    with_backend(tmp_path, work)
+
+
+def test_idle_processors_are_fewer_than_there_are() -> None:
+    assert 0 <= idle_processors() < max(os.cpu_count() or 1, 2)
