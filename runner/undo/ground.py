@@ -57,7 +57,9 @@ class Ground:
     def rules(self, terms: Terms) -> Rules:
         """What is never read under `terms`; `masked` as absolute paths, for `below_root`."""
         names = tuple(name for name in terms.hidden if "/" not in name)
-        masked = frozenset(survey(terms, "", self.cache).masked)
+        found = survey(terms, "", self.cache)
+        # What is closed to us is masked inside, too; it is no secret to whoever opens it again.
+        masked = frozenset(found.masked) - {*found.closed}
         return Rules(secret_names(names, terms.shown), masked, self.choice.more, self.choice.most)
 
     def digest(self, terms: Terms) -> str:

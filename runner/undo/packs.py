@@ -44,6 +44,10 @@ class Packs:
         self._pending = bytearray()
         self.reflinks = True  # until the file system says otherwise
 
+    def resume(self, number: int) -> None:
+        """Another process may have used the numbers up to this one."""
+        self._number = max(self._number, number)
+
     def add(self, data: bytes) -> Place:
         """Append one small content. Raises OSError (a full disk); what was added before stays."""
         if self._open is None or self._offset > _FULL:

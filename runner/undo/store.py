@@ -295,11 +295,14 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """All of it or nothing. Packs that `sweep` emptied go when it is done."""
         self._db.execute("BEGIN IMMEDIATE")
+        self.packs.resume(int(self._meta("pack", 0)))  # type: ignore[call-overload]  # a number of ours
         try:
             yield
         except BaseException:
             self._db.execute("ROLLBACK")
             self._index, self._dead = None, []
+            self.packs.give_up()
+            self._drop_strays()
             raise
         self._db.execute("COMMIT")
         for number in self._dead:
@@ -324,22 +327,25 @@ class Store:
 
     def _ready(self) -> sqlite3.Connection:
         path = self.folder / "steps.db"
+        self._db = _connect(path)
         try:
-            self._db = _connect(path)
             if self._meta("format", 0) != _FORMAT:
                 raise sqlite3.DatabaseError("another format")
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
                 raise _unusable(self.folder, f"the list of steps cannot be opened ({error})") from None
+            self._db.close()
             if not _blank(path):
                 self._set_aside(path)
             self._make(path)
-        for number in self.packs_there() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
-            Packs(self.folder, 0).drop(number)  # of a look that never came to its end
+        self._drop_strays()
         return self._db
 
-    def packs_there(self) -> set[int]:
-        return Packs(self.folder, 0).numbers()
+    def _drop_strays(self) -> None:
+        """Remove the packs of looks that never came to their end."""
+        packs = Packs(self.folder, 0)
+        for number in packs.numbers() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
+            packs.drop(number)
 
     def _make(self, path: Path) -> None:
         self._db = _connect(path)
@@ -347,7 +353,6 @@ class Store:
         self._set("format", _FORMAT)
 
     def _set_aside(self, path: Path) -> None:
-        self._db.close()
         number = 1
         while (aside := path.with_name(f"steps.db.corrupt-{number}")).exists():
             number += 1
@@ -364,8 +369,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     # One thread at a time, which the lock of a look sees to.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
+    with contextlib.suppress(sqlite3.DatabaseError):  # no database: whoever reads it finds out
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
     return db
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from policy.record import dataclass
 from runner.undo import below, entry
-from runner.undo.entry import Change, Entry, entry_of, same
+from runner.undo.entry import Change, Entry, Kind, entry_of, same
 from runner.undo.packs import LARGE, Place
 from runner.undo.store import Store
 from runner.undo.walk import Index, Rules, Seen, Stopped, glance, look
@@ -41,7 +41,8 @@ class Snapshot:
 class Taker:
     """Takes snapshots into `store`. The store is locked, and a transaction is open, whenever a method runs."""
 
-    def __init__(self, store: Store, bounds: Bounds, stop: threading.Event) -> None:
+    def __init__(self, store: Store, bounds: Bounds, stop: threading.Event, *, may_drop: bool = True) -> None:
+        self._may_drop = may_drop  # older steps, to make room
         self._store = store
         self._bounds = bounds
         self._stop = stop
@@ -147,19 +148,22 @@ class Taker:
         sizes = [(index[folder][name].size, folder, name) for folder, names in fresh.items() for name in names]
         unkept = {(folder, name): entry.TOO_BIG for size, folder, name in sizes if size > self._bounds.file}
         left = sorted((each for each in sizes if each[0] <= self._bounds.file), reverse=True)
-        need = sum(size for size, *_ in left)
+        # Most of what is young is read a second time only to be sure that it is what it was.
+        need = sum(size for size, folder, name in left if not _kept_already(known, folder, name, size))
         store = self._store
         room = self._bounds.bytes - store.size()
         if need > room:
             store.sweep()
             room = self._bounds.bytes - store.size()
-        while need > room and (count := sum(step.ended is not None for step in store.steps())):
+        while need > room and self._may_drop and (count := sum(step.ended is not None for step in store.steps())):
             store.drop_oldest(count // 2)
             store.sweep()
             room = self._bounds.bytes - store.size()
         for size, folder, name in left:
             if need <= room:
                 break
+            if _kept_already(known, folder, name, size):
+                continue
             need -= size
             unkept[folder, name] = entry.NO_ROOM
         return unkept
@@ -183,6 +187,11 @@ def _differences(root: str, known: Index, index: Index, folders: Iterable[str]) 
             before, after = old.get(name), new.get(name)
             if before is not after and not same(before, after):
                 yield Change(root, f"{folder}/{name}" if folder else name, before, after)
+
+
+def _kept_already(known: Index, folder: str, name: str, size: int) -> bool:
+    found = known.get(folder, {}).get(name)
+    return found is not None and found.kind == Kind.FILE and not found.unkept and found.size == size
 
 
 def _hashed(handle: int, size: int) -> bytes | None:

@@ -1,6 +1,7 @@
 """Taking back the last actions, and taking that back: the whole of `agent undo` but for its words."""
 
 import threading
+from dataclasses import replace
 
 from policy.record import dataclass
 from policy.verdict import Problem, Terms
@@ -56,7 +57,7 @@ def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
                     "wait until it is done, or stop it with Ctrl-C",
                 )
             )
-        taker = Taker(store, ground.choice.bounds, threading.Event())
+        taker = Taker(store, ground.choice.bounds, threading.Event(), may_drop=False)
         with store.transaction():
             dead = tuple(_recovered(store, taker, ground))
         steps = _chosen(store, wish)
@@ -106,7 +107,10 @@ def _done(
     trees = known_trees(ground.cache)
     # THREAT T16: whatever comes back under a name that programs run by themselves is looked at as if a command had
     # made it, also where only another file makes it one (a `HEAD` beside `hooks`).
-    watch = None if wish.allowed.auto_run else Watch(terms, survey(terms, "", ground.cache), ground.aside, trees)
+    found = survey(terms, "", ground.cache)
+    # What was only closed is no secret when it is opened again.
+    found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
+    watch = None if wish.allowed.auto_run else Watch(terms, found, ground.aside, trees)
     items = restore(store, items, number)
     aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
     with store.transaction():

@@ -196,7 +196,7 @@ def glance(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> See
             try:
                 for name in path.split("/"):
                     names = index.setdefault(folder, dict(known.get(folder, {})))
-                    found, read = _one(handle, name, folder, names.get(name), rules, settled_before)
+                    found, read = _one(handle, name, folder, known, rules, settled_before)
                     inner = f"{folder}/{name}" if folder else name
                     if found is None or found.kind != Kind.FOLDER:
                         gone |= {each for each in known if each == inner or each.startswith(f"{inner}/")}
@@ -221,7 +221,7 @@ def glance(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> See
 
 
 def _one(
-    above: int, name: str, folder: str, before: Entry | None, rules: Rules, settled_before: int
+    above: int, name: str, folder: str, known: Index, rules: Rules, settled_before: int
 ) -> tuple[Entry | None, bool]:
     """One name as it is, and whether its content has to be read."""
     try:
@@ -229,6 +229,7 @@ def _one(
     except FileNotFoundError:
         return None, False
     path = f"{folder}/{name}" if folder else name
+    before = known.get(folder, {}).get(name)
     settled = status.st_ctime_ns < settled_before - (0 if status.st_ctime_ns % 10**9 else 2_500_000_000)
     secret = rules.secret(name) or path in rules.masked
     if stat.S_ISREG(status.st_mode):
@@ -238,5 +239,8 @@ def _one(
         return now, not secret
     if stat.S_ISLNK(status.st_mode):
         return entry_of(status, settled, os.fsencode(os.readlink(name, dir_fd=above))), False
-    reason = (entry.SECRET if secret else "") if stat.S_ISDIR(status.st_mode) else entry.STRANGE
+    reason = entry.STRANGE
+    if stat.S_ISDIR(status.st_mode):
+        out = path not in known and left_out(name, above, rules.more)
+        reason = entry.SECRET if secret else entry.LEFT_OUT if out else ""
     return entry_of(status, True, b"", reason), False
