@@ -21,6 +21,7 @@ from runner.gate_args import GateArgs, without_values
 from runner.places import cache_dir, private, state_dir
 from runner.problems import say
 from runner.relay import read_stdin
+from runner.visible import visible
 from sandbox.backend import Enforcement, Level
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     live_secrets.from_environment(os.environ)
     gate, action = open_gate(args, os.environ)
     for notice in gate.settings.notices:
-        say(f"notice: {notice}")
+        say(f"notice: {visible(notice, lines=False)}")
     case = _judge(gate, action, attended=not nobody_there(args.unattended))
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:

@@ -17,9 +17,12 @@ def run_why(args: GateArgs) -> int:
     from policy.risk import doing
     from runner.explain import explain, render
     from runner.gate import open_gate
-    from runner.problems import Exit, coloured
+    from runner.problems import Exit, coloured, say
+    from runner.visible import visible
 
     gate, action = open_gate(args, os.environ)
+    for notice in gate.settings.notices:
+        say(f"notice: {visible(notice, lines=False)}")
     assessment = gate.assess(action)
     verdict = gate.judge(assessment, unattended=args.unattended)
     assessment, verdict = _answered(gate, assessment, verdict, unattended=args.unattended)
