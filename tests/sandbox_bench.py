@@ -60,7 +60,7 @@ class Bench:
         if user == "nobody":
             # The project may lie where the other user cannot go: give it a copy of what the driver needs.
             code = base / "code"
-            for package in ("policy", "sandbox", "profiles"):
+            for package in ("policy", "sandbox", "profiles", "runner"):
                 shutil.copytree(ROOT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"))
             shutil.copy(pyseccomp.__file__, code / "pyseccomp.py")
             shutil.copy(ROOT / "tests" / "sandbox_driver.py", code)
@@ -92,7 +92,7 @@ class Bench:
         self, action: dict[str, Any], *, tier: str | None = None, stdin: bytes | None = None, **told: Any
     ) -> dict[str, Any]:
         """`tier`: the sandbox for this one, when it is not the bench's own."""
-        extra = {name: told.pop(name) for name in ("cancel", "names", "counted", "container") if name in told}
+        extra = {name: told.pop(name) for name in ("cancel", "names", "counted", "container", "lend") if name in told}
         terms = {
             "rights": "work",
             "workspace": str(self.workspace),

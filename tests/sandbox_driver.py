@@ -5,13 +5,16 @@ A process of its own, because the tests run as root and as another user, and one
 
 import asyncio
 import base64
+import contextlib
 import json
+import os
 import sys
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 from policy import action as actions
+from policy.profile import Profile
 from policy.verdict import _MINT, Limits, Permit, Rights, Terms
 from sandbox import cgroup
 from sandbox.backend import SandboxUnavailable, noted_connections
@@ -19,6 +22,19 @@ from sandbox.container.backend import Container
 from sandbox.container.box import Box
 from sandbox.container.choice import Choice
 from sandbox.linux import Linux
+
+
+def lender(told: dict[str, Any], stack: contextlib.ExitStack) -> Any:
+    """The runner's own: `rows` of `[[credential]]`, the variables that hold secrets, whose certificates are believed."""
+    from policy.keyed import read
+    from runner.broker.keys import KEYS
+    from runner.broker.opened import lending
+    from runner.broker.rows import credentials
+
+    os.environ["SSL_CERT_FILE"] = told["trust"]
+    rows = credentials(read(told["rows"], "test.toml", {}, {"credential": KEYS}).entries)
+    profile = replace(Profile(*[()] * 8), credentials=rows, bundle=told.get("bundle", ""))
+    return stack.enter_context(lending(profile, told["environ"] | {"SSL_CERT_FILE": told["trust"]}, "/nowhere"))
 
 
 def terms_of(told: dict[str, Any]) -> Terms:
@@ -38,6 +54,7 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 
 async def main() -> None:
     backends: dict[tuple[str, str], Linux | Container] = {}
+    stack = contextlib.ExitStack()
     usable = cgroup.usable
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
@@ -46,14 +63,17 @@ async def main() -> None:
         names.update(told.get("names", {}))
         counted = told.get("counted", "kernel")
         cgroup.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
-        key = (name, f"{counted} {told.get('container')}")
+        key = (name, f"{counted} {told.get('container')} {told.get('lend')}")
         backend = backends.get(key)
         if backend is None:
             cache = Path(told["cache"])
+            lend = lender(told["lend"], stack) if told.get("lend") else None
             if name == "container":
-                backend = Container(Choice(**told["container"]), cache=cache, aside=cache / "aside", resolver=resolve)
+                backend = Container(
+                    Choice(**told["container"]), cache=cache, aside=cache / "aside", resolver=resolve, lend=lend
+                )
             else:
-                backend = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve)
+                backend = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve, lend=lend)
             backends[key] = backend
         made = getattr(actions, told["action"].pop("kind"))
         if "argv" in told["action"]:
@@ -98,6 +118,7 @@ async def main() -> None:
         print(json.dumps(answer), flush=True)
     for backend in backends.values():
         await backend.close()
+    stack.close()
 
 
 asyncio.run(main())

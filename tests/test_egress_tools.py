@@ -70,6 +70,8 @@ class Forge(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
+        if not self.known():
+            return
         if path == "/file":
             self.tell(b"through the proxy\n", "text/plain")
         elif path == "/simple/ringdemo/":
@@ -102,7 +104,12 @@ class Forge(http.server.BaseHTTPRequestHandler):
             self.rfile.readline()
         else:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.git(body)
+        if self.known():
+            self.git(body)
+
+    def known(self) -> bool:
+        """Whether it may be answered; a site that wants a login has refused it otherwise."""
+        return True
 
     def git(self, body: bytes) -> None:
         where = urlsplit(self.path)
@@ -256,7 +263,7 @@ def test_a_tool_just_works(world: World, tool: str, script: str, expected: str) 
     answer = world.run(script)
     assert answer["out"].strip() == expected.replace("USER", world.bench.user), answer
     assert answer["connections"]
-    assert all(allowed and not why for *_, allowed, why, _, _, _ in answer["connections"]), answer["connections"]
+    assert all(allowed and not why for _, _, _, _, allowed, why, *_ in answer["connections"]), answer["connections"]
     assert {host for host, *_ in answer["connections"]} == {NAME}
 
 
