@@ -86,8 +86,7 @@ def _rewind(count: str, world: World) -> None:
     elif not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
         world.emit(Notice(f"`{count}` is no number of actions; write /rewind, or /rewind 3"))
     else:
-        for line in world.undo.rewind(int(count[:9])):
-            world.emit(Notice(line))
+        world.emit(Notice("\n".join(world.undo.rewind(int(count[:9])))))
 
 
 def _grants(words: list[str], world: World) -> None:

@@ -260,6 +260,12 @@ verdict = "allow"
 run = ["npm", "test"]
 why = "the tests are ours"
 """
+TIDY = """\
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "mv calc.py sums.py" } }]
+[[turn]]
+text = "done"
+"""
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -285,6 +291,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     work.mkdir()
     (work / "calc.py").write_text("def add(a, b):\n    return a + b\n")
     (work / ".env").write_text("TOKEN=decoy\n")
+    (home / "tidy.toml").write_text(TIDY)
     (home / "cloned/.ringfence").mkdir(parents=True)
     (home / "cloned/.ringfence/config.toml").write_text(CLONED)
     (home / "cloned/AGENTS.md").write_text("# Shop\n\nRun `make test` before you commit.\n")

@@ -47,7 +47,7 @@ def base() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.threat("T18")
+@pytest.mark.threat("T75")
 @pytest.mark.parametrize(("before", "acts", "left", "forced", "why"), OTHERS, ids=[row[4] for row in OTHERS])
 def test_what_others_did_is_never_lost(
     base: Path, before: str, acts: list[str], left: dict[str, str], forced: dict[str, str | None], why: str
@@ -114,7 +114,7 @@ def test_a_file_tool_keeps_one_file_and_not_the_whole_folder(base: Path) -> None
     assert (world.w / "other/big").stat().st_size == 100000
 
 
-@pytest.mark.threat("T04")
+@pytest.mark.threat("T75")
 def test_a_secret_is_never_kept(base: Path) -> None:
     world = World(base)
     world.sh("echo s3cret-canary > .env; ln -s .env link; mkdir d; echo s3cret-canary > d/server.key; echo 1 > a")
@@ -141,7 +141,7 @@ AUTO_RUN = [
 # fmt: on
 
 
-@pytest.mark.threat("T16")
+@pytest.mark.threat("T75")
 @pytest.mark.parametrize(("before", "action", "path"), AUTO_RUN, ids=[row[2] for row in AUTO_RUN])
 def test_what_programs_run_by_themselves_is_not_written_by_an_undo(
     base: Path, before: str, action: str, path: str
@@ -161,7 +161,7 @@ def test_what_programs_run_by_themselves_is_not_written_by_an_undo(
     assert world.picture().get(raw, ())[:3] == was.get(raw, ())[:3], "a person may have it back as it was before"
 
 
-@pytest.mark.threat("T16")
+@pytest.mark.threat("T75")
 def test_a_folder_that_becomes_a_repository_by_an_undo_runs_nothing(base: Path) -> None:
     """`hooks` are plain files until a HEAD lies beside them: what then runs is set aside, as if a command had made it."""
     world = World(base)
@@ -193,6 +193,7 @@ LEFT_OUT = [
 # fmt: on
 
 
+@pytest.mark.threat("T75")
 @pytest.mark.parametrize(("before", "action", "left", "there", "why"), LEFT_OUT, ids=[row[4] for row in LEFT_OUT])
 def test_what_is_not_kept_is_said_and_what_is_there_stays(
     base: Path, before: str, action: str, left: dict[str, str], there: dict[str, str], why: str
@@ -358,7 +359,7 @@ def test_what_changes_while_it_is_read_is_not_kept_half(base: Path) -> None:
     assert (world.w / "a").read_text() == "1\n"
 
 
-@pytest.mark.threat("T18")
+@pytest.mark.threat("T75")
 def test_a_folder_that_is_swapped_for_a_link_all_the_time_leads_nowhere(base: Path) -> None:
     """Somebody with the workspace swaps a folder and a link to a folder outside, while snapshots and undos go on."""
     world = World(base)
