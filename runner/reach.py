@@ -7,6 +7,7 @@ from policy.matrix import Ruling
 from policy.verdict import Ask, Deny, Problem, Verdict
 
 _YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
+_OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
 _CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
 
 
@@ -25,6 +26,11 @@ def within_reach(verdict: Verdict, assessment: Assessment, backend: str | None =
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
     if raw:
         what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
+    elif terms.credentials and backend in _OPEN:
+        named = ", ".join(f"`{name}`" for name in terms.credentials)
+        what, why = f"sandbox {backend} adds no credential", f"other programs of this machine could use {named} as well"
+        fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
+        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
     elif terms.hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
         what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"

@@ -181,6 +181,10 @@ class Seatbelt:
         *,
         own: tuple[str, ...] = (),
     ) -> Outcome:
+        if terms.credentials:
+            from sandbox.egress.broker import lent
+
+            lent(terms.credentials, None)  # raises: the proxy's port is open to every program of this machine
         found = survey(terms, self.scratch.path if self.scratch else "")
         watch, started = Watch(terms, found, self.aside), time.monotonic()
         # Terms without hosts have no proxy, and of a profile with one its port is all that can be reached.

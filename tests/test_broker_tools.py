@@ -51,6 +51,8 @@ class Locked(Forge):
     def do_GET(self) -> None:
         if self.path.startswith("/team/echo") and self.known():
             self.tell(str(self.headers).encode(), "text/plain")
+        elif self.path == "/api/v3/user" and self.known():
+            self.tell(b'{"login": "somebody"}', "application/json")
         else:
             super().do_GET()
 
@@ -198,6 +200,12 @@ def test_a_tool_logs_in_where_tls_is_opened(world: World, tool: str, script: str
     assert answer["out"].strip() == expected.replace("USER", world.bench.user), answer
     assert {said for _, _, said in world.heard} <= {LOGIN}
     assert {made[-1] for made in answer["connections"]} == {"forge"}
+
+
+def test_gh_logs_in_where_tls_is_opened(world: World) -> None:
+    answer = world.run("gh api user --jq .login", world.rows("intercept = true", f'use = ["gh={world.at}/"]'))
+    assert answer["out"].strip() == "somebody", answer
+    assert world.heard == [("GET", "/api/v3/user", LOGIN)]
 
 
 @pytest.mark.parametrize("tier", ["T1", "T2"])

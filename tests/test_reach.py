@@ -17,8 +17,8 @@ REASON = Reason(Tier.NETWORK, "`curl` talks to example.com", RuleRef("x.toml", 1
 ASSESSED = Assessment(ACTION, (Effect(EffectKind.CONNECTS, "example.com"),), (REASON,))
 
 
-def verdicts(*hosts: str) -> list[Verdict]:
-    terms = Terms(Rights.LOOK, "/w", "/h", hosts=hosts)
+def verdicts(*hosts: str, credentials: tuple[str, ...] = ()) -> list[Verdict]:
+    terms = Terms(Rights.LOOK, "/w", "/h", hosts=hosts, credentials=credentials)
     ask = Ask(ASSESSED, terms, CELL, REASON, "?")
     return [Allow(Permit(ACTION, terms, _MINT), CELL, REASON), ask]
 
@@ -38,6 +38,14 @@ def test_named_hosts_are_refused_before_anybody_is_asked_where_none_can_be_opene
 @pytest.mark.parametrize("backend", ["T1", "T2", "container", None])
 def test_everything_else_passes_unchanged(verdict: Verdict, backend: str | None) -> None:
     assert within_reach(verdict, ASSESSED, backend) is verdict
+
+
+@pytest.mark.parametrize("verdict", verdicts("example.com", credentials=("forge",)))
+def test_a_credential_is_not_added_where_others_could_use_it(verdict: Verdict) -> None:
+    told = within_reach(verdict, ASSESSED, "seatbelt")
+    assert isinstance(told, Deny)
+    assert "`forge`" in told.problem.why
+    assert within_reach(verdict, ASSESSED, "T1") is verdict
 
 
 @pytest.mark.parametrize("verdict", verdicts())

@@ -127,7 +127,8 @@ def _use(entry: Entry, made: Credential, text: str) -> tuple[str, str]:
         if not made.intercept:
             fix = "add intercept = true to open the TLS of its hosts, or leave `gh` out"
             raise entry.complain("use", "`gh` speaks TLS to its own host and nothing else", fix)
-        return name, address or f"https://{made.rules[0].host}/"
+        if not equals:
+            equals, address = "=", f"https://{made.rules[0].host.removeprefix('*.')}/"
     if name == "git" and not equals:
         return name, ""
     if not equals or not _VARIABLE.match(name) or _NOT_TOLD.match(name):

@@ -63,7 +63,7 @@ def lent(names: tuple[str, ...], lend: Lend | None) -> Broker:
     """What `lend` gives. Raises SandboxUnavailable where nobody does: terms are granted exactly, or not at all."""
     if lend is None:
         what = f"no credential can be added here, and the command would get {', '.join(names)}"
-        fix = "take it out of the configuration, or run the command where there is a broker (`agent exec`, `agent run`)"
+        fix = "take it out of the configuration, or run the command under T1, T2 or a container"
         raise SandboxUnavailable(Problem(what, "nothing in this program holds it", fix))
     return lend(names)
 
