@@ -12,7 +12,6 @@ from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Ask, Deny
-from runner import live_secrets
 from runner.audit_records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
@@ -71,7 +70,6 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
 
     `spare` is a helper that was started before any of this was imported; whoever made it ends it when nothing ran.
     """
-    live_secrets.from_environment(os.environ)
     gate, action = open_gate(args, os.environ)
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")

@@ -43,6 +43,15 @@ def forget() -> None:
     _known.clear()
 
 
+def masked(text: str) -> str:
+    """`text` without them; where none is known, nothing is loaded to look for them."""
+    if not _known:
+        return text
+    from runner.redactor import Redactor
+
+    return Redactor(live=True).text(text)
+
+
 def from_environment(environ: Mapping[str, str]) -> None:
     """Enter what the environment holds under the name of a secret, or as the login of an address."""
     from runner.secrets import Secret

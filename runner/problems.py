@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import TextIO
 
 from policy.verdict import Problem
+from runner.live_secrets import masked
 
 ISSUES = "the project's issue tracker"
 
@@ -59,26 +60,13 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
 
 def say(text: str) -> None:
     """One message on stderr, whole, whatever encoding the terminal speaks."""
-    data = f"{_masked(text)}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
+    data = f"{masked(text)}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
     sys.stderr.flush()
     try:
         while data:
             data = data[os.write(2, data) :]
     except OSError:
         return  # nobody reads stderr any more; there is no better place to say so
-
-
-def _masked(text: str) -> str:
-    """`text` without the secrets that this process knows; where none is known, nothing is loaded to look for them."""
-    if "runner.live_secrets" not in sys.modules:
-        return text
-    from runner import live_secrets
-
-    if not live_secrets.count():
-        return text
-    from runner.redactor import Redactor
-
-    return Redactor(live=True).text(text)
 
 
 def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
@@ -164,7 +152,7 @@ def _write_crash(error: BaseException) -> str:
 
     walked = traceback.walk_tb(error.__traceback__)
     frames = "".join(f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}\n" for frame, line in walked)
-    message = re.sub(r"(?=[A-Za-z_.+=-]*\d)[A-Za-z0-9_.+=-]{20,}", "[masked]", _masked(str(error)))[:500]
+    message = re.sub(r"(?=[A-Za-z_.+=-]*\d)[A-Za-z0-9_.+=-]{20,}", "[masked]", masked(str(error)))[:500]
     text = (
         f"ringfence {VERSION}, python {platform.python_version()}, {platform.system()} {platform.release()}\n"
         f"command: {sys.argv[1] if len(sys.argv) > 1 else ''}\n{frames}{type(error).__name__}: {message}\n"

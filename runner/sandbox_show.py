@@ -14,6 +14,7 @@ from policy.verdict import Ask, Deny, Rights, Terms, Verdict
 from runner.explain import names_of
 from runner.gate import Gate, open_gate, ruling
 from runner.gate_args import GateArgs
+from runner.live_secrets import masked
 from runner.problems import Exit, Stopped, print_problem, say
 from runner.visible import visible
 from runner.wording import RULING_WORDS, terms_words
@@ -49,7 +50,7 @@ def run_show(args: GateArgs) -> int:
             print_problem(verdict.problem, label="denied")
             return Exit.DENIED
         found = [_shown(_title(verdict), verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms)]
-    print(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found)))
+    print(masked(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found))))
     return Exit.DONE
 
 

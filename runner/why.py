@@ -17,6 +17,7 @@ def run_why(args: GateArgs) -> int:
     from policy.risk import doing
     from runner.explain import explain, render
     from runner.gate import open_gate
+    from runner.live_secrets import masked
     from runner.problems import Exit, coloured, say
     from runner.visible import visible
 
@@ -37,7 +38,7 @@ def run_why(args: GateArgs) -> int:
     if args.json:
         import json
 
-        print(json.dumps(explanation.as_json()))
+        print(masked(json.dumps(explanation.as_json())))
     else:
         import sys
 
@@ -45,7 +46,7 @@ def run_why(args: GateArgs) -> int:
         from runner.places import config_file
 
         config = near(str(config_file(os.environ)), gate.facts)
-        print(render(explanation, colour=coloured(sys.stdout), config=config))
+        print(masked(render(explanation, colour=coloured(sys.stdout), config=config)))
     return Exit.DONE
 
 
