@@ -29,7 +29,12 @@ def _providers(incomplete: str) -> list[str]:
     return [name for name in VARIABLES if name.startswith(incomplete)]
 
 
-PROVIDER = Annotated[str, typer.Argument(metavar="PROVIDER", help="anthropic or openai.", autocompletion=_providers)]
+PROVIDER = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROVIDER", help="anthropic, openai, or a `keyring` of a [[credential]].", autocompletion=_providers
+    ),
+]
 MAYBE = Annotated[str | None, typer.Argument(metavar="[PROVIDER]", help="This one only.", autocompletion=_providers)]
 ACCOUNT = Annotated[str | None, typer.Option(metavar="NAME", help="One of several accounts, such as `work`.")]
 
@@ -224,18 +229,30 @@ def _is_local(provider: str, settings: "Settings") -> bool:
 
 
 def _check(provider: str, account: str | None) -> None:
+    """Raises a usage error for a name under which nobody would ever look for a key."""
     from runner.accounts import is_account
     from runner.credentials import VARIABLES
 
-    if provider not in VARIABLES:
-        known = ", ".join(f"`{name}`" for name in VARIABLES)
-        why = f"those that take a key are {known}"
+    if provider not in VARIABLES and provider not in (lent := _lent()):
+        known = (*VARIABLES, *lent)
+        why = f"keys are kept for {', '.join(f'`{name}`' for name in known)}, and what a `[[credential]]` names"
         raise usage(
-            f"there is no provider `{provider}`", why, nearest(provider, list(VARIABLES)) or "name one of those"
+            f"nobody asks for a key of `{provider}`", why, nearest(provider, list(known)) or "name one of those"
         )
     if account is not None and not is_account(account):
         why = "a name has letters, digits and `._@+-`, begins with a letter or digit, and is 64 characters long at most"
         raise usage("the name of the account cannot be used", why, "choose another name")
+
+
+def _lent() -> tuple[str, ...]:
+    """The names under which the configuration looks for what commands are lent: `keyring` of each `[[credential]]`."""
+    from runner.accounts import is_provider
+    from runner.config import load
+    from runner.gate import folder
+
+    rows = load(folder(None), os.environ, unattended=True).entries("credential")
+    names = (str(row.values["keyring"]) for row in rows if "keyring" in row.values)
+    return tuple(dict.fromkeys(name for name in names if is_provider(name)))
 
 
 def _ask_to_replace(provider: str, account: str, by_hand: bool) -> None:
@@ -281,8 +298,9 @@ def _before_it(provider: str) -> tuple[str, ...]:
     """What still comes before the keyring."""
     from runner.credentials import VARIABLES
 
-    variable = VARIABLES[provider]
-    return (f"`{variable}` is set, and comes before the keyring",) if os.environ.get(variable, "").strip() else ()
+    variable = VARIABLES.get(provider)
+    there = variable is not None and os.environ.get(variable, "").strip()
+    return (f"`{variable}` is set, and comes before the keyring",) if there else ()
 
 
 def _beside(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:

@@ -113,8 +113,9 @@ class Search:
 def ways(provider: str, *, keyring: bool) -> str:
     """How a key can be given; with the keyring only where it works."""
     found = [f"run `{store_command(provider)}`"] if keyring else []
-    if provider in VARIABLES:
-        found.append(f"set `{VARIABLES[provider]}`")
+    if provider not in VARIABLES:  # what commands are lent: its own row says where it is
+        return f"{found[0] if found else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
+    found.append(f"set `{VARIABLES[provider]}`")
     found.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
     return f"{', '.join(found)}, or pipe it into a run with `--api-key-stdin`"
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ PASSWORD = "the-password-of-the-keyring"
 # A bus that starts nothing by itself, unlike a desktop's, where a message to the Secret Service starts one.
 BARE_BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><auth>EXTERNAL</auth>
+<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><listen>unix:path=RUNTIME/bus</listen>
+<listen>unix:abstract=RUNTIME/abstract</listen><auth>EXTERNAL</auth>
 <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
 </busconfig>
 """
@@ -116,7 +117,7 @@ class Desk:
         """`unlocked` and `locked` are gnome-keyring-daemon; `mute`, `refuse` and `garble` answer oddly with `said`;
         `none` is a bus without any. `environ` leads to it meanwhile."""
         config = self.base / "bus.conf"
-        config.write_text(BARE_BUS)
+        config.write_text(BARE_BUS.replace("RUNTIME", self.environ["XDG_RUNTIME_DIR"]))
         bus = subprocess.Popen(
             ["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile", "--print-address"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=self.environ, cwd="/", **self.who,
@@ -210,8 +211,10 @@ class Service:
 class Terminal:
     """A pseudo-terminal with `agent` in it. `seen` is everything that it showed."""
 
-    def __init__(self, desk: Desk, *words: str) -> None:
+    def __init__(self, desk: Desk, *words: str, command: Sequence[str] | None = None) -> None:
+        """`command`: what is started in it instead of `agent`."""
         self.seen = ""
+        argv = [*(command or desk.command), *words]
         self._pid, self._descriptor = pty.fork()
         if self._pid == 0:
             os.chdir(desk.work)
@@ -219,7 +222,7 @@ class Terminal:
                 os.setgroups([])
                 os.setgid(NOBODY)
                 os.setuid(NOBODY)
-            os.execve(desk.command[0], [*desk.command, *words], {**desk.environ, "TERM": "xterm"})
+            os.execve(argv[0], argv, {**desk.environ, "TERM": "xterm"})
 
     def until(self, text: str) -> None:
         end = time.monotonic() + 30
@@ -264,8 +267,8 @@ def desk(user: str) -> Iterator[Desk]:
 
 
 @contextlib.contextmanager
-def terminal(desk: Desk, *words: str) -> Iterator[Terminal]:
-    made = Terminal(desk, *words)
+def terminal(desk: Desk, *words: str, command: Sequence[str] | None = None) -> Iterator[Terminal]:
+    made = Terminal(desk, *words, command=command)
     try:
         yield made
     finally:

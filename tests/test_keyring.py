@@ -286,7 +286,7 @@ def test_only_the_systems_own_keyrings_are_used(name: str, why: str) -> None:
     ("words", "told"),
     [
         (("login", "antropic"), "did you mean"),
-        (("login", "scripted"), "no provider `scripted`"),
+        (("login", "scripted"), "nobody asks for a key of `scripted`"),
         (("login", "openai", "--account", "../x"), "cannot be used"),
         (("login", "openai", "--account", ""), "cannot be used"),
         (("login", "openai", "--account", "a:b"), "cannot be used"),
