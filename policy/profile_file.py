@@ -123,7 +123,7 @@ def texts(value: Value) -> tuple[str, ...]:
 
 def _fault(entry: str, path: Path) -> str | None:
     words = [word for word in entry.split("/") if word]
-    if any(char in entry for char in "[]\0\n") or not words:
+    if "[" in entry or "]" in entry or "\0" in entry or "\n" in entry or not words:
         return "may hold only a name, `/`, `*` and `?`"
     if path in _NAMES and len(words) != 1:
         return "is a path, but this list takes names"
@@ -131,7 +131,7 @@ def _fault(entry: str, path: Path) -> str | None:
         return _name_fault(entry)
     if path not in _NAMES and (path in _ABSOLUTE) != entry.startswith("/"):
         return "must start with `/`" if path in _ABSOLUTE else "must not start with `/`"
-    if any(word in (".", "..", "~") for word in words):
+    if "." in words or ".." in words or "~" in words:
         return "may not contain `.`, `..` or `~` as a part"
     if path not in (("secret", "public"),) and not "".join(words).strip("*?"):
         return "would stand for everything"

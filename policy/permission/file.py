@@ -113,6 +113,8 @@ def _named(entry: Entry, key: str, names: type[_NAMED]) -> tuple[_NAMED, ...]:
 
 
 def _tiers(entry: Entry) -> tuple[Tier, ...]:
+    if "tier" not in entry.values:
+        return ()
     labels = {tier.label: tier for tier in Tier}
     return tuple(labels[_known(entry, "tier", text, labels)] for text in _list(entry, "tier"))
 
