@@ -29,8 +29,9 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules
+docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules, and the keys into docs/configuration.md
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_configuration.py
 
 tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write what came of it into SECURITY.md
 	$(BIN)/python tests/make_tables.py

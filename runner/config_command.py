@@ -62,8 +62,7 @@ def run_show(key: str | None, options: Options, *, effective: bool, as_json: boo
 
         print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
     else:
-        near = {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
-        print(listing(found, lists, effective=effective, near=near))
+        print(listing(found, lists, effective=effective, written=_near(where)))
     _tell(settings)
     return Exit.FAILED if alone and found[0].value is None else Exit.DONE
 
@@ -114,7 +113,7 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     text = _text(file, layer)
     new = with_value(text, path, literal)
     write(file, new, own=not layer.came_along)
-    print(visible(f"{file}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
+    print(visible(f"{_shown(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
     try:
         settings = _load(folder(cwd), None)
     except ConfigError as error:  # it was written, and something else is wrong
@@ -139,7 +138,7 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
     if new is None:
         raise usage(f"`{name}` is not set", f"`{file}` does not say it", f"see `agent config show {name} --effective`")
     write(file, new, own=not layer.came_along)
-    print(visible(f"{file}: {dotted(path)} is gone", lines=False))
+    print(visible(f"{_shown(file, cwd)}: {dotted(path)} is gone", lines=False))
     return Exit.DONE
 
 
@@ -157,12 +156,12 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
             continue
         new = migrated(text)
         if new == text:
-            print(visible(f"{path}: is in the format of today", lines=False))
+            print(f"{_shown(path, cwd)}: is in the format of today")
         elif dry:
             print(new, end="")
         else:
             write(path, new, own=not layer.came_along)
-            print(visible(f"{path}: rewritten", lines=False))
+            print(f"{_shown(path, cwd)}: rewritten")
     return Exit.DONE
 
 
@@ -177,7 +176,7 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
     write(path, starter(packaged_values(), user=user), own=user, new=not force)
     write(path.parent / FILE, shipped_schema(), own=user)
-    print(visible(str(path), lines=False))
+    print(f"{_shown(path, cwd)}: look through it with an editor, then run `agent config check`")
     if not user:
         ignore = path.parent / ".gitignore"
         text = _text(ignore, Layer.PROJECT)
@@ -186,6 +185,17 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
                 ignore, f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}config.local.toml\n", own=False
             )
     return Exit.DONE
+
+
+def _near(where: Path) -> dict[str, str]:
+    """How the beginning of a path is written for a person."""
+    return {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
+
+
+def _shown(path: Path, cwd: str | None) -> str:
+    from runner.config.show import near
+
+    return near(str(path), _near(folder(cwd)))
 
 
 def _workspace(where: Path) -> Path:

@@ -205,7 +205,11 @@ def test_the_schema_is_printed(here: Here) -> None:
 
 def test_a_project_is_given_a_file_to_begin_with(here: Here) -> None:
     done = here.agent("init")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{here.shared}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        ".ringfence/config.toml: look through it with an editor, then run `agent config check`\n",
+        "",
+    )
     assert here.shared.read_text().startswith("#:schema ./config.schema.json\n")
     assert json.loads((here.shared.parent / "config.schema.json").read_text())
     assert (here.shared.parent / ".gitignore").read_text() == "config.local.toml\n"
@@ -263,7 +267,7 @@ def test_a_key_is_set_where_a_reader_expects_it_and_comments_stay(here: Here) ->
     done = here.agent("config", "set", "mode", "plan")
     assert (done.returncode, done.stderr) == (0, "")
     line = before.index('# mode = "default"') + 2
-    assert done.stdout == f'{here.user}:{line}: mode = "plan"\n'
+    assert done.stdout == f'~/.config/ringfence/config.toml:{line}: mode = "plan"\n'
     assert here.agent("config", "set", "limits.memory", "2GiB").returncode == 0
     assert here.agent("config", "set", "secret.names", "*.vault", "*.kdbx").returncode == 0
     after = here.user.read_text().split("\n")

@@ -1,5 +1,6 @@
 """The model and the JSON Schema that are made from the table of keys: current, and of one mind with the loader."""
 
+import importlib.util
 import json
 import os
 import tomllib
@@ -23,9 +24,19 @@ from runner.config.starter import starter, uncommented
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_shipped_schema_is_current() -> None:
+def test_the_shipped_schema_and_the_page_are_current() -> None:
+    spec = importlib.util.spec_from_file_location("make_configuration", ROOT / "docs/make_configuration.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = ROOT / "docs/configuration.md"
+    text = page.read_text("utf-8")
     if os.environ.get("UPDATE_GOLDEN"):
         (ROOT / "runner/config" / FILE).write_text(schema_text(), "utf-8")
+        page.write_text(module.page(text), "utf-8")
+        text = page.read_text("utf-8")
+    assert module.page(text) == text, "after a change of runner/config/keys.py: run it with UPDATE_GOLDEN=1"
     assert shipped_schema() == schema_text(), "after a change of runner/config/keys.py: run it with UPDATE_GOLDEN=1"
 
 

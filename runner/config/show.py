@@ -94,11 +94,11 @@ def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
 
 
 def listing(
-    found: Iterable[Shown], lists: Iterable[tuple[Entry, Layer]], *, effective: bool, near: Mapping[str, str]
+    found: Iterable[Shown], lists: Iterable[tuple[Entry, Layer]], *, effective: bool, written: Mapping[str, str]
 ) -> str:
     """One line a key. With `effective` also the layer and the place it comes from, and below it what lost.
 
-    `near`: how the beginning of a path is written, such as `~/` for the home.
+    `written`: how the beginning of a path is, such as `~/` for the home.
     """
     rows: list[tuple[str, str, str]] = []  # text, layer, place
     for each in found:
@@ -109,18 +109,20 @@ def listing(
             rows.append((f"{name} = {_short(_said(each.path, each.value), effective)}", "", ""))
             parts = each.by if effective else ()
             rows += [
-                (f"    has {_short(_said(each.path, part.value))}", part.layer, _place(part, near)) for part in parts
+                (f"    has {_short(_said(each.path, part.value))}", part.layer, _place(part, written)) for part in parts
             ]
         else:
             place = each.by[-1]
             said = _short(_said(each.path, place.value), effective)
-            rows.append((f"{name} = {said}", place.layer, _place(place, near)))
+            rows.append((f"{name} = {said}", place.layer, _place(place, written)))
         for place in reversed(each.not_by if effective else ()):
             verb = "ignores" if place.ignored else "overrides"
-            rows.append((f"    {verb} {_short(_said(each.path, place.value))}", place.layer, _place(place, near)))
+            rows.append((f"    {verb} {_short(_said(each.path, place.value))}", place.layer, _place(place, written)))
     for entry, layer in lists:
         body = ", ".join(f"{key} = {_in_list(entry, key, value)}" for key, value in entry.values.items())
-        rows.append((f"[[{entry.name}]] {_short(body, effective)}", layer, f"{_near(entry.source, near)}:{entry.line}"))
+        rows.append(
+            (f"[[{entry.name}]] {_short(body, effective)}", layer, f"{near(entry.source, written)}:{entry.line}")
+        )
     if not effective:
         return "\n".join(text for text, _, _ in rows)
     wide = min(max((len(text) for text, _, _ in rows), default=0), 60)
@@ -145,13 +147,14 @@ def _short(text: str, cut: bool = True) -> str:
     return text if not cut or len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
-def _place(place: Origin, near: Mapping[str, str]) -> str:
-    return f"{_near(place.source, near)}:{place.line}" if place.line else place.source
+def _place(place: Origin, written: Mapping[str, str]) -> str:
+    return f"{near(place.source, written)}:{place.line}" if place.line else place.source
 
 
-def _near(path: str, near: Mapping[str, str]) -> str:
-    found = next((each for each in near if path.startswith(each)), "")
-    return visible(near[found] + path[len(found) :] if found else path, lines=False)
+def near(path: str, written: Mapping[str, str]) -> str:
+    """A path for a person to read; `written` has how its beginning is."""
+    found = next((each for each in written if path.startswith(each)), "")
+    return visible(written[found] + path[len(found) :] if found else path, lines=False)
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------

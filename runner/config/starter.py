@@ -52,14 +52,15 @@ def _table(path: KeyPath, keys: list[Key], packaged: Mapping[KeyPath, Value], to
         yield ("# " if any_name else "") + f"[{'.'.join('NAME' if word == '*' else word for word in path)}]"
     for key in keys:
         yield f"# {key.help[:1].upper()}{key.help[1:]}{_choices(key)}."
-        yield f"# {key.path[-1]} = {_example(key, packaged)}"
+        yield f"# {key.path[-1]} = {example_of(key, packaged)}"
 
 
 def _choices(key: Key) -> str:
     return f": {', '.join(key.choices)}" if key.choices else ""
 
 
-def _example(key: Key, packaged: Mapping[KeyPath, Value]) -> str:
+def example_of(key: Key, packaged: Mapping[KeyPath, Value]) -> str:
+    """What holds for a key, or an example of it where nothing does, as TOML."""
     value = packaged.get(key.path, key.default)
     if key.adds or value is None:
         return key.example

@@ -34,6 +34,6 @@ def _escaped(char: str) -> str:
 def amount(size: int) -> str | int:
     """A size in the largest unit that gives a whole number of it."""
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size % (1 << shift) == 0:
+        if size % (1 << shift) == 0 and size >> shift < 10_000:
             return f"{size >> shift} {unit}"
     return size
