@@ -211,6 +211,7 @@ SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}
 ENTRIES: dict[str, Mapping[str, Shape]] = {each.name: each.keys for each in LISTS}
 VARIABLES: dict[str, Key] = {key.variable: key for key in KEYS if key.variable}
 _BY_PATH = {key.path: key for key in KEYS}
+_LISTS_BY_NAME = {each.name: each for each in LISTS}
 _OPEN = tuple(key for key in KEYS if "*" in key.path)
 
 
@@ -228,4 +229,4 @@ def key_of(path: KeyPath) -> Key:
 
 def list_of(name: str) -> TableList:
     """The row of a `[[name]]` that there is."""
-    return next(each for each in LISTS if each.name == name)
+    return _LISTS_BY_NAME[name]
