@@ -30,9 +30,9 @@ class Span(StrEnum):
 class What:
     """What an answer is about: one command (`shape` with words), or what lies between the commands and file tools.
 
-    `tool`: with which of the tools. `read`, `write`: paths, absolute or relative to the workspace, one with `/**` at
-    its end for a folder with all that is in it; `host`: entries of an allowlist. They bound what the command reads
-    outside, changes, and talks to. `tiers`: the kinds of risk that were accepted, and no others are.
+    `tool`: with which of the tools. `read`, `write`: paths, absolute or relative to the workspace, with `/**` at its
+    end for what is in that folder, with `/` for the folder and all that is in it; `host`: entries of an allowlist. They
+    bound what the command reads outside, changes, and talks to. `tiers`: the kinds of risk that were accepted.
     """
 
     shape: Shape
@@ -66,7 +66,9 @@ class What:
             said += f", in {plain(shape.folder)}/" if shape.folder else ""
             for doing, bounds in (("reading", self.read), ("changing", self.write), ("talking to", self.host)):
                 told = [
-                    each for each in bounds if open_ended or not any(each.removesuffix("/**") in w for w in shape.words)
+                    each
+                    for each in bounds
+                    if open_ended or not any(each.removesuffix("/**").rstrip("/") in w for w in shape.words)
                 ]
                 said += f", {doing} {_listed(tuple(told))}" if told else ""
             return said
@@ -116,7 +118,7 @@ class Grant:
             read=what.read if allows or not what.shape.words else (),
             write=what.write if allows or not what.shape.words else (),
             host=what.host if allows else (),
-            tier=what.tiers if allows else (),
+            tier=(what.tiers or (Tier.READ,)) if allows else (),  # without tiers it lifts none; a rule would lift some
             why=what.words if allows else plain(self.reason, _TELLING) or "somebody said so",
             shape=what.shape if allows else None,
         )
@@ -148,4 +150,6 @@ class Key:
 
 
 def _listed(paths: tuple[str, ...]) -> str:
-    return joined([f"files in {plain(path[:-2])}" if path.endswith("/**") else plain(path) for path in paths])
+    return joined(
+        [f"files in {plain(path.removesuffix('**'))}" if path.endswith(("/", "/**")) else plain(path) for path in paths]
+    )

@@ -13,6 +13,7 @@ from policy.grants import covering
 from policy.hearing import Hearing
 from policy.matrix import Ruling
 from policy.permission.cover import NEVER
+from policy.permission.paths import absolute
 from policy.permission.rule import Tool
 from policy.permission.shape import HOLE, Shape, program_of
 from policy.permission.words import is_flag
@@ -151,7 +152,7 @@ def _wider(what: What, step: Step, facts: Facts) -> Iterator[What]:
     if hole is not None and not named and not step.interprets:
         yield replace(what, shape=hole)
     if named and not (words and hole is None) and not runs:
-        read, write = _above(what.read, facts), _above(what.write, facts)
+        read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
         if read is not None and write is not None:
             yield replace(what, shape=hole or what.shape, read=read, write=write)
 
@@ -206,17 +207,17 @@ def _path(target: str, facts: Facts) -> str | None:
         return None
     root = f"{facts.workspace.rstrip('/')}/"
     path = target[len(root) :] if target.startswith(root) and target[len(root) :][:1] not in "~/" else target
-    return f"{path}/**" if facts.look(target).kind is Kind.FOLDER else path
+    return f"{path}/" if facts.look(target).kind is Kind.FOLDER else path
 
 
-def _above(paths: tuple[str, ...], facts: Facts) -> tuple[str, ...] | None:
-    """The folders that hold them, for all that is in them; None where that is too much to agree to."""
+def _above(paths: tuple[str, ...], facts: Facts, end: str) -> tuple[str, ...] | None:
+    """The folders that hold them, with `end`; None where that is too much to agree to."""
     found = []
     for path in paths:
-        folder = path.removesuffix("/**").rpartition("/")[0]
-        absolute = folder if folder.startswith("/") else f"{facts.workspace}/{folder}"
-        broad = absolute.count("/") < 2 or f"{facts.home}/".startswith(f"{absolute}/") or absolute == facts.workspace
-        if not folder or broad or f"{facts.workspace}/".startswith(f"{absolute}/"):
+        folder = path.rstrip("/").rpartition("/")[0]
+        whole = absolute(folder, facts)
+        broad = whole.count("/") < 2 or f"{facts.home}/".startswith(f"{whole}/")
+        if not folder or broad or f"{facts.workspace}/".startswith(f"{whole}/"):
             return None
-        found.append(f"{folder}/**")
+        found.append(f"{folder}{end}")
     return tuple(dict.fromkeys(found))

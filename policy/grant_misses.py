@@ -8,6 +8,7 @@ from itertools import islice
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.grant import Grant, What
 from policy.hearing import Hearing
+from policy.permission.paths import absolute
 from policy.permission.shape import HOLE
 from policy.phrases import near, plain
 from policy.verdict import Allow
@@ -83,8 +84,7 @@ def _commands(whats: Sequence[What], samples: Sequence[_Words], hearing: Hearing
 def _beside(what: What, hearing: Hearing) -> Iterator[str]:
     """Absolute paths outside those of the grant; for what is read, such as are likely to be there."""
     for path in (*what.write, *what.read):
-        folder = path.removesuffix("/**")
-        above = _absolute(folder, hearing).rpartition("/")[0]
+        above = absolute(path, hearing.facts).rpartition("/")[0]
         if what.write:
             yield f"{above}/other.txt"
             yield f"{above.rpartition('/')[0]}/other/notes.txt"
@@ -93,13 +93,9 @@ def _beside(what: What, hearing: Hearing) -> Iterator[str]:
             yield hearing.facts.home
 
 
-def _absolute(path: str, hearing: Hearing) -> str:
-    return path if path.startswith("/") else f"{hearing.facts.workspace.rstrip('/')}/{path}"
-
-
 def _typed(path: str, what: What, hearing: Hearing) -> str:
     """As it would be typed where the command stands."""
-    return path.removeprefix(f"{_absolute(what.shape.folder, hearing).rstrip('/')}/")
+    return path.removeprefix(f"{absolute(what.shape.folder, hearing.facts).rstrip('/')}/")
 
 
 def _moved(action: Action, path: str) -> Action:

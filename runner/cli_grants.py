@@ -94,7 +94,9 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
 
 @grants_app.command("show")
 def show(name: ID, json: JSON = False) -> int:
-    """Print everything that one grant says: what it covers, its bounds, and the action that led to it.
+    """Print everything that one grant says.
+
+    What it covers, its bounds, until when, whose answer it was, and the action that was asked about.
 
     **Examples**
 
@@ -164,7 +166,9 @@ def revoke(
 
 @grants_app.command("prune")
 def prune(json: JSON = False) -> int:
-    """Remove what no longer holds: grants that are over or used up, and those of folders that are gone.
+    """Remove what no longer holds.
+
+    That is grants that are over or used up, and those of folders that are gone.
 
     **Examples**
 

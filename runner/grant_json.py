@@ -171,7 +171,7 @@ def _word(text: str) -> bool:
 
 
 def _path(text: str) -> bool:
-    bare = text.removesuffix("/**")
+    bare = text.removesuffix("/**").removesuffix("/")
     return bool(bare) and bare.isprintable() and not {"*", "?"} & set(bare) and not {"..", "."} & set(bare.split("/"))
 
 

@@ -71,7 +71,8 @@ class GrantStore:
         stored = self._stored()
         if any(grant.ended(now) and not grant.over for grant in stored):
             self._end(now)
-        found = [grant for grant in (*self._session.values(), *stored) if self.key.holds(grant)]
+        known = (*self._session.values(), *stored)
+        found = [grant for grant in known if self.key.holds(grant) and not grant.ended(now)]
         early = [grant for grant in found if grant.early(self._clock())]
         for grant in early:
             self._say(
@@ -79,9 +80,7 @@ class GrantStore:
                 "it allows nothing until then"
             )
         # A no is no less a no for being early.
-        return tuple(
-            grant for grant in found if not grant.ended(now) and (grant not in early or grant.ruling is Ruling.DENY)
-        )
+        return tuple(grant for grant in found if grant not in early or grant.ruling is Ruling.DENY)
 
     def spend(self, grants: Sequence[Grant]) -> bool:
         """Take one use of each, before the action runs; False when one of them does not hold any more, and none is

@@ -85,6 +85,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.threat("T79")
 @pytest.mark.parametrize(("content", "why"), BROKEN, ids=[why for _, why in BROKEN])
 def test_a_broken_file_is_set_aside_and_nothing_is_taken_from_it(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "numbers.json"

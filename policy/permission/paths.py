@@ -29,10 +29,16 @@ def covers(pattern: str, path: str, facts: Facts) -> bool:
 
 
 def meant(path: str, target: str, facts: Facts) -> bool:
-    """Whether a grant's `path` means `target`: exactly that file, or with `/**` that folder and all that is in it."""
-    if path.endswith("/**") and "/" + "/".join(parts_of(path[:-3], facts.workspace, facts.home)) == target:
-        return True
+    """Whether a grant's `path` means `target`: exactly that file; with `/**` what is in that folder, and with `/` at
+    its end the folder itself, too."""
+    if path.endswith("/"):
+        return target == absolute(path, facts) or covers(f"{path}**", target, facts)
     return covers(path, target, facts)
+
+
+def absolute(path: str, facts: Facts) -> str:
+    """A grant's `path` from the root on, without what stands behind a folder."""
+    return "/" + "/".join(parts_of(path.removesuffix("**"), facts.workspace, facts.home))
 
 
 def touches(pattern: str, path: str, facts: Facts, *, below: bool) -> bool:
