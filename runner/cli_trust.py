@@ -253,18 +253,23 @@ def _answer(answer: "Answer") -> Mapping[str, object]:
 
 
 def _still(workspace: str, answer: "Answer") -> str:
-    """Whether the repository brings what was answered: `same`, `changed` or `gone`."""
+    """Whether the repository brings what was answered: `same`, `changed`, `gone`, or `closed` to this user."""
     from runner.problems import Stopped
     from runner.trust.look import look
 
     try:
         return "same" if look(workspace).sha256 == answer.sha256 else "changed"
     except Stopped:
-        return "gone"
+        return "closed" if os.path.lexists(workspace) else "gone"
 
 
 def _but(still: str) -> str:
-    return {"same": "", "changed": "  (now something else)", "gone": "  (it is gone)"}[still]
+    return {
+        "same": "",
+        "changed": "  (now something else)",
+        "gone": "  (it is gone)",
+        "closed": "  (it cannot be read)",
+    }[still]
 
 
 def _tell(notices: tuple[str, ...]) -> None:

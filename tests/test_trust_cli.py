@@ -191,6 +191,22 @@ def test_a_pipe_in_the_place_of_a_text_does_not_hold_anything_up(desk: Desk) -> 
     assert desk.agent("exec", "true").returncode == 0
 
 
+def test_a_workspace_that_nobody_can_write_is_like_any_other(desk: Desk) -> None:
+    desk.file(".ringfence/config.toml", WIDENS)
+    desk.file("AGENTS.md", "Use tabs.\n")
+    sha256 = str(desk.shown()["sha256"])
+    script = (
+        f"mount --bind {desk.work} {desk.work} && mount -o remount,ro,bind {desk.work} && cd {desk.work} && "
+        f"! touch x 2> /dev/null && {AGENT} trust accept --sha256 {sha256} && {AGENT} trust show"
+    )
+    who = [] if os.geteuid() == 0 else ["-r"]
+    done = subprocess.run(
+        ["unshare", "-m", *who, "sh", "-c", script], env=desk.environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "you trust this content since" in done.stdout
+
+
 # What the agent itself can do about it
 
 
@@ -232,8 +248,8 @@ def test_no_command_of_the_agent_gives_itself_trust(desk: Desk) -> None:
 class Screen:
     """A terminal of its own with a shell in it, looked at as a person does: by what is on the screen."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(desk.base / "t")]
+    def __init__(self, desk: Desk, name: str = "t") -> None:
+        self._tmux = ["tmux", "-f", "/dev/null", "-S", str(desk.base / name)]
         given = [word for name, value in desk.environ.items() for word in ("-e", f"{name}={value}")]
         size = ["-x", "150", "-y", "100", "-c", str(desk.work)]
         self._do("new-session", "-d", *size, *given, "-e", "PROMPT_TOOLKIT_NO_CPR=1", "sh")
@@ -373,6 +389,29 @@ def test_agent_trust_asks_and_exec_goes_by_it(desk: Desk, screen: Screen) -> Non
     screen.until("came with the repository", "allow once?")
     screen.type("n")
     screen.until("left with")
+
+
+@pytest.mark.parametrize("first", ["yes", "no"])
+def test_two_who_are_asked_at_once(desk: Desk, screen: Screen, first: str) -> None:
+    """Each goes by its own answer; the last one is remembered, and nothing is lost of the file."""
+    desk.file("AGENTS.md", "x\n")
+    second = {"yes": "no", "no": "yes"}[first]
+    other = Screen(desk, "u")
+    try:
+        run = ("run", "--model", f"scripted:{desk.base}/script.toml", "--mode", "trust-project", "go")
+        screen.run(*run)
+        other.run(*run)
+        screen.until(QUESTION)
+        other.until(QUESTION)
+        screen.type(first)
+        one = screen.until("left with 0")
+        other.type(second)
+        two = other.until("left with 0")
+    finally:
+        other.close()
+    assert ("the model is given" in one, "the model is given" in two) == (first == "yes", second == "yes")
+    (row,) = json.loads(desk.agent("trust", "list", "--json").stdout)
+    assert row["answer"] == second
 
 
 def test_what_was_typed_ahead_answers_nothing(desk: Desk, screen: Screen) -> None:

@@ -227,8 +227,8 @@ def test_hooks_that_are_deep_or_large_come_to_an_end(tmp_path: Path) -> None:
 
 _AS_NOBODY = """
 import os, sys
-os.setgid(65534); os.setuid(65534)
 from runner.trust.look import look
+os.setgid(65534); os.setuid(65534)
 for entry in look(sys.argv[1]).entries:
     print(entry.path, entry.refused)
 """

@@ -1,5 +1,6 @@
 """What a session may use of what a repository brings: nothing without a yes to exactly that."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from runner.trust.remembered import remembered
 from runner.trust.start import Wish, started, weigh
 from runner.trust.store import TrustStore
 from runner.trust.widening import Widening, widenings
+from runner.trust.words import description, summary
 
 WIDENS = 'mode = "trust-project"\nmax_turns = 9\n\n[[rule]]\nverdict = "allow"\nrun = ["npm", ["test", "ci"]]\nwhy = "ours"\n'
 TIGHTENS = 'mode = "plan"\n\n[[rule]]\nverdict = "deny"\nrun = ["git", "push"]\nwhy = "no"\n'
@@ -153,6 +155,9 @@ def test_a_yes_holds_and_a_no_is_said(place: Place) -> None:
     settings, told = place.start()
     assert settings.mode is Mode.TRUST_PROJECT
     assert "Use tabs." in told
+    assert settings.sources[-1] == f"trust:{look(str(place.work)).sha256}", (
+        "the record of a session says what it rests on"
+    )
     assert settings.notices == ("the model is given `AGENTS.md`, as the words of the repository",)
     place.answer(yes=False)
     settings, told = place.start()
@@ -262,6 +267,53 @@ def test_a_copy_elsewhere_is_not_trusted(place: Place, tmp_path: Path) -> None:
     place.work.rename(place.base / "copy")
     settings = load(place.base / "copy", place.environ, trusted=remembered(str(place.base / "copy"), place.environ))
     assert settings.mode is None
+
+
+@pytest.mark.threat("T71")
+def test_configuration_with_another_name_elsewhere_is_not_asked_about(place: Place) -> None:
+    """The loader reads it, since it may tighten; but who else can change it is not known."""
+    place.file(".ringfence/config.toml", WIDENS)
+    os.link(place.work / ".ringfence/config.toml", place.base / "elsewhere")
+    place.answer(yes=True)
+    settings, _ = place.start()
+    assert (settings.mode, settings.max_turns) == (None, 9)
+    assert place.remembered().mode is None
+    with_hash, _ = place.start(pinned=look(str(place.work)).sha256)
+    assert with_hash.mode is None
+
+
+def test_a_long_value_is_shown_to_its_end(place: Place) -> None:
+    many = ", ".join(f'"word{number}"' for number in range(200))
+    rule = f'[[rule]]\nverdict = "allow"\nrun = ["x", [{many}, "the end"]]\nwhy = "y"\n'
+    place.file(".ringfence/config.toml", rule)
+    place.file(".mcp.json", json.dumps({"mcpServers": {"a": {"command": "x", "args": ["y"] * 200 + ["its end"]}}}))
+    brought, _ = weigh(look(str(place.work)), load(place.work, place.environ), place.environ)
+    text = "\n".join(description(brought))
+    assert '"the end"]' in text
+    assert "'its end'" in text
+    assert "\u2026" not in text
+
+
+@pytest.mark.threat("T71")
+def test_a_crowd_cannot_push_what_matters_off_the_screen(place: Place) -> None:
+    place.file(".ringfence/config.toml", WIDENS)
+    for number in range(400):
+        place.file(f".ringfence/hooks/h{number}", "x")
+    place.file(".mcp.json", json.dumps({"mcpServers": {"a": {"command": "x" * 100_000}}}))
+    brought, _ = weigh(look(str(place.work)), load(place.work, place.environ), place.environ)
+    lines = description(brought, brief=True)
+    assert sum(len(line) // 80 + 1 for line in lines) < 40
+    assert "  and 382 more lines: `agent trust show`" in lines
+    assert len(description(brought)) > 400, "there they all are"
+    assert summary(brought) == "in short: 2 settings would change"
+
+
+def test_where_nobody_can_be_asked_it_is_left_out(place: Place) -> None:
+    """Somebody is said to be there, but there is no terminal: a question would be shown to no one."""
+    place.file("AGENTS.md", "x")
+    settings, told = place.start(attended=True)
+    assert told == ""
+    assert settings.notices[0].startswith("left out, since nobody could be asked here: `AGENTS.md`")
 
 
 def test_a_folder_of_ours_behind_a_link_gives_nothing(place: Place) -> None:

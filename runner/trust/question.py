@@ -7,7 +7,7 @@ from enum import Enum
 
 from runner.problems import say
 from runner.trust.brought import Brought
-from runner.trust.words import contents, description
+from runner.trust.words import contents, description, summary
 
 # Shows a prompt and returns one line without its end. Raises EOFError at the end of input.
 ReadLine = Callable[[str], str]
@@ -28,7 +28,8 @@ class Said(Enum):
 
 def ask(brought: Brought, read_line: ReadLine) -> Said:
     """Show everything and wait for a clear answer. The end of input is `quit`; nothing else is taken for one."""
-    say("\n".join(["this repository brings things that count only when you trust them", *description(brought), ""]))
+    head = "this repository brings things that count only when you trust them"
+    say("\n".join([head, *description(brought, brief=True), "", summary(brought)]))
     while True:
         try:
             text = read_line(_PROMPT).strip().lower()

@@ -35,11 +35,15 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the session may use: the hashes of trusted configuration files, and the inventory whose texts are told."""
+    """What the session may use: the hashes of trusted configuration files, and the inventory whose texts are told.
+
+    `sha256` is that of all that was trusted; empty when nothing was.
+    """
 
     trusted: Mapping[str, str]
     texts: Inventory | None
     notices: tuple[str, ...] = ()
+    sha256: str = ""
 
 
 def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Granted:
@@ -61,6 +65,9 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
             {}, None, (*notices, f"left out, since it came with the repository: {named(brought.counts)}; {how}")
         )
     answer = brought.answer
+    if answer is None and not (os.isatty(0) and os.isatty(2)):
+        text = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
+        return Granted({}, None, (*notices, text))
     if answer is None:
         yes, more = _asked(brought, store_at(state_dir(environ)))
         notices = (*notices, *more)
@@ -86,11 +93,14 @@ def weigh(
     state = state_dir(environ)
     if inventory.entries and there(state):
         answers, notices = store_at(state).of(inventory.workspace)
-    return Brought(inventory, widenings(settings, inventory.workspace), answers, reads), notices
+    readable = inventory.hashes(Kind.CONFIGURATION)  # what is refused here is never trusted, so nothing hangs on it
+    found = tuple(each for each in widenings(settings, inventory.workspace) if each.path in readable)
+    return Brought(inventory, found, answers, reads), notices
 
 
 def _all_of(inventory: Inventory, wish: Wish) -> Granted:
-    return Granted(inventory.hashes(Kind.CONFIGURATION), inventory if wish.reads else None)
+    texts = inventory if wish.reads else None
+    return Granted(inventory.hashes(Kind.CONFIGURATION), texts, sha256=inventory.sha256 if inventory.entries else "")
 
 
 def _asked(brought: Brought, store: TrustStore) -> tuple[bool, tuple[str, ...]]:
@@ -139,6 +149,8 @@ def started(wish: Wish, settings: "Settings", environ: Mapping[str, str], again:
     found = granted(wish, settings, environ)
     if found.trusted:
         settings = again(found.trusted)
+    if found.sha256:
+        settings = replace(settings, sources=(*settings.sources, f"trust:{found.sha256}"))  # for the record
     told = block(found.texts) if found.texts else ""
     notices = [*condensed(settings, mention=not found.notices), *found.notices]
     if found.texts and told:

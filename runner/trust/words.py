@@ -6,33 +6,56 @@ from runner.instructions import CAP, texts
 from runner.trust.brought import Brought
 from runner.trust.inventory import Entry, Kind
 from runner.trust.servers import servers
+from runner.trust.widening import Widening
 from runner.visible import one_line, visible
 
-_WIDE = 150  # characters of one line; `show` has the whole
-_FIRST = 3  # lines of a text
+_FIRST = 3  # lines of a text, the beginning of each; `show` has the whole
+_WIDE = 150  # characters
+_ROWS = 20  # lines of a section, and their length, where the whole is one command away
+_LONG = 300
 
 
-def description(brought: Brought) -> list[str]:
-    """Everything, by what it would do."""
+def description(brought: Brought, *, brief: bool = False) -> list[str]:
+    """Everything, by what it would do. `brief`: of what nothing hangs on only the beginning, so that a crowd of hooks
+    cannot push what matters off the screen."""
     inventory = brought.inventory
     lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
     if since := brought.since:
-        lines += ["", f"changed since you said yes on {_day(since[0].time)}", *map(_changed, since[1])]
+        changed = _begun(list(map(_changed, since[1])), brief)
+        lines += ["", f"changed since you said yes on {_day(since[0].time)}", *changed]
+    if brought.widenings:
+        lines += ["", "it would change your settings", *map(_widening, brought.widenings)]
     for title, rows in _sections(brought):
         if rows:
-            lines += ["", title, *rows]
+            lines += ["", title, *_begun(rows, brief)]
     return lines
+
+
+def summary(brought: Brought) -> str:
+    """What hangs on the answer, in a line: whatever stands above it, and however much that is."""
+    told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
+    wide = len(brought.widenings)
+    parts = [
+        f"{wide} {'setting' if wide == 1 else 'settings'} would change" if wide else "",
+        f"{told} {'text' if told == 1 else 'texts'} would be given to the model" if told else "",
+    ]
+    return "in short: " + ", ".join(part for part in parts if part)
+
+
+def _begun(rows: list[str], brief: bool) -> list[str]:
+    if not brief:
+        return rows
+    more = len(rows) - _ROWS
+    shown = [row if len(row) <= _LONG else f"{row[:_LONG]}…" for row in rows[:_ROWS]]
+    return [*shown, f"  and {more:,} more lines: `agent trust show`"] if more > 0 else shown
+
+
+def _widening(each: Widening) -> str:
+    return f"  {_whole(each.path)}:{each.line}  {_whole(each.key)}: {_from(each.old)}{_whole(each.new)}"
 
 
 def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     entries = [each for each in brought.inventory.entries if not each.refused]
-    yield (
-        "it would change your settings",
-        [
-            f"  {each.path}:{each.line}  {one_line(each.key, 60)}: {_from(each.old)}{one_line(each.new, _WIDE)}"
-            for each in brought.widenings
-        ],
-    )
     wide = {each.path for each in brought.widenings}
     yield (
         "it only tightens your settings, which needs no yes",
@@ -52,7 +75,12 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
 
 
 def _from(old: str) -> str:
-    return f"{one_line(old, _WIDE)} -> " if old else ""
+    return f"{_whole(old)} -> " if old else ""
+
+
+def _whole(text: str) -> str:
+    """On one line and never cut: the tail of what is approved must be seen."""
+    return visible(text, lines=False)
 
 
 def _text(brought: Brought, entry: Entry) -> Iterator[str]:
@@ -87,7 +115,7 @@ def _unused(brought: Brought, entry: Entry) -> Iterator[str]:
         return
     yield f"  {_name(entry)}  {len(found)} MCP {'server' if len(found) == 1 else 'servers'}"
     for name, words in found:
-        yield f"    {one_line(name, 60)}: {one_line(words, _WIDE)}"
+        yield f"    {_whole(name)}: {_whole(words)}"
 
 
 def contents(brought: Brought) -> list[str]:
