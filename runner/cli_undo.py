@@ -9,8 +9,11 @@ from runner.cli_gate import CWD, FLAG, JSON
 from runner.problems import Exit, Stopped, usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from runner.undo.ground import Ground
     from runner.undo.store import Store
+    from runner.undo.taking_back import Taken, Wish
 
 _SWITCH = "--list, --dry-run and --diff each say what to show instead"
 
@@ -66,19 +69,27 @@ def undo(
             return _list(store, json)
         wish = Wish(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
         taken = take_back(store, ground, wish)
-        from runner.undo.view import diff_text, taken_json, taken_text
+        from runner.undo.view import taken_json
 
         if json:
             from json import dumps
 
             print(dumps(taken_json(taken, dry=wish.dry)))
         else:
-            lines = diff_text(store, taken.items) if diff else taken_text(taken, dry=wish.dry, redo=redo)
+            lines = _told(store, taken, ground.workspace, wish, diff)
             for line in lines:
                 print(line)
         return Exit.DONE if taken.whole else Exit.FAILED
     finally:
         store.close()
+
+
+def _told(store: "Store", taken: "Taken", workspace: str, wish: "Wish", diff: bool) -> "Iterator[str]":
+    from runner.undo.view import diff_text, taken_text
+
+    if diff:
+        return diff_text(store, taken.items, workspace)
+    return taken_text(taken, workspace, dry=wish.dry, redo=wish.redo)
 
 
 def _open(cwd: str | None) -> "tuple[Ground, Store | None]":
@@ -107,6 +118,8 @@ def _list(store: "Store", json: bool) -> int:
         print(dumps(steps_json(store, 1000)))
         return Exit.DONE
     lines = list(steps_text(store, 1000))
+    if all(line.startswith("not kept") for line in lines):
+        lines.insert(0, "no action of a model changed a file here")
     for line in lines or ["nothing was kept yet: no action of a model changed a file here"]:
         print(line)
     return Exit.DONE

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -267,7 +268,7 @@ DEATHS = [
     ("taking.Taker._content = die; world.act('echo 2 > a')",                                  "in the middle of a snapshot"),
     ("asyncio.run(world.keeper.before(world.permit(RunScript(WORK, str(world.w))), 'x', '1')); world.sh('echo 2 > a; rm b'); die()", "in the middle of an action"),
     ("world.act('echo 2 > a; rm b'); real = restore._Hand.write; restore._Hand.write = lambda self, item: (real(self, item), die()); world.undo()", "in the middle of an undo"),
-    ("world.act('echo 2 > a; rm b'); restore.os.fsync = die; world.undo()",                   "before a file is in place"),
+    ("world.act('echo 2 > a; rm b'); restore.os.fchmod = die; world.undo()",                   "before a file is in place"),
 ]
 # fmt: on
 
@@ -419,6 +420,53 @@ def test_a_damaged_list_is_set_aside_and_told(base: Path) -> None:
     assert any("is damaged; it is now" in line for line in world.said)
     assert world.undo().whole
     assert (world.w / "a").read_text() == "1\n"
+
+
+@pytest.mark.threat("T75")
+def test_nobody_hides_a_deletion_behind_too_many_files(base: Path) -> None:
+    world = World(base, "[undo]\nfiles = 50\n")
+    world.sh("mkdir src; echo 1 > src/a; echo 1 > b")
+    world.act("echo 2 > b")
+    assert world.act("rm -r src; echo 3 > b; touch f{1..60}") is not None
+    world.undo()
+    assert (world.w / "src/a").read_text() == "1\n"
+    assert (world.w / "b").read_text() == "2\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
+@pytest.mark.threat("T75")
+def test_nor_behind_a_full_disk(base: Path) -> None:
+    (base / "state").mkdir(mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs", str(base / "state")], check=True)
+    try:
+        world = World(base)
+        world.sh("mkdir src; echo 1 > src/a; echo 1 > b")
+        assert world.act("rm -r src; echo 2 > b; for i in $(seq 60); do head -c 100000 /dev/urandom > f$i; done")
+        assert any("is not kept" in line for line in world.said), world.said
+        world.undo(force=True)
+        assert (world.w / "src/a").read_text() == "1\n"
+        assert sorted(os.listdir(world.w)) == ["b", "src"]
+        assert (world.w / "b").read_text() == "1\n"
+        world.keeper.close()
+    finally:
+        subprocess.run(["umount", str(base / "state")], check=True)
+
+
+def test_a_folder_elsewhere_that_is_gone_is_told(base: Path) -> None:
+    world = World(base)
+    out = base / "out"
+    out.mkdir()
+    (out / "x").write_text("1")
+    permit = world.permit(RunScript(WORK, str(world.w)))
+    wider = replace(permit, terms=replace(permit.terms, write=(str(out),)))
+    running = asyncio.run(world.keeper.before(wider, "elsewhere", "1"))
+    world.sh(f"echo 2 > {out}/x; echo 2 > a")
+    world.keeper.after(running)
+    shutil.rmtree(out)
+    os.symlink("/etc", out)
+    taken = world.undo()
+    assert {item.path: "cannot be reached" in item.problem for item in taken.items} == {"x": True, "a": False}
+    assert not (world.w / "a").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")

@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from policy.action import EditFile, WriteFile
@@ -19,12 +20,12 @@ from runner.undo.recover import recover
 from runner.undo.store import Store, UndoError
 from runner.undo.taking import Snapshot, Taker
 from runner.undo.taking_back import Taken, Wish, take_back
+from runner.undo.unkept import not_kept, unkept_of
 from runner.undo.walk import Rules, Stopped, TooMany
-from runner.visible import one_line, visible
+from runner.visible import one_line
 
 _SLOW = 1.0  # seconds of a look that are worth a word
 _SAID = frozenset((entry.TOO_BIG, entry.NO_ROOM, entry.CLOSED, entry.MOVING, entry.TOO_DEEP))
-_NAMED = 3  # files that a notice names
 _LONGEST = 1000  # characters of what the model is told of a /rewind
 
 Say = Callable[[str], None]
@@ -51,6 +52,9 @@ class Keeper:
         self._stop = threading.Event()
         self._store: Store | None = None
         self._told: set[str] = set()
+        self._shown: set[str] = set()  # folders of which it was said what is not kept
+        self._later: list[str] = []
+        self._given_up: set[str] = set()  # folders that hold too much
         self._news: list[str] = []
 
     async def before(self, permit: Permit, words: str, call: str) -> Running | None:
@@ -62,7 +66,9 @@ class Keeper:
         self._stop.clear()
         work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call))
         try:
-            return await asyncio.shield(work)
+            running = await asyncio.shield(work)
+            self._speak()
+            return running
         except asyncio.CancelledError:
             self._stop.set()
             (answer,) = await asyncio.gather(work, return_exceptions=True)
@@ -84,15 +90,37 @@ class Keeper:
                     taken = self._take(root, paths, rules)
                     store.note(running.step, taken.changes)
                     notes += self._tell(taken.unkept)
+                self._speak()
                 store.end(running.step, notes)
                 if store.drop_oldest(self._choice.bounds.steps):
                     store.sweep()
                 return running.step if any(step.id == running.step for step in store.steps()) else None
         except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
             store.leave()
-            self._say(f"what this action changed cannot be undone: {_why(error)}")
-            self._close(running.step, _why(error))
+            return self._without_contents(store, running, error)
+
+    def _without_contents(self, store: Store, running: Running, error: Exception) -> int | None:
+        """The disk is full, say: what was there before is kept already, so only what is there now is not."""
+        bounds = replace(self._choice.bounds, bytes=0)
+        try:
+            with store.locked(), store.transaction():
+                taker = Taker(store, bounds, self._stop, may_drop=False)
+                for root, paths, rules in running.roots:
+                    taken = taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
+                    store.note(running.step, taken.changes)
+                store.end(running.step, (*running.notes, f"what it left behind is not kept: {_why(error)}"))
+            self._say(f"what this action made is not kept, so taking it back may need `--force`: {_why(error)}")
+            return running.step
+        except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as again:
+            # The step stays open: whoever looks next notes what it changed.
+            self._say(f"what this action changed could not be noted, which the next action tries again: {_why(again)}")
             return None
+
+    def _speak(self) -> None:
+        """Say what came up; in the thread that the listeners are used to."""
+        later, self._later = self._later, []
+        for text in later:
+            self._say(text)
 
     def take_back(self, count: int) -> Taken:
         """Bring the files back as they were before the last `count` actions. Raises UndoError, OSError."""
@@ -109,7 +137,7 @@ class Keeper:
             return (f"nothing was taken back: {_why(error)}",)
         if done := [item.path for item in taken.items if not item.problem]:
             self._news.append(one_line(", ".join(done), _LONGEST))
-        return tuple(taken_text(taken, dry=False, redo=False))
+        return tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
 
     def news(self) -> str:
         """What the model has to know, once, before it goes on; empty when nothing was taken back."""
@@ -128,10 +156,11 @@ class Keeper:
     ) -> Running | None:
         try:
             store = self._store = self._store or Store(self._folder)
-            for notice in store.notices:
-                self._say(notice)
+            self._later += store.notices
             store.notices.clear()
-            return self._begun(store, terms, roots, words, call)
+            if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
+                return None
+            return self._begun(store, terms, roots, words[:_LONGEST], call)
         except Stopped:
             return None
         except (OSError, sqlite3.Error, UndoError, TooMany) as error:
@@ -143,7 +172,11 @@ class Keeper:
                         "make room, or take `required` out of [undo]",
                     )
                 ) from None
-            self._say(f"what this action changes cannot be undone: {_why(error)}")
+            more = ""
+            if isinstance(error, TooMany):
+                self._given_up |= {root for root, _ in roots}
+                more = "; nor can what the next ones change"
+            self._later.append(f"what this action changes cannot be undone: {_why(error)}{more}")
             return None
 
     def _begun(
@@ -165,15 +198,18 @@ class Keeper:
                     taken = self._take(root, paths, below_root(every, root))
                     if complete and others:  # whoever runs there made these; nobody else is known to have
                         store.note(others[0].id, taken.changes)
-                    notes += self._tell(taken.unkept)
+                    self._tell(
+                        unkept_of(root, store.index(root)) if complete and root not in self._shown else taken.unkept
+                    )
+                    self._shown.add(root)
                     running.append((root, paths, below_root(every, root)))
                 step = store.begin("action", words, self._session, call, roots)
             store.join()
         if dead:
-            self._say("the last run was killed in the middle of an action: `agent undo --list` shows what it changed")
+            self._later.append("the last run was killed in an action: `agent undo --list` shows what it changed")
         seconds = time.monotonic() - started
         if not known and seconds > _SLOW:
-            self._say(f"the files here were kept for `agent undo`, once: {seconds:.1f} s")
+            self._later.append(f"the files here were kept for `agent undo`, once: {seconds:.1f} s")
         return Running(step, tuple(running), notes)
 
     def _take(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
@@ -188,35 +224,11 @@ class Keeper:
         self._told |= {f"{each.root}/{each.path}" for each in new}
         lines = not_kept(new)
         for line in lines:
-            self._say(f"`agent undo` cannot bring back {line}")
+            self._later.append(f"`agent undo` cannot bring back {line}")
         return tuple(f"not kept: {line}" for line in lines)
-
-    def _close(self, step: int, why: str) -> None:
-        if self._store is None:
-            return
-        try:
-            with self._store.locked(), self._store.transaction():
-                self._store.end(step, (f"it could not be looked at afterwards: {why}",))
-        except (OSError, sqlite3.Error, UndoError):
-            return  # said already; the next session finds the step open and closes it
 
 
 BESIDE = "another `agent` was at work at the same time: its changes may be among these"
-
-
-def not_kept(changes: list[Change]) -> list[str]:
-    """One line for each reason: the largest files, how many more, and why."""
-    by_reason: dict[str, list[Change]] = {}
-    for each in changes:
-        if each.after is not None:
-            by_reason.setdefault(each.after.unkept, []).append(each)
-    lines = []
-    for why, found in by_reason.items():
-        found.sort(key=lambda change: -(change.after.size if change.after else 0))
-        named = ", ".join(f"`{visible(change.path, lines=False)}`" for change in found[:_NAMED])
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        lines.append(f"{named}{more}: {why}")
-    return lines
 
 
 def _roots(permit: Permit) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -41,6 +41,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
                     done[root, item.path] = replace(item, problem=_words(error))
         finally:
             os.close(top)
+    os.sync()  # once: a rename may reach the disk before what it names, and a sync of each file takes far longer
     return tuple(done.values())
 
 
@@ -162,7 +163,6 @@ def _fill(above: int, name: str, content: Iterator[bytes], wanted: Entry) -> Non
             os.fchown(handle, wanted.uid, wanted.gid)
         os.fchmod(handle, wanted.mode & 0o777)  # never setuid
         os.utime(handle, ns=(wanted.mtime, wanted.mtime))
-        os.fsync(handle)
     finally:
         os.close(handle)
 

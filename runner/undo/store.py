@@ -153,6 +153,11 @@ class Store:
             }
         return known[root]
 
+    def roots(self) -> list[str]:
+        """The folders that were looked at as a whole."""
+        rows = self._db.execute("SELECT DISTINCT root FROM names")
+        return [root for (raw,) in rows if "\0" not in (root := os.fsdecode(raw))]
+
     def forget(self) -> None:
         """What was looked at counts as never seen."""
         with self.transaction():

@@ -12,7 +12,7 @@ from runner.undo import below, entry
 from runner.undo.entry import Change, Entry, Kind, entry_of, same
 from runner.undo.packs import LARGE, Place
 from runner.undo.store import Store
-from runner.undo.walk import Index, Rules, Seen, Stopped, glance, look
+from runner.undo.walk import Index, Rules, Seen, Stopped, TooMany, glance, look
 from sandbox.tree import SHORT_MARGIN
 
 PARTLY = "\0partly"  # after a root: what is known of single paths in it
@@ -48,9 +48,16 @@ class Taker:
         self._stop = stop
 
     def take(self, root: str, rules: Rules) -> Snapshot:
-        """Everything below `root`, a folder. Raises OSError, TooMany, Stopped."""
+        """Everything below `root`, a folder. When that has become too much, everything that was there at the last look,
+        so that nobody hides a deletion behind new files. Raises OSError, TooMany, Stopped."""
         known = self._store.index(root)
-        return self._kept(root, root, known, look(root, known, rules, self._stop))
+        try:
+            return self._kept(root, root, known, look(root, known, rules, self._stop))
+        except TooMany:
+            if not known:
+                raise
+            paths = (f"{folder}/{name}" if folder else name for folder, names in known.items() for name in names)
+            return self.take_paths(root, tuple(paths), rules)
 
     def take_paths(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
         """Only `paths` below `root`, and the folders above them. Raises OSError."""
@@ -71,7 +78,7 @@ class Taker:
 
     def _read(self, root: str, known: Index, index: Index, fresh: dict[str, list[str]]) -> tuple[int, int]:
         """Put the contents of the fresh files into the store, as many as there is room for."""
-        small = self._fitting(known, index, fresh)
+        small = self._fitting(known, index, fresh) if fresh else {}
         places: dict[bytes, Place] = {}
         files = size = 0
         top = below.open_root(root)
@@ -89,7 +96,7 @@ class Taker:
                             index[folder][name] = self._file(name, above, found, places)
                             files, size = files + 1, size + found.size
                 except OSError as error:
-                    if error.errno in _FULL:
+                    if error.errno in FULL:
                         raise
                     continue  # the folder went meanwhile, and its files are not kept
             self._store.packs.flush()
@@ -212,4 +219,4 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of our own store: reading answers none of them
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of our own store: reading answers none of them

@@ -1,5 +1,6 @@
 """Taking back the last actions, and taking that back: the whole of `agent undo` but for its words."""
 
+import errno
 import threading
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from runner.undo.plan import Allowed, Item, plan
 from runner.undo.recover import recover
 from runner.undo.restore import restore
 from runner.undo.store import Roots, Step, Store, UndoError
-from runner.undo.taking import Taker
+from runner.undo.taking import FULL, Taker
 from runner.undo.walk import Rules
 from sandbox.autorun import Watch
 from sandbox.launch import known_trees, survey
@@ -46,8 +47,8 @@ class Taken:
 
 
 def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
-    """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError when our own
-    folder is full."""
+    """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError, or
+    sqlite3.Error, when our own folder takes nothing more at all."""
     with store.locked():
         if not store.alone():
             raise UndoError(
@@ -57,26 +58,36 @@ def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
                     "wait until it is done, or stop it with Ctrl-C",
                 )
             )
-        taker = Taker(store, ground.choice.bounds, threading.Event(), may_drop=False)
-        with store.transaction():
-            dead = tuple(_recovered(store, taker, ground))
-        steps = _chosen(store, wish)
-        roots = _roots(store, steps)
-        terms = ground.terms(tuple(root for root, _ in roots))
-        rules = ground.rules(terms)
-        with store.transaction():
-            for root, paths in roots:
-                taker.take_paths(root, paths, below_root(rules, root))
-            items = plan(store, steps, wish.allowed, Locked(ground, terms))
-            doable = [item for item in items if not item.problem]
-            if wish.dry or not doable:
-                if not wish.dry and all(item.mild for item in items):
-                    _settled(store, steps, wish)
-                return Taken(steps, items, None, dead=dead)
-            ids = tuple(step.id for step in steps)
-            number = store.begin("redo" if wish.redo else "undo", _words(steps), wish.session, "", roots, ids)
-            store.note(number, (Change(item.root, item.path, item.now, item.wanted) for item in doable))
-        return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
+        bounds = ground.choice.bounds
+        try:
+            return _taken(store, Taker(store, bounds, threading.Event(), may_drop=False), ground, wish)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+        # Our own folder is full: what is kept already comes back, what is there now is not kept.
+        return _taken(store, Taker(store, replace(bounds, bytes=0), threading.Event(), may_drop=False), ground, wish)
+
+
+def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
+    with store.transaction():
+        dead = tuple(_recovered(store, taker, ground))
+    steps = _chosen(store, wish)
+    roots = _roots(store, steps)
+    terms = ground.terms(tuple(root for root, _ in roots))
+    rules = ground.rules(terms)
+    with store.transaction():
+        away = {root: _looked(taker, root, paths, below_root(rules, root)) for root, paths in roots}
+        items = plan(store, steps, wish.allowed, Locked(ground, terms))
+        items = tuple(replace(item, problem=away[item.root] or item.problem) for item in items)
+        doable = [item for item in items if not item.problem]
+        if wish.dry or not doable:
+            if not wish.dry and all(item.mild for item in items):
+                _settled(store, steps, wish)
+            return Taken(steps, items, None, dead=dead)
+        ids = tuple(step.id for step in steps)
+        number = store.begin("redo" if wish.redo else "undo", _words(steps), wish.session, "", roots, ids)
+        store.note(number, (Change(item.root, item.path, item.now, item.wanted) for item in doable))
+    return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
 
 
 def recovered(store: Store, ground: Ground) -> list[Step]:
@@ -114,10 +125,13 @@ def _done(
     items = restore(store, items, number)
     aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
     with store.transaction():
+        reached = {item.root for item in items if not item.problem}
         expected = store.changes(number)
         store.unnote(number)
         changes: dict[tuple[str, str], Change] = {}
         for root, paths in roots:
+            if root not in reached:
+                continue
             taken = taker.take_paths(root, paths, below_root(rules, root))
             changes |= {(change.root, change.path): change for change in taken.changes}
         wanted = {(change.root, change.path) for change in expected}
@@ -130,6 +144,17 @@ def _done(
         if over:
             _settled(store, steps, wish, number)
     return Taken(steps, items, number, aside, dead)
+
+
+def _looked(taker: Taker, root: str, paths: tuple[str, ...], rules: Rules) -> str:
+    """Look at the paths; answers why that cannot be, in words, empty when it can."""
+    try:
+        taker.take_paths(root, paths, rules)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
+            raise
+        return f"its folder cannot be reached: {(error.strerror or '').lower()}"
+    return ""
 
 
 def _may_yet(item: Item) -> bool:

@@ -8,6 +8,7 @@ from runner.undo.packs import Lost
 from runner.undo.plan import Item
 from runner.undo.store import Step, Store
 from runner.undo.taking_back import Taken
+from runner.undo.unkept import not_kept, unkept_of
 from runner.visible import one_line, visible
 
 _WORDS = 60  # characters of a command in the list
@@ -23,6 +24,8 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
         said = "" if step.undone is None else ", taken back"
         yield f"{step.id:>5}  {when}  +{made} ~{changed} -{removed}{said}  {deed(step)}"
         yield from (f"       {visible(note, lines=False)}" for note in step.notes)
+    for root in store.roots():
+        yield from (f"not kept: {line}" for line in not_kept(_told(root, store)))
 
 
 def deed(step: Step) -> str:
@@ -53,7 +56,7 @@ def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
     ]
 
 
-def taken_text(taken: Taken, *, dry: bool, redo: bool) -> Iterator[str]:
+def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterator[str]:
     """What was done, path by path, and what was not; last the sum of it."""
     for step in taken.dead:
         yield f"notice: the runner was killed during {step.id}: {deed(step)}"
@@ -62,10 +65,10 @@ def taken_text(taken: Taken, *, dry: bool, redo: bool) -> Iterator[str]:
         yield f"{verb} {step.id}: {deed(step)}" if not redo else f"{verb} the undo of {step.words}"
     for item in taken.items:
         if not item.problem:
-            yield f"  {item.deed:<11} {_path(item)}"
+            yield f"  {item.deed:<11} {_path(item, workspace)}"
     left = [item for item in taken.items if item.problem]
     for item in left:
-        yield f"  {'left':<11} {_path(item)}: {visible(item.problem, lines=False)}"
+        yield f"  {'left':<11} {_path(item, workspace)}: {visible(item.problem, lines=False)}"
     yield from (f"  set aside   {visible(line, lines=False)}" for line in taken.aside)
     if not taken.items:
         yield "  every file is as it was before already"
@@ -92,14 +95,14 @@ def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
     }
 
 
-def diff_text(store: Store, items: Sequence[Item]) -> Iterator[str]:
+def diff_text(store: Store, items: Sequence[Item], workspace: str) -> Iterator[str]:
     """What would change in each file, as a unified diff; of what is no text, a line that says so."""
     from difflib import unified_diff
 
     for item in items:
         if item.problem or Kind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
             continue
-        path = _path(item)
+        path = _path(item, workspace)
         old, new = _text(store, item.now), _text(store, item.wanted)
         if old is None or new is None:
             yield f"{item.deed}: {path} (no text, or too long to show)"
@@ -115,9 +118,13 @@ def diff_text(store: Store, items: Sequence[Item]) -> Iterator[str]:
             yield visible(line, lines=False)
 
 
-def _path(item: Item) -> str:
-    shown = visible(item.path, lines=False)
-    return f"{shown} (in {visible(item.root, lines=False)})" if item.root.startswith("\0") else shown
+def _path(item: Item, workspace: str) -> str:
+    return visible(item.path if item.root == workspace else f"{item.root}/{item.path}", lines=False)
+
+
+def _told(root: str, store: Store) -> Iterator[Change]:
+    """Git's objects are never kept, and mostly never missed."""
+    return (each for each in unkept_of(root, store.index(root)) if not f"/{each.path}".endswith("/objects"))
 
 
 def _counts(changes: Sequence[Change]) -> tuple[int, int, int]:
