@@ -183,6 +183,7 @@ def test_the_watch_sees_a_key_where_one_is(place: Desk) -> None:
     assert watch.found == {"cmdline"}
 
 
+@pytest.mark.threat("T07")
 @pytest.mark.threat("T20")
 @pytest.mark.threat("T08")
 @pytest.mark.parametrize("source", ["stdin", "keyring"])
@@ -245,6 +246,7 @@ def test_the_variable_comes_before_the_helper_which_is_not_run(place: Desk) -> N
     assert "not done within 0.3 seconds" in place.agent("run", "--model", "openai:m", "hello").stderr
 
 
+@pytest.mark.threat("T81")
 @pytest.mark.threat("T23")
 @pytest.mark.parametrize("name", ["config.toml", "config.local.toml"])
 def test_no_repository_names_a_helper_or_an_account(name: str) -> None:

@@ -64,6 +64,7 @@ def test_one_line_is_the_key(script: str, why: str) -> None:
     assert ask_helper(sh(script), ENVIRON).reveal() == CANARY
 
 
+@pytest.mark.threat("T81")
 @pytest.mark.threat("T20")
 @pytest.mark.parametrize(("script", "said", "why"), NO_KEYS, ids=[row[2] for row in NO_KEYS])
 def test_everything_else_is_a_problem_that_quotes_nothing(
@@ -111,6 +112,7 @@ LASTING = [
 # fmt: on
 
 
+@pytest.mark.threat("T81")
 @pytest.mark.parametrize(("script", "seconds", "good", "why"), LASTING, ids=[row[3] for row in LASTING])
 def test_nothing_of_it_is_left(script: str, seconds: float, good: bool, why: str, nap: str) -> None:
     helper = sh(script.replace("NAP", nap), seconds)
@@ -125,6 +127,7 @@ def test_nothing_of_it_is_left(script: str, seconds: float, good: bool, why: str
         time.sleep(0.01)
 
 
+@pytest.mark.threat("T81")
 @pytest.mark.threat("T20")
 def test_it_is_given_little(tmp_path: Path) -> None:
     """Few variables, an empty input, no terminal, a group of its own, nothing that we have open."""
@@ -158,6 +161,7 @@ def test_it_is_given_little(tmp_path: Path) -> None:
     assert "terminal" not in text
 
 
+@pytest.mark.threat("T81")
 def test_its_words_never_reach_a_shell(tmp_path: Path) -> None:
     helper = Helper(("printf", "%s", f"$(touch${{IFS}}{tmp_path}/made);`id`|x"))
     with pytest.raises(HelperFailed, match="characters"):
@@ -173,6 +177,7 @@ def program(path: Path, text: str = f"#!/bin/sh\necho {CANARY}\n") -> Path:
     return path
 
 
+@pytest.mark.threat("T81")
 @pytest.mark.threat("T32")
 def test_which_program_it_is(tmp_path: Path) -> None:
     project, home = tmp_path / "project", tmp_path / "home"

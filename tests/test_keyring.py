@@ -173,6 +173,7 @@ TROUBLE = [
 # fmt: on
 
 
+@pytest.mark.threat("T80")
 @pytest.mark.parametrize(("kind", "answer", "why", "what"), TROUBLE, ids=[row[3] for row in TROUBLE])
 def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: str, what: str) -> None:
     with desk(USERS[-1]) as place, place.secret_service(kind, answer):
@@ -190,6 +191,7 @@ def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: 
                 assert why in said(place, "auth", *words, stdin=KEY, code=1), words
 
 
+@pytest.mark.threat("T80")
 def test_a_keyring_that_stops_is_a_problem() -> None:
     with desk(USERS[-1]) as place, place.secret_service() as service:
         said(place, "auth", "login", "openai", stdin=KEY)
@@ -229,6 +231,7 @@ ODD = [
 # fmt: on
 
 
+@pytest.mark.threat("T80")
 @pytest.mark.parametrize(("value", "state", "why", "what"), ODD, ids=[row[3] for row in ODD])
 def test_an_item_that_is_no_key(value: bytes, state: str, why: str, what: str) -> None:
     with desk(USERS[0]) as place, place.secret_service() as service:
@@ -253,6 +256,7 @@ class PlaintextKeyring(KeyringBackend):
 """
 
 
+@pytest.mark.threat("T80")
 @pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("name", "why"),
@@ -306,6 +310,7 @@ def test_mistakes_on_the_command_line(words: tuple[str, ...], told: str) -> None
         assert not (place.home / ".local").exists(), "nothing was made"
 
 
+@pytest.mark.threat("T80")
 def test_the_names_of_accounts_lie_in_a_file_that_nobody_else_could_write(place: Desk) -> None:
     with place.secret_service():
         said(place, "auth", "login", "openai", "--account", "work", stdin=KEY)

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from sandbox_bench import USERS
+from secret_service import desk
 
 from policy.tier import Mode
 from policy.verdict import Limits, limit_names
@@ -230,7 +232,7 @@ def test_the_exit_codes_in_the_readme_are_the_exit_codes() -> None:
 
 def test_the_settings_in_the_readme_exist() -> None:
     table = README.partition("| key |")[2].partition("\n\n")[0]
-    known = {re.sub(r"^provider\.\w+", "provider.NAME", ".".join(path)) for path in SHAPES}
+    known = {re.sub(r"^(provider|auth)\.\w+", r"\1.NAME", ".".join(path)) for path in SHAPES}
     told = set(re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE))
     assert told
     assert told - {"limits.NAME"} <= known, "a key that the program does not know"
@@ -282,8 +284,8 @@ def shown() -> list[tuple[str, list[str]]]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """The small repository that the README's samples were made in."""
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
+    """The small repository that the README's samples were made in, on a machine with a keyring and with `pass`."""
     base = tmp_path_factory.mktemp("readme")
     work, home = base / "work", base / "home"
     (home / ".ssh").mkdir(parents=True)
@@ -296,12 +298,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     (home / "cloned/.ringfence/config.toml").write_text(CLONED)
     (home / "cloned/AGENTS.md").write_text("# Shop\n\nRun `make test` before you commit.\n")
     (home / "cloned/.mcp.json").write_text('{"mcpServers": {"db": {"command": "npx", "args": ["-y", "db-server"]}}}\n')
-    environ = {"PATH": f"{Path(AGENT).parent}:/usr/bin:/bin", "HOME": str(home), "RINGFENCE_STATE_DIR": str(base / "s")}
+    (home / "bin").mkdir()
+    (home / "bin/pass").write_text(f"#!/bin/sh\necho {CANARY}\n")
+    (home / "bin/pass").chmod(0o755)
+    path = f"{Path(AGENT).parent}:{home}/bin:/usr/bin:/bin"
+    environ = {"PATH": path, "HOME": str(home), "RINGFENCE_STATE_DIR": str(base / "s")}
     who = {f"GIT_{role}_{field}": "n@e" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
     when = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
     for words in (["init", "-q"], ["add", "calc.py"], ["commit", "-qm", "Add up"]):
         subprocess.run(["git", *words], cwd=work, env={**os.environ, **environ, **who, **when}, check=True)
-    return work, environ
+    with desk(USERS[0]) as keys, keys.secret_service():
+        environ["DBUS_SESSION_BUS_ADDRESS"] = keys.environ["DBUS_SESSION_BUS_ADDRESS"]
+        yield work, environ
 
 
 def plain(line: str) -> str:
