@@ -119,7 +119,7 @@ class Grant:
             write=what.write if allows or not what.shape.words else (),
             host=what.host if allows else (),
             tier=(what.tiers or (Tier.READ,)) if allows else (),  # without tiers it lifts none; a rule would lift some
-            why=what.words if allows else plain(self.reason, _TELLING) or "somebody said so",
+            why=what.words if allows else plain(self.reason, _TELLING) or "no reason was given",
             shape=what.shape if allows else None,
         )
 

@@ -10,7 +10,8 @@ import typer
 
 from policy.grant import Grant, Span
 from policy.matrix import Ruling
-from runner.cli_gate import FLAG, JSON
+from policy.verdict import Problem
+from runner.cli_gate import FLAG, JSON, MODE
 from runner.grant_words import about, lines, said
 from runner.problems import Exit, Stopped, say, usage
 from runner.visible import visible
@@ -27,6 +28,7 @@ of one session are kept with it: type `/grants` there.
     agent grants list --all
     agent grants show g1a2b3c4d
     agent grants revoke g1a2b3c4d
+    agent grants add 'npm test'
 """
 
 Edit = Callable[[tuple[Grant, ...]], tuple[tuple[Grant, ...], tuple[Grant, ...]]]
@@ -89,6 +91,64 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
     else:
         for line in (line for grant in found for line in lines(grant, now, here)):
             print(visible(line, lines=False))
+    return Exit.DONE
+
+
+@grants_app.command("add")
+def add(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="One bash script in quotes, as for `agent exec`.")],
+    answer: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ANSWER]...", help="What you would type at the question: a number, `d`, and so on."),
+    ] = None,
+    workspace: WORKSPACE = None,
+    mode: MODE = None,
+) -> int:
+    """Remember an answer before anybody asks.
+
+    Without an answer it lists the choices of the question that SCRIPT would lead to. Nothing is run.
+
+    **Examples**
+
+        agent grants add 'npm test'
+        agent grants add 'npm test' 1 7d because of the release
+        agent grants add 'git commit -m x' d
+    """
+    from policy.permission.rule import Source
+    from policy.verdict import Ask, Deny
+    from runner.exec_grants import recall
+    from runner.gate import open_gate
+    from runner.gate_args import GateArgs
+
+    gate, action = open_gate(GateArgs(script=script, argv=None, cwd=workspace, mode=mode), os.environ)
+    assessment = gate.assess(action, Source.MODEL)
+    verdict = gate.judge(assessment, unattended=False)
+    asked = recall(gate, assessment, verdict, Source.MODEL, unattended=False)
+    if asked.found.by:
+        print(f"{asked.found.by[0].id} answers that already: {visible(about(asked.found.by[0]), lines=False)}")
+        return Exit.DONE
+    if isinstance(verdict, Deny):
+        raise Stopped(verdict.problem, Exit.DENIED)
+    if not isinstance(verdict, Ask):
+        print("that is allowed without a question")
+        return Exit.DONE
+    offered = asked.offer
+    if not offered.choices and offered.never is None:
+        why = "a yes to it counts once: it is dangerous, or it cannot be told beforehand what it will be"
+        raise usage("nothing of that can be remembered", why, "see `agent why` for what the gate reads in it")
+    if not answer:
+        for line in offered.lines:
+            print(visible(line, lines=False))
+        return Exit.DONE
+    said = " ".join(answer)
+    kept = offered.picked(said)
+    if kept is None or isinstance(kept, str):
+        why = kept or "an answer is a number or `d`, with `7d`, `3x`, `user` or `because ...` behind it"
+        raise usage(f"`{visible(said, lines=False)}` is no answer to that", why, "leave it out to see the choices")
+    names, told = asked.keep(kept)
+    if not names:
+        raise Stopped(Problem("nothing was remembered", told, "see `agent doctor` about the state folder"), Exit.FAILED)
+    print(told)
     return Exit.DONE
 
 

@@ -17,7 +17,7 @@ COMMANDS = [
     "audit", "audit show", "audit verify",
     "sessions", "sessions list", "sessions show", "sessions export", "sessions rm",
     "auth", "auth login", "auth status", "auth use", "auth logout",
-    "grants", "grants list", "grants show", "grants revoke", "grants prune",
+    "grants", "grants add", "grants list", "grants show", "grants revoke", "grants prune",
 ]
 # fmt: on
 
@@ -73,7 +73,7 @@ COMPLETIONS = [
         },
     ),
     ("agent trust ", {"show", "list", "accept", "revoke"}),
-    ("agent grants ", {"list", "show", "revoke", "prune"}),
+    ("agent grants ", {"add", "list", "show", "revoke", "prune"}),
     ("agent run --tr", {"--trust-config"}),
     ("agent au", {"audit", "auth"}),
     ("agent sandbox ", {"show", "cache"}),

@@ -28,5 +28,5 @@ def about(rule: PermissionRule) -> str:
     said += [f"{verb} `{path}`" for verb, paths in (("reading", rule.read), ("changing", rule.write)) for path in paths]
     said += [f"talking to `{host}`" for host in rule.host]
     said += [f"tier `{tier.label}`" for tier in rule.tier]
-    said += [f"the tool `{tool.value}`" for tool in rule.tool]
+    said += [f"the tool `{tool.value}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
     return ", ".join(said)
