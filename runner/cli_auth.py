@@ -104,6 +104,7 @@ def status(
     """Show where each provider's key comes from, and what became of every other place. Never shows a key.
 
     A helper command is run and the keyring asked, but only when they are reached. Exit 1 says that there is no key.
+    What commands are lent (`[[credential]]`) is listed, and not looked for.
 
     **Examples**
 
@@ -112,6 +113,7 @@ def status(
         agent auth status --json | jq '.[] | {provider, source}'
     """
     from runner.accounts import AccountFile
+    from runner.broker.listing import as_json, listed
     from runner.config import load
     from runner.credentials import VARIABLES, look
     from runner.gate import folder
@@ -128,13 +130,16 @@ def status(
         said = wanted(settings, name, os.environ, here, KeyFlags(account))
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
     _tell((*held.notices, *(notice for notice in settings.notices if "`auth." in notice)))
+    lent = () if provider else settings.profile.credentials
     if json:
         from json import dumps
 
-        print(dumps([_as_json(each, held.value.of(each.provider)) for each in searches]))
+        print(dumps([*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)]))
     else:
         for each in searches:
             _show(each, held.value.of(each.provider))
+        for row in lent:
+            print("\n".join(listed(row)))
     return Exit.DONE if any(each.found or each.local for each in searches) else Exit.FAILED
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from egress_world import certificate
+from sandbox_bench import USERS
+from secret_service import desk
 
 from policy.record import dataclass
 
@@ -160,6 +162,40 @@ def test_without_it_nothing_is_sent(place: Place, line: str, part: str, why: str
     done = place.fetch("http://localhost:PORT/team/x", DBUS_SESSION_BUS_ADDRESS="unix:path=/nonexistent")
     assert place.heard == [], why
     assert f"the credential `forge` cannot be had from {part}" in done.stdout + done.stderr, done
+
+
+def test_it_is_listed_and_not_looked_for(place: Place) -> None:
+    place.row('helper = ["/bin/false"]')
+    told = place.agent("auth", "status").stdout
+    assert "forge: added by the proxy to requests of commands" in told
+    assert f"to      GET localhost:{place.port}/team/" in told
+    assert "from    the helper `/bin/false`" in told
+    (row,) = (each for each in json.loads(place.agent("auth", "status", "--json").stdout) if "credential" in each)
+    assert (row["credential"], row["header"], row["intercept"]) == ("forge", "Authorization", False)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_what_the_keyring_holds_is_lent(place: Place, user: str) -> None:
+    """A real Secret Service, and the whole way as root and as another user."""
+    with desk(user) as made, made.secret_service():
+        config, authority = made.home / ".config/ringfence", made.base / "authority.crt"
+        authority.write_text((place.folder / "authority.crt").read_text())
+        authority.chmod(0o644)
+        config.mkdir(parents=True)
+        place.row('keyring = "forge"')
+        (config / "config.toml").write_text((place.folder / "home/.config/ringfence/config.toml").read_text())
+        for each in (made.home / ".config", config, config / "config.toml"):
+            os.chown(each, *(2 * [65534] if user == "nobody" else [os.geteuid(), os.getegid()]))
+        kept = made.agent("auth", "login", "forge", stdin=SECRET + "\n")
+        assert kept.returncode == 0, kept.stderr
+        host = ("--host", f"localhost:{place.port} private")
+        done = made.agent(
+            *("exec", "--unattended", "--mode", "trust-project", *host, "--"),
+            *("curl", "-sS", f"http://localhost:{place.port}/team/x"),
+            env={"SSL_CERT_FILE": str(authority)},
+        )
+        assert place.heard == [f"Bearer {SECRET}"], done.stdout + done.stderr
+        assert SECRET not in done.stdout + done.stderr
 
 
 def test_it_is_said_before_anything_runs(place: Place) -> None:
