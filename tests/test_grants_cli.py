@@ -159,6 +159,26 @@ def test_grants_of_another_folder_are_listed_when_asked_for(desk: Desk) -> None:
     assert len(desk.listed("--all", "--workspace", str(other))) == 1
 
 
+@pytest.mark.threat("T77")
+def test_no_command_of_the_agent_gives_itself_a_grant(desk: Desk) -> None:
+    assert desk.agent("grants", "add", "make build", "1").returncode == 0
+    path = desk.base / "state" / "grants.json"
+    before = path.read_bytes()
+    tries = [
+        f"{AGENT} grants add 'make other' 1",
+        f"{AGENT} grants revoke --all",
+        f"RINGFENCE_STATE_DIR={desk.base}/state {AGENT} grants add 'make other' 1",
+        f"python3 -c 'open({str(path)!r}, \"w\")'",
+        f"echo x > {path}",
+        f"rm -rf {desk.base}/state",
+        f'ln -s {path} g; python3 -c \'open("g", "w")\'',
+    ]
+    for line in tries:
+        for mode in ("dont-ask", "dangerously"):
+            desk.agent("exec", "--mode", mode, line)
+            assert path.read_bytes() == before, (mode, line)
+
+
 # fmt: off
 MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("grants", "show", "g00000000"),           2, "there is no grant",        "a name that nobody has"),
