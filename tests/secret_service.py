@@ -285,9 +285,7 @@ def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]
     import keyring
 
     code = base / "code"
-    skip = shutil.ignore_patterns(
-        "__pycache__", "anthropic", "openai", "mypy*", "ruff*", "hypothesis*", "pip*", "*.dist-info"
-    )
+    skip = shutil.ignore_patterns("__pycache__", "anthropic", "openai", "mypy*", "ruff*", "hypothesis*", "pip*")
     shutil.copytree(Path(keyring.__file__).parent.parent, code, ignore=skip)
     for package in ("policy", "sandbox", "profiles", "tools", "runner"):
         shutil.copytree(

@@ -44,14 +44,16 @@ ORDER = [
 
 
 @pytest.mark.parametrize(("given", "environ", "states", "why"), ORDER, ids=[row[3] for row in ORDER])
-def test_the_order(given: dict, environ: dict[str, str], states: tuple[State, ...], why: str, tmp_path: Path) -> None:
-    here = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "DBUS_SESSION_BUS_ADDRESS": ""}
-    before = os.environ.pop("DBUS_SESSION_BUS_ADDRESS", None)
-    try:
-        search = look(Wanted("anthropic", {**here, **environ}, **given))
-    finally:
-        if before is not None:
-            os.environ["DBUS_SESSION_BUS_ADDRESS"] = before
+def test_the_order(
+    given: dict,
+    environ: dict[str, str],
+    states: tuple[State, ...],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    search = look(Wanted("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, **given))
     assert tuple(each.state for each in search.tried) == states
     assert [each.source for each in search.tried] == list(Source)
     assert (search.found is not None) == (State.USED in states)
@@ -62,7 +64,10 @@ def test_the_order(given: dict, environ: dict[str, str], states: tuple[State, ..
 
 
 @pytest.mark.threat("T20")
-def test_a_refusal_names_everything_that_was_tried_and_no_value(tmp_path: Path) -> None:
+def test_a_refusal_names_everything_that_was_tried_and_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
     here = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": KEY}
     with pytest.raises(SecretError) as caught:
         resolve("anthropic", here, account="work")

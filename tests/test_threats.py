@@ -68,6 +68,16 @@ def test_every_threat_has_a_marked_test_and_every_mark_a_threat() -> None:
     assert {tid for tids in marks().values() for tid in tids} == set(rows())
 
 
+def test_every_place_of_a_secret_names_tests_that_exist() -> None:
+    table = SECURITY.partition("## Where a secret may be")[2].partition("\n## ")[0]
+    places = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    assert len(places) >= 10
+    for line in places:
+        named = NAMED.findall(line)
+        assert named, line
+        assert set(named) <= set(marks()), line
+
+
 @pytest.mark.parametrize("tid", rows())
 def test_the_tests_that_a_threat_names_exist_and_are_marked_with_it(tid: str) -> None:
     named = rows()[tid]
