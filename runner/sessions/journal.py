@@ -18,7 +18,7 @@ from runner.events import Emit, Event, Failed, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.sessions.cost import Price, cost
 from runner.sessions.entries import Body, Entry, line, now, of_message, of_result
-from runner.sessions.store import JournalError, written_problem
+from runner.sessions.store import JournalError, SessionError, written_problem
 
 _DURABLE = ("session", "message", "grant", "snapshot")
 
@@ -43,11 +43,11 @@ class Lines(Protocol):
         ...
 
     def append(self, line: bytes, *, durable: bool) -> None:
-        """Raises OSError, or JournalError."""
+        """Raises OSError, SessionError."""
         ...
 
     def spoken(self) -> None:
-        """A person spoke: this session is the latest of its workspace. Raises OSError."""
+        """A person spoke: this session is the latest of its workspace. Raises OSError, SessionError."""
         ...
 
     def close(self) -> None: ...
@@ -117,7 +117,7 @@ class Journal:
         if isinstance(message, UserMessage) and self._lines is not None:
             try:
                 self._lines.spoken()
-            except OSError as error:
+            except (OSError, SessionError) as error:
                 raise self._failed(error) from None
 
     def result(self, place: int, result: ToolResult) -> None:
@@ -218,10 +218,12 @@ class Journal:
             owed, durable = self._owed[0]
             try:
                 self._lines.append(owed, durable=durable)
-            except OSError as error:
+            except (OSError, SessionError) as error:
                 raise self._failed(error) from None
             del self._owed[0]
 
-    def _failed(self, error: OSError) -> JournalError:
+    def _failed(self, error: OSError | SessionError) -> JournalError:
+        if isinstance(error, SessionError):
+            return JournalError(error.problem)
         assert self._lines is not None
         return JournalError(written_problem(error, self._lines.path))

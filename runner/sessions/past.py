@@ -3,6 +3,7 @@
 Nothing in it sets what may be done: mode and model are those of today, and the ones of the file are only shown.
 """
 
+import gc
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,10 +16,11 @@ from runner.messages import (
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolCall,
     ToolResult,
     UserMessage,
 )
-from runner.sessions.entries import VERSION, Answered, Entry, Unsound, message_of, whole
+from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 
@@ -72,18 +74,28 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
     told = _Told(model)
     path = tree.path()
     taken, broken = 0, ""
+    collecting = gc.isenabled()
+    gc.disable()  # hundreds of thousands of values are made that all stay; looking through them again and again is slow
     try:
-        for at, entry in tree.entries(path, _NEEDED):
-            told.take(entry)
+        for at, type, raw in tree.lines(path, _NEEDED):
+            message = usual(raw) if type == "message" else None
+            if message is not None:
+                told.hear(message)
+            else:
+                told.take(parse(raw))
             taken = at
         told.through()
     except Unsound as error:
-        broken = str(error) if str(error).startswith("line ") else f"line {tree.line(at)}: {error}"
+        broken = f"line {tree.line(at)}: {error}"
         if not lenient:
             raise _stopped(name, broken) from None
         path = path[: path.index(taken) + 1]
         told.through()
-    return told.past(name, path, tuple(_notices(tree, broken)), tree.id(path[-1]))
+    finally:
+        if collecting:
+            gc.enable()
+    _, last = next(tree.entries(path[-1:]))
+    return told.past(name, path, tuple(_notices(tree, broken)), last)
 
 
 class _Told:
@@ -92,20 +104,21 @@ class _Told:
     def __init__(self, model: str) -> None:
         self._now = model
         self._head: Entry | None = None
-        self._last: Entry | None = None
         self._messages: list[Message] = []
-        self._calls: AssistantMessage | None = None
+        self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
         self._results: dict[int, ToolResult] = {}
         self._grants: list[dict[str, object]] = []
         self._mode = self._model = self._cwd = ""
-        self._prompts: list[str] = []
+        self._prompts: tuple[UserMessage, UserMessage] | None = None  # the first and the last
         self._count = self._turns = 0
-        self._said = ""
+        self._said: AssistantMessage | None = None
 
     def take(self, entry: Entry) -> None:
         """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
         body = entry.body
         match entry.type:
+            case "message":
+                self.hear(message_of(body))
             case "session":
                 version = body["version"]
                 if version != VERSION:
@@ -118,14 +131,13 @@ class _Told:
             case "grant" if isinstance(body["grant"], dict):
                 self._grants.append(body["grant"])
             case _:
-                self._message(entry)
-        self._last = entry
+                raise Unsound("it has no place here")
 
-    def _message(self, entry: Entry) -> None:
-        message = message_of(entry.body)
+    def hear(self, message: UserMessage | AssistantMessage | Answered) -> None:
+        """Raises Unsound for a result that belongs to no call."""
         if isinstance(message, Answered):
             place, result = message.place, message.result
-            calls = self._calls.calls if self._calls is not None else ()
+            calls = self._open
             if place >= len(calls) or calls[place].id != result.call_id or place in self._results:
                 raise Unsound("it answers a call that was not made")
             self._results[place] = result
@@ -133,38 +145,39 @@ class _Told:
         self.through()
         if isinstance(message, UserMessage):
             self._count += 1
-            text = words_of(message)
-            self._prompts = [self._prompts[0], text] if self._prompts else [text, text]
+            self._prompts = (self._prompts[0], message) if self._prompts else (message, message)
         else:
             self._turns += 1
-            self._said = words_of(message) or self._said
+            for block in message.content:
+                if isinstance(block, TextBlock):
+                    self._said = message
+                    break
             if self._model != self._now and self._now:
                 # The signature of a thought is its provider's, and another one refuses it.
                 message = replace(
                     message, content=tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
                 )
-            if message.calls:
-                self._calls = message
+            self._open = message.calls
         if message.content:
             self._messages.append(message)
 
     def through(self) -> None:
         """All calls so far have their results now."""
-        if self._calls is not None:
-            whole(self._messages, self._calls, self._results)
-            self._calls, self._results = None, {}
+        if self._open:
+            self._messages.append(answers(self._open, self._results))
+            self._open, self._results = (), {}
 
-    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], leaf: str) -> Past:
-        assert self._head is not None and self._last is not None  # noqa: PT018  # a tree begins with its head
+    def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: Entry) -> Past:
+        assert self._head is not None  # a tree begins with its head
         body = self._head.body
         origin = body["forked_from"]
-        first, last = self._prompts or ("", "")
+        first, last = map(words_of, self._prompts) if self._prompts is not None else ("", "")
         return Past(
             session=name,
             workspace=str(body["workspace"]),
             forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
             began=self._head.time,
-            until=self._last.time,
+            until=last_entry.time,
             history=tuple(self._messages),
             grants=tuple(self._grants),
             mode=self._mode,
@@ -174,8 +187,8 @@ class _Told:
             turns=self._turns,
             first=first,
             last=last,
-            said=self._said,
-            leaf=leaf,
+            said=words_of(self._said) if self._said is not None else "",
+            leaf=last_entry.id,
             path=path,
             notices=notices,
         )

@@ -59,18 +59,20 @@ class Tree:
         known: dict[bytes, int] = {}
         lost: set[bytes] = set()
         offset = number = 0
-        code, match = _CODE, _OURS.match
+        code, match, at_of = _CODE, _OURS.match, known.get
+        add_offset, add_line = self._offsets.append, self._lines.append
+        add_parent, add_kind = self._parents.append, self._kinds.append
         read = self._file.readline
         while raw := read(LONGEST + 2):
             number += 1
             size = len(raw)
-            if raw[-1] != 10 and size > LONGEST:
-                size += self._skip()
-            found = match(raw)
-            kind = code.get(found[3]) if found is not None else None
-            if found is not None and kind and raw.endswith(b"}\n") and len(known):
-                id, parent = found[1], found[2]
-            else:
+            kind = None
+            if raw[-2:] == b"}\n" and known and (found := match(raw)) is not None:
+                id, parent, name = found.groups()
+                kind = code.get(name)
+            if not kind:
+                if raw[-1] != 10 and size > LONGEST:
+                    size += self._skip()
                 try:
                     entry = parse(raw)
                 except Unsound as error:
@@ -88,22 +90,22 @@ class Tree:
                     lost.add(id)
                     offset += size
                     continue
-            at = known.get(parent, -1)
+            at = at_of(parent, -1)
             if at < 0 and known:
                 self._orphan(number, parent in lost)
                 lost.add(id)
-            elif id in known or id in lost:
+            elif id in known or (lost and id in lost):
                 self._damage(number, f"its id {id.decode()} is taken", known)
             else:
-                known[id] = len(self._offsets)
-                self._offsets.append(offset)
-                self._lines.append(number)
-                self._parents.append(at)
-                self._kinds.append(kind)
-                self.last_id = max(self.last_id, int(id))
+                known[id] = len(known)
+                add_offset(offset)
+                add_line(number)
+                add_parent(at)
+                add_kind(kind)
                 self.whole_end = True
             offset += size
         self.end = offset
+        self.last_id = max(map(int, known), default=0)
         if not known:
             raise Unsound("it is empty" if not number else "its first line does not begin a session")
 
@@ -150,18 +152,26 @@ class Tree:
         """The number of that line in the file, from 1."""
         return self._lines[at]
 
+    def lines(self, path: Collection[int], types: Collection[str]) -> Iterator[tuple[int, str, bytes]]:
+        """The lines of `path` whose type is one of `types`, with that, as they are."""
+        wanted = {number: name for number, name in enumerate(_TYPES) if name in types}
+        kinds, offsets, seek, read = self._kinds, self._offsets, self._file.seek, self._file.readline
+        place = -1
+        for at in path:
+            type = wanted.get(kinds[at])
+            if type is None:
+                continue
+            offset = offsets[at]
+            if offset != place:
+                seek(offset)
+            raw = read(LONGEST + 2)
+            place = offset + len(raw)
+            yield at, type, raw
+
     def entries(self, path: Collection[int], types: Collection[str] = _TYPES) -> Iterator[tuple[int, Entry]]:
         """The entries of `path` whose type is one of `types`, read one at a time. Raises Unsound at the first that
         does not hold what its type must."""
-        wanted = {_TYPES.index(name) for name in types}
-        place = -1
-        for at in path:
-            if self._kinds[at] not in wanted:
-                continue
-            if self._offsets[at] != place:
-                self._file.seek(self._offsets[at])
-            raw = self._file.readline(LONGEST + 2)
-            place = self._offsets[at] + len(raw)
+        for at, _, raw in self.lines(path, types):
             try:
                 yield at, parse(raw)
             except Unsound as error:

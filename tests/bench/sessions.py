@@ -1,0 +1,105 @@
+"""What a session costs: going on with one of 100,000 entries, and adding an entry to one."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, Usage, UserMessage
+from runner.redactor import Redactor
+from runner.sessions.begin import Beginning, Run
+from runner.sessions.journal import Journal, Verdict
+from runner.sessions.store import Store
+
+HERE = Path(__file__).resolve().parent
+RUN = Run("0123456789abcdef", "/w", "/w", "default", "scripted:s", unattended=False)
+OUTPUT = "test_something.py::test_case PASSED\n" * 12  # 430 bytes
+_RESUME = """
+import resource, sys, time
+from pathlib import Path
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+started = time.perf_counter()
+from runner.sessions.begin import Beginning
+from runner.sessions.store import Store
+begin = Beginning.resumed(Store.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
+seconds = time.perf_counter() - started
+print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(begin.past.history), len(begin._tree))
+"""
+
+
+def _turn(journal: Journal, number: int) -> int:
+    """Nine entries, as a prompt with two calls makes them."""
+    journal.message(UserMessage((TextBlock(f"prompt {number}: look into it, please"),)))
+    journal.usage(Usage(1000, 20, 600, 0))
+    calls = tuple(ToolCall(f"toolu_{number}_{each}", "bash", {"command": f"pytest -q tests/{each}"}) for each in "ab")
+    journal.message(AssistantMessage((TextBlock("I look at it, then I know more. " * 4), *calls)))
+    for place, call in enumerate(calls):
+        journal.call(Verdict(call.id, "bash", "$ pytest -q", ("execute",), "allow", "it runs tests", "x:1", "c", 1))
+        journal.result(place, ToolResult(call.id, (TextBlock(OUTPUT),)))
+    journal.message(AssistantMessage((TextBlock("It is fine now. " * 10),)))
+    journal.usage(Usage(2000, 50, 1600, 0))
+    return 9
+
+
+def _large(folder: str, entries: int) -> Path:
+    """A session of that many entries, by our own journal, which for once does not wait for the disk."""
+    store = Store.of(Path(folder), "/w")
+    journal = Beginning(store).journal(RUN, None)
+    wait, os.fdatasync = os.fdatasync, lambda handle: None
+    try:
+        made = number = 0
+        while made < entries:
+            made += _turn(journal, number)
+            number += 1
+    finally:
+        os.fdatasync = wait
+    journal.close()
+    return store.path(RUN.audit)
+
+
+def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, float]:
+    """Seconds and MB of going on (a fresh process each), milliseconds of an append."""
+    path = _large(folder, entries)
+    found = []
+    for _ in range(rounds):
+        done = subprocess.run(
+            [sys.executable, "-c", _RESUME, folder],
+            env={"PYTHONPATH": str(HERE.parent.parent)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.append([float(word) for word in done.stdout.split()])
+    times: dict[bool, list[float]] = {True: [], False: []}
+    store = Store.of(Path(folder), "/w")
+    journal = Beginning(store).journal(Run("f" * 16, *list(_fields(RUN))[1:]), Redactor(live=True, shapes=True))
+    journal.message(UserMessage((TextBlock("x"),)))
+    for number in range(300):
+        for durable, add in (
+            (True, lambda n: journal.message(AssistantMessage((TextBlock(f"{n} {OUTPUT}"),)))),
+            (False, lambda n: journal.usage(Usage(n + 1, 2, 3, 4))),
+        ):
+            started = time.perf_counter()
+            add(number)
+            times[durable].append(time.perf_counter() - started)
+    journal.close()
+    return {
+        "megabytes": path.stat().st_size / 1e6,
+        "seconds": statistics.median(row[0] for row in found),
+        "rss": max(row[1] for row in found),
+        "history": found[0][2],
+        "durable": statistics.median(times[True]) * 1000,
+        "durable p95": sorted(times[True])[int(len(times[True]) * 0.95)] * 1000,
+        "plain": statistics.median(times[False]) * 1000,
+    }
+
+
+def _fields(run: Run) -> list[object]:
+    return [run.audit, run.workspace, run.cwd, run.mode, run.model, run.unattended]
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1])))
