@@ -266,8 +266,12 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
         assert done.stderr.count("no repository may say it, trusted or not") == 3
         assert "helper command: none is set up" in done.stdout
         assert "theirs" not in done.stdout
-        place.agent("run", "--model", "openai:m", "hello")
-        assert not mark.exists()
+        shown = place.agent("trust", "show")
+        assert "auth.openai" not in shown.stdout, "a yes would change nothing about it"
+        state = json.loads(place.agent("trust", "show", "--json").stdout)
+        run = ("run", "--model", "openai:m", "--trust-config", state["sha256"], "hello")
+        assert "no API key for `openai`" in place.agent(*run).stderr
+        assert not mark.exists(), "trusted or not"
 
 
 # fmt: off

@@ -11,6 +11,7 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     if not settings.notices:
         return ()
     from policy.keyed import dotted
+    from runner.config.keys import Widens, key_of
     from runner.config.layer import Layer
     from runner.config.merge import entry_ignored, ignored
 
@@ -19,7 +20,8 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     for given in settings.layers:
         if not given.bound:
             continue
-        rows = {ignored(given, path): f"`{dotted(path)}`" for path in given.keyed.values}
+        told = [path for path in given.keyed.values if key_of(path).widens is not Widens.YOURS]
+        rows = {ignored(given, path): f"`{dotted(path)}`" for path in told}
         rows |= {entry_ignored(entry): f"`[[{entry.name}]]`" for entry in given.keyed.entries}
         mine = {text: key for text, key in rows.items() if text in settings.notices}
         if mine:

@@ -21,9 +21,12 @@ class Widening:
 
 
 def widenings(settings: "Settings", workspace: str) -> tuple[Widening, ...]:
-    """What `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text."""
+    """What `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text.
+
+    Not what no repository may ever say: a yes would not change that.
+    """
     from policy.keyed import dotted
-    from runner.config.keys import key_of
+    from runner.config.keys import Widens, key_of
     from runner.config.merge import entry_ignored, ignored, standing
 
     found = []
@@ -32,7 +35,7 @@ def widenings(settings: "Settings", workspace: str) -> tuple[Widening, ...]:
             continue
         path = given.keyed.source.removeprefix(f"{workspace.rstrip('/')}/")
         for key, value in given.keyed.values.items():
-            if ignored(given, key) in settings.notices:
+            if key_of(key).widens is not Widens.YOURS and ignored(given, key) in settings.notices:
                 now = standing(settings, key, key_of(key))
                 old = "not set" if now is None else toml(now)
                 found.append(Widening(path, given.keyed.line(key), dotted(key), old, toml(value)))
