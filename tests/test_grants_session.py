@@ -1,0 +1,114 @@
+"""Grants of one session, in a real conversation: they hold while it lasts, come back when it goes on, and stay behind
+in a fork."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from test_cli_sessions import Desk, Tmux
+
+_BUILDS = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "make build" } }]
+[[turn]]
+text = "Turn one is over."
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "make build" } }]
+[[turn]]
+text = "Turn two is over."
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    (tmp_path / "script.toml").write_text(_BUILDS)
+    (desk.work / "Makefile").write_text("build:\n\t@echo built it\n")
+    return desk
+
+
+def _talk(desk: Desk, *words: str) -> Tmux:
+    window = Tmux(desk, "--model", desk.model, *words)
+    window.until("/quit to leave")
+    return window
+
+
+def _leave(window: Tmux) -> None:
+    window.type("C-d")
+    window.until("LEFT 0")
+
+
+@pytest.mark.threat("T77")
+def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Desk) -> None:
+    window = _talk(desk)
+    try:
+        window.type("go", "Enter")
+        window.until("allow once?")
+        window.type("1", "Enter")
+        window.until("Turn one is over.")
+        window.type("again", "Enter")
+        screen = window.until("Turn two is over.")
+        assert screen.count("allow once?") == 1, "the second call needs no answer"
+        name = re.findall(r"remembered as (g[0-9a-f]{8})", screen)[0]
+        window.type("/grants", "Enter")
+        window.until("in this session, by")
+        _leave(window)
+    finally:
+        window.close()
+    assert not (desk.state / "grants.json").exists()
+    assert desk.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
+
+    window = _talk(desk, "-c")
+    try:
+        screen = window.until("/quit to leave")
+        assert f"grant {name} of this session allows again: exactly `make build`" in " ".join(screen.split())
+        window.type("go", "Enter")
+        screen = window.until("Turn one is over.")
+        assert "allow once?" not in screen
+        window.type(f"/grants revoke {name}", "Enter")
+        window.until(f"revoked {name}")
+        window.type("again", "Enter")
+        window.until("allow once?")
+        window.type("n", "Enter")
+        window.until("Turn two is over.")
+        _leave(window)
+    finally:
+        window.close()
+    records = [json.loads(line) for line in desk.agent("audit", "--json").stdout.splitlines()]
+    assert [(each["verdict"], each["answer"]["by"]) for each in reversed(records)] == [
+        ("allow", "terminal"),
+        ("allow", f"grant {name}"),
+        ("allow", f"grant {name}"),
+        ("deny", "terminal"),
+    ]
+
+    window = _talk(desk, "-c")
+    try:
+        assert name not in window.until("/quit to leave").partition("resumed")[0], "what was revoked does not come back"
+        window.type("/grants", "Enter")
+        window.until("nothing was remembered")
+        _leave(window)
+    finally:
+        window.close()
+
+
+def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
+    window = _talk(desk)
+    try:
+        window.type("go", "Enter")
+        window.until("allow once?")
+        window.type("1", "Enter")
+        window.until("Turn one is over.")
+        _leave(window)
+    finally:
+        window.close()
+    window = _talk(desk, "--fork", str(desk.list()[0]["id"]))
+    try:
+        window.type("go", "Enter")
+        window.until("allow once?")
+        window.type("n", "Enter")
+        window.until("Turn one is over.")
+        _leave(window)
+    finally:
+        window.close()
