@@ -13,6 +13,7 @@ from policy.record import dataclass
 from policy.tier import Tier
 
 MARK = "grant:"  # what the name of a grant's rule begins with: `grant:g12ab34cd`
+MAIN = "main"  # the agent that a person talks to; those that it starts have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`
 CLOCKS_DIFFER = 300.0  # seconds by which two honest clocks may differ
 _TELLING = 300  # characters of a grant's words on one line

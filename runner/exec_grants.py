@@ -3,7 +3,7 @@
 import os
 
 from policy.assessment import Assessment
-from policy.grant import Key, Span
+from policy.grant import MAIN, Key, Span
 from policy.hearing import Hearing
 from policy.permission.rule import Source
 from policy.verdict import Verdict
@@ -14,13 +14,12 @@ from runner.places import state_dir
 from runner.problems import say
 from runner.remembered import Recalled, keep, offer, recalled
 
-AGENT = "main"
 _SPANS = (Span.PROJECT,)  # there is no session that goes on
 
 
 def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool) -> "Asked":
     """What was answered before to the action of this gate."""
-    store = GrantStore(state_dir(os.environ), Key(gate.facts.workspace, AGENT, ""), _notice, redact=_redact)
+    store = GrantStore(state_dir(os.environ), Key(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
     hearing = Hearing(
         gate.facts,
         gate.settings.rules,
@@ -61,4 +60,4 @@ def _notice(text: str) -> None:
 def _redact(text: str) -> str:
     from runner.redactor import Redactor
 
-    return Redactor().text(text)
+    return Redactor(live=True, shapes=True).text(text)

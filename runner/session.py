@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from policy.grant import Key
+from policy.grant import MAIN, Key
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode
@@ -117,7 +117,7 @@ async def open_session(
         stack.callback(undo.close)
         grants = GrantStore(
             state,
-            Key(facts.workspace, "main", session),
+            Key(facts.workspace, MAIN, session),
             lambda text: emit(Notice(text)),
             journal=lambda grant: journal.grant(to_json(grant)),
             redact=redactor.text,

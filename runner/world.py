@@ -44,10 +44,10 @@ def _unkept() -> "Journal":
 
 def _no_grants() -> "GrantStore":
     """Where nothing was remembered, and what is remembered is gone with the run."""
-    from policy.grant import Key
+    from policy.grant import MAIN, Key
     from runner.grant_store import GrantStore
 
-    return GrantStore(None, Key("", "main", "none"), lambda text: None)
+    return GrantStore(None, Key("", MAIN, "none"), lambda text: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,12 @@ class World:
     journal: "Journal" = field(default_factory=_unkept)  # writes the session down; this one keeps nothing
     instructions: str = ""  # the repository's words to the model; nothing else reads them
     undo: "Keeper | None" = None
-    agent: str = "main"  # whom a grant is given to: a sub-agent has another name, and inherits no yes
     grants: "GrantStore" = field(default_factory=_no_grants)
+
+    @property
+    def agent(self) -> str:
+        """Who works here, as grants name it: a sub-agent has another name, and inherits no yes."""
+        return self.grants.key.agent
 
     def opening(self) -> "SessionStarted":
         """The event that says what this world is."""
