@@ -11,6 +11,7 @@ from egress_world import Names, Proxy, Server, certificate, serving
 
 from policy.credential import Credential
 from policy.keyed import read
+from runner.broker.authority import Authority
 from runner.broker.keys import KEYS
 from runner.broker.lender import Lender
 from runner.broker.rows import credentials
@@ -40,13 +41,17 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.asynccontextmanager
 async def brokered(
-    given: tuple[Credential, ...], *hosts: str, believing: Path | None, environ: dict[str, str] | None = None
+    given: tuple[Credential, ...],
+    *hosts: str,
+    believing: Path | None,
+    environ: dict[str, str] | None = None,
+    authority: Authority | None = None,
 ) -> AsyncIterator[Proxy]:
     """A proxy that lends `given`; `believing`: whose certificate it takes for its system's store."""
     names = Names(forge__test=[("127.0.0.2",)], other__test=[("127.0.0.2",)])
     names.answers["sub.forge.test"] = [("127.0.0.2",)]
     proxy = Proxy(hosts, names)
-    lender = Lender(given, {"FORGE_TOKEN": SECRET} if environ is None else environ, "/nowhere")
+    lender = Lender(given, {"FORGE_TOKEN": SECRET} if environ is None else environ, "/nowhere", authority=authority)
     lender._trust = ssl.create_default_context(cafile=str(believing)) if believing else ssl.create_default_context()
     proxy.egress = Egress(proxy.listener, hosts, names, lender.lend(tuple(each.name for each in given)))
     proxy.egress.begin()
@@ -314,3 +319,168 @@ def test_a_plain_request_to_the_port_of_tls_goes_nowhere_without_it() -> None:
     (made,) = asyncio.run(scene()).connections
     assert "is for TLS" in made.why or "cannot be reached" in made.why
     assert not made.sent
+
+
+# ---- TLS that is opened
+
+
+async def opened(
+    pem: Path,
+    data: str,
+    terms: str = "{at} private",
+    *,
+    hosts: str = "{at}",
+    asked: str = HOST,
+    alpn: tuple[str, ...] = (),
+) -> tuple[bytes, Server, Proxy, str]:
+    """What a program that believes the session's certificate gets for `data` in a tunnel; whose certificate it saw."""
+    authority = Authority([HOST])
+    async with serving(OK, tls=pem) as server:
+        at = f"{HOST}:{server.port}"
+        given = forge(f'["{hosts.format(at=at)}"]', "intercept = true")
+        async with brokered(given, terms.format(at=at), believing=pem, authority=authority) as proxy:
+            reader, writer, status = await proxy.tunnel(at)
+            if " 200 " not in status:
+                writer.close()
+                return status.encode(), server, proxy, ""
+            context = ssl.create_default_context(
+                cadata=authority.pem().decode() + pem.read_text().partition("-----END PRIVATE KEY-----\n")[2]
+            )
+            if alpn:
+                context.set_alpn_protocols(list(alpn))
+            try:
+                await writer.start_tls(context, server_hostname=asked)
+                issuer = dict(pair[0] for pair in writer.get_extra_info("peercert")["issuer"])["commonName"]
+                writer.write(data.format(at=at).encode())
+                answer = await asyncio.wait_for(reader.read(), 20)
+            except (ssl.SSLError, ConnectionError) as error:
+                return str(error).encode(), server, proxy, ""
+            finally:
+                writer.close()
+    return answer, server, proxy, issuer
+
+
+IN_TLS = "GET /team/x HTTP/1.1\r\nHost: {at}\r\n\r\n"
+# fmt: off
+OPENED = [
+    ("{at} private",            "{at}",           IN_TLS,                                          True,  True,  "a request"),
+    ("{at} private",            "GET {at}/team/", IN_TLS,                                          True,  True,  "below its prefix"),
+    ("{at} private",            "GET {at}/team/", IN_TLS.replace("/team/", "/other/"),             True,  False, "not below"),
+    ("{at} private",            "GET {at}/team/", IN_TLS.replace("/x", "/../other"),               True,  False, "stepping out"),
+    ("GET {at}/team/ private",  "{at}",           IN_TLS,                                          True,  True,  "what is opened can be bound to methods and paths"),
+    ("GET {at}/team/ private",  "{at}",           IN_TLS.replace("GET", "DELETE"),                 False, False, "by another method"),
+    ("GET {at}/team/ private",  "{at}",           IN_TLS.replace("/team/", "/other/"),             False, False, "another path"),
+    ("{at} private",            "{at}",           IN_TLS.replace("{at}", "other.test"),            False, False, "another host in the header"),
+    ("{at} private",            "{at}",           IN_TLS.replace("/team/x", "https://other.test/"), False, False, "another host in the line"),
+    ("{at} private",            "{at}",           "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",              False, False, "HTTP/2 by prior knowledge"),
+    ("{at} private",            "{at}",           IN_TLS.replace("GET", "TRACE"),                  True,  False, "TRACE"),
+    ("{at} private",            "{at}",           IN_TLS.replace("GET /team/x", "CONNECT {at}"),   False, False, "a tunnel in the tunnel"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("terms", "hosts", "data", "passed", "added", "why"), OPENED, ids=[row[5] for row in OPENED])
+def test_requests_in_opened_tls(
+    pem: Path, terms: str, hosts: str, data: str, passed: bool, added: bool, why: str
+) -> None:
+    answer, server, proxy, issuer = asyncio.run(opened(pem, data, terms, hosts=hosts))
+    assert issuer.startswith("ringfence session"), why
+    assert answer.startswith(b"HTTP/1.1 200") is passed, (why, answer)
+    heard = b"".join(server.heard)
+    assert (b"Bearer " + SECRET.encode() in heard) is added, why
+    assert bool(heard) is passed, why
+    assert server.names in ([HOST], [])
+    (made,) = proxy.connections
+    assert made.allowed is passed
+    assert made.credential == ("forge" if added else "")
+
+
+def test_only_http_1_is_offered_in_opened_tls(pem: Path) -> None:
+    answer, *_ = asyncio.run(opened(pem, IN_TLS, alpn=("h2", "http/1.1")))
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_a_tunnel_to_another_name_is_not_opened(pem: Path) -> None:
+    """The name in TLS must be the tunnel's, opened or not."""
+    _, server, proxy, _ = asyncio.run(opened(pem, IN_TLS, asked="sub.forge.test"))
+    assert not any(server.heard)
+    assert "TLS is for sub.forge.test" in proxy.connections[0].why
+
+
+def test_what_no_credential_opens_stays_the_programs_own(pem: Path) -> None:
+    answer, server, proxy, issuer = asyncio.run(opened(pem, IN_TLS, hosts="sub.{at}"))
+    assert issuer == HOST, "the server's own certificate"
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert SECRET.encode() not in b"".join(server.heard)
+    assert proxy.connections[0].asked == "tunnel"
+
+
+def test_a_program_that_does_not_believe_the_certificate_gets_no_further(pem: Path) -> None:
+    async def scene() -> tuple[Server, Proxy]:
+        async with serving(OK, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            given = forge(f'["{at}"]', "intercept = true")
+            async with brokered(given, f"{at} private", believing=pem, authority=Authority([HOST])) as proxy:
+                _, writer, _ = await proxy.tunnel(at)
+                with contextlib.suppress(ssl.SSLError, ConnectionError):
+                    await writer.start_tls(ssl.create_default_context(cafile=str(pem)), server_hostname=HOST)
+                writer.close()
+                await asyncio.sleep(0.1)
+        return server, proxy
+
+    server, proxy = asyncio.run(scene())
+    assert not any(server.heard)
+    assert "does not take the session's certificate" in proxy.connections[0].why
+
+
+def test_an_authority_vouches_for_its_hosts_alone(pem: Path) -> None:
+    """Even somebody who had its key could be nobody else: programs hold it to its constraints."""
+
+    async def seen(host: str) -> str:
+        authority = Authority(["*.forge.test", "192.0.2.7"])
+        server = await asyncio.start_server(
+            lambda _, writer: writer.close(), "127.0.0.2", 0, ssl=authority.serving(host)
+        )
+        trusting = ssl.create_default_context(cadata=authority.pem().decode())
+        try:
+            port = server.sockets[0].getsockname()[1]
+            _, writer = await asyncio.open_connection("127.0.0.2", port, ssl=trusting, server_hostname=host)
+            writer.close()
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        finally:
+            server.close()
+        return ""
+
+    assert asyncio.run(seen("a.forge.test")) == ""
+    assert asyncio.run(seen("192.0.2.7")) == ""
+    assert asyncio.run(seen("other.test")) == "permitted subtree violation"
+    assert asyncio.run(seen("192.0.2.8")) == "permitted subtree violation"
+
+
+def test_a_web_socket_in_opened_tls_gets_nothing_and_goes_through(pem: Path) -> None:
+    upgrade = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+    async def scene() -> tuple[bytes, Server]:
+        authority = Authority([HOST])
+        async with serving(upgrade, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            given = forge(f'["{at}"]', "intercept = true")
+            async with brokered(given, f"{at} private", believing=pem, authority=authority) as proxy:
+                reader, writer, _ = await proxy.tunnel(at)
+                await writer.start_tls(
+                    ssl.create_default_context(cadata=authority.pem().decode()), server_hostname=HOST
+                )
+                writer.write(
+                    f"GET / HTTP/1.1\r\nHost: {at}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n".encode()
+                )
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(b"ping\r\n\r\n")
+                back = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+                writer.close()
+        return back, server
+
+    back, server = asyncio.run(scene())
+    assert back.startswith(b"HTTP/1.1 101")
+    assert server.heard[0].endswith(b"ping\r\n\r\n")
+    assert SECRET.encode() not in server.heard[0]

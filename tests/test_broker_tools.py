@@ -161,7 +161,7 @@ def world(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         yield World(bench, server.server_port, authority, heard)
 
 
-CLONE = "git clone -q SITE/git/repo.git {0}; cd {0}; git commit -q --allow-empty -m 'for {0}'; git push -q origin HEAD:refs/heads/{0}"
+CLONE = "git clone -q SITE/git/repo.git {0}; cd {0}; head -c 3000000 /dev/urandom > big; git add big; git commit -q -m 'for {0}'; git push -q origin HEAD:refs/heads/{0}"
 PIP = "test -d env || python3 -m venv env; env/bin/pip install -q --force-reinstall --no-cache-dir --disable-pip-version-check ringdemo && env/bin/python -c 'import ringdemo; print(ringdemo.WORD)'"
 NPM = "rm -rf node; mkdir node; cd node; npm install --silent --no-audit --no-fund --cache /tmp/npm ringdemo; node -p 'require(\"ringdemo\")'"
 
