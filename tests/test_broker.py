@@ -99,6 +99,7 @@ JUDGED = [
 # fmt: on
 
 
+@pytest.mark.threat("T85")
 @pytest.mark.parametrize(("rule", "method", "path", "fields", "added", "why"), JUDGED)
 def test_which_requests_get_it(
     pem: Path, rule: str, method: str, path: str, fields: tuple[str, ...], added: bool, why: str
@@ -139,6 +140,7 @@ KEPT = [
 # fmt: on
 
 
+@pytest.mark.threat("T85")
 @pytest.mark.parametrize(("data", "why"), KEPT)
 def test_what_is_not_certain_is_not_sent(pem: Path, data: str, why: str) -> None:
     async def scene() -> tuple[bytes, Server, Proxy]:
@@ -154,6 +156,7 @@ def test_what_is_not_certain_is_not_sent(pem: Path, data: str, why: str) -> None
     assert SECRET.encode() not in answer
 
 
+@pytest.mark.threat("T85")
 def test_what_follows_a_request_is_not_read(pem: Path) -> None:
     async def scene() -> Server:
         async with serving(OK, tls=pem) as server:
@@ -199,6 +202,7 @@ ECHOES = [
 ]
 
 
+@pytest.mark.threat("T84")
 @pytest.mark.parametrize(("text", "why"), ECHOES)
 @pytest.mark.parametrize("pieces", [1, 7])
 def test_what_a_server_sends_back_is_masked(pem: Path, text: str, why: str, pieces: int) -> None:
@@ -241,6 +245,7 @@ UNTRUSTED = [
 # fmt: on
 
 
+@pytest.mark.threat("T85")
 @pytest.mark.parametrize(("believed", "host", "said", "why"), UNTRUSTED)
 def test_a_server_that_is_not_believed_gets_nothing(pem: Path, believed: bool, host: str, said: str, why: str) -> None:
     async def scene() -> tuple[bytes, Server]:
@@ -255,6 +260,7 @@ def test_a_server_that_is_not_believed_gets_nothing(pem: Path, believed: bool, h
     assert not any(server.heard), why
 
 
+@pytest.mark.threat("T85")
 def test_a_plain_server_gets_it_only_where_that_is_meant() -> None:
     async def scene(*more: str) -> tuple[bytes, Server]:
         async with serving(OK, until=b"") as server:
@@ -270,6 +276,7 @@ def test_a_plain_server_gets_it_only_where_that_is_meant() -> None:
     assert SECRET.encode() in server.heard[0]
 
 
+@pytest.mark.threat("T85")
 def test_a_redirect_to_another_host_takes_nothing_along(pem: Path) -> None:
     """One to the same host is told in the way in which the program reaches it."""
     away = b"HTTP/1.1 302 Found\r\nLocation: https://other.test/x\r\nContent-Length: 0\r\n\r\n"
@@ -293,6 +300,7 @@ def test_a_redirect_to_another_host_takes_nothing_along(pem: Path) -> None:
     assert f"Location: http://{HOST}:{server.port}/x\r\n".encode() in second
 
 
+@pytest.mark.threat("T84")
 @pytest.mark.parametrize("environ", [{}, {"FORGE_TOKEN": "two\nlines"}, {"FORGE_TOKEN": " "}])
 def test_without_the_secret_nothing_is_sent(pem: Path, environ: dict[str, str]) -> None:
     async def scene() -> tuple[bytes, Server]:
@@ -308,6 +316,7 @@ def test_without_the_secret_nothing_is_sent(pem: Path, environ: dict[str, str]) 
     assert not any(server.heard)
 
 
+@pytest.mark.threat("T85")
 def test_a_plain_request_to_the_port_of_tls_goes_nowhere_without_it() -> None:
     """The address that programs are told must never turn into one in the clear."""
 
@@ -379,6 +388,7 @@ OPENED = [
 # fmt: on
 
 
+@pytest.mark.threat("T86")
 @pytest.mark.parametrize(("terms", "hosts", "data", "passed", "added", "why"), OPENED, ids=[row[5] for row in OPENED])
 def test_requests_in_opened_tls(
     pem: Path, terms: str, hosts: str, data: str, passed: bool, added: bool, why: str
@@ -400,6 +410,7 @@ def test_only_http_1_is_offered_in_opened_tls(pem: Path) -> None:
     assert answer.startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.threat("T86")
 def test_a_tunnel_to_another_name_is_not_opened(pem: Path) -> None:
     """The name in TLS must be the tunnel's, opened or not."""
     _, server, proxy, _ = asyncio.run(opened(pem, IN_TLS, asked="sub.forge.test"))
@@ -407,6 +418,7 @@ def test_a_tunnel_to_another_name_is_not_opened(pem: Path) -> None:
     assert "TLS is for sub.forge.test" in proxy.connections[0].why
 
 
+@pytest.mark.threat("T86")
 def test_what_no_credential_opens_stays_the_programs_own(pem: Path) -> None:
     answer, server, proxy, issuer = asyncio.run(opened(pem, IN_TLS, hosts="sub.{at}"))
     assert issuer == HOST, "the server's own certificate"
@@ -433,6 +445,7 @@ def test_a_program_that_does_not_believe_the_certificate_gets_no_further(pem: Pa
     assert "does not take the session's certificate" in proxy.connections[0].why
 
 
+@pytest.mark.threat("T86")
 def test_an_authority_vouches_for_its_hosts_alone(pem: Path) -> None:
     """Even somebody who had its key could be nobody else: programs hold it to its constraints."""
 

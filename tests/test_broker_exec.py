@@ -89,6 +89,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     server.server_close()
 
 
+@pytest.mark.threat("T84")
 def test_a_variable_of_yours_goes_to_the_server_and_nowhere_else(place: Place) -> None:
     place.row('env = "FORGE_TOKEN"')
     done = place.fetch("http://localhost:PORT/team/x", FORGE_TOKEN=SECRET)
@@ -104,6 +105,7 @@ def test_a_variable_of_yours_goes_to_the_server_and_nowhere_else(place: Place) -
     assert not any(SECRET.encode() in path.read_bytes() for path in state.rglob("*") if path.is_file())
 
 
+@pytest.mark.threat("T84")
 def test_a_variable_that_holds_a_secret_enters_no_sandbox(place: Place) -> None:
     """Not even when it is named: who wants it inside takes the row away."""
     place.row('env = "FORGE_TOKEN"')

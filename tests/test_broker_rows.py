@@ -93,6 +93,7 @@ REACHED = [
 # fmt: on
 
 
+@pytest.mark.threat("T85")
 @pytest.mark.parametrize(("rule", "hosts", "reached", "why"), REACHED)
 def test_who_is_lent_it(rule: str, hosts: tuple[str, ...], reached: bool, why: str) -> None:
     given = forge(f'["{rule}"]')
@@ -151,6 +152,7 @@ def settings(tmp_path: Path, where: str, text: str, **told: Any) -> tuple[tuple[
     return found.profile.credentials, found.notices
 
 
+@pytest.mark.threat("T85")
 def test_only_your_own_files_lend(tmp_path: Path) -> None:
     """A repository could send what you have to a host of its own."""
     (mine,), notices = settings(tmp_path / "a", "user", GOOD)

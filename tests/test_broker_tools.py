@@ -215,6 +215,7 @@ def test_both_sandboxes_with_hosts_lend(world: World, tier: str) -> None:
     assert "through the proxy" in answer["out"]
 
 
+@pytest.mark.threat("T85")
 def test_nobody_else_logs_in(world: World) -> None:
     """A command whose terms name no credential, and one that asks for what no row covers."""
     answer = world.run(
@@ -247,6 +248,7 @@ SEARCHES = [
 # fmt: on
 
 
+@pytest.mark.threat("T84")
 @pytest.mark.parametrize(("script", "why"), SEARCHES, ids=[row[1] for row in SEARCHES])
 def test_a_command_that_searches_finds_nothing(world: World, script: str, why: str) -> None:
     for given in (world.rows(), world.rows(f'use = ["FORGE_URL={world.at}/"]', "intercept = true")):
@@ -256,6 +258,7 @@ def test_a_command_that_searches_finds_nothing(world: World, script: str, why: s
             assert form not in told, why
 
 
+@pytest.mark.threat("T86")
 def test_the_certificate_of_a_session_goes_with_it(world: World) -> None:
     """It vouches for the hosts of its credentials and no others; there is no key beside it."""
     from cryptography import x509
@@ -272,6 +275,7 @@ def test_the_certificate_of_a_session_goes_with_it(world: World) -> None:
     assert (made.not_valid_after_utc - made.not_valid_before_utc).days <= 7
 
 
+@pytest.mark.threat("T85")
 def test_terms_are_granted_exactly_or_not_at_all(world: World) -> None:
     """A sandbox that nobody lends to does not run what should be lent to."""
     answer = world.bench.run("true", hosts=[f"{NAME}:{world.port} private"], credentials=["forge"])

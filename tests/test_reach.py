@@ -40,6 +40,7 @@ def test_everything_else_passes_unchanged(verdict: Verdict, backend: str | None)
     assert within_reach(verdict, ASSESSED, backend) is verdict
 
 
+@pytest.mark.threat("T85")
 @pytest.mark.parametrize("verdict", verdicts("example.com", credentials=("forge",)))
 def test_a_credential_is_not_added_where_others_could_use_it(verdict: Verdict) -> None:
     told = within_reach(verdict, ASSESSED, "seatbelt")
