@@ -15,6 +15,9 @@ from policy.verdict import Problem
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_DEEPEST = 16  # parts of a key
+_STRING = re.compile(r""""(?:[^"\\]|\\.)*(?:"|\\?$)|'[^']*(?:'|$)""")  # what does not end, ends with its line
+_BETWEEN = re.compile(r"[][{}=,]")
 _WHERE = re.compile(r"\(at (?:line (\d+), column \d+|end of document)\)")
 
 
@@ -115,6 +118,9 @@ def survey(
     `renew` gives the keys of an older format their new names, in place, and answers what each of them was called.
     """
     faults: list[KeyedError] = []
+    if line := too_deep(text):
+        why, fix = f"a key has more than {_DEEPEST} parts", "correct that line"
+        return Keyed(source, text, {}), [KeyedError(Problem(f"{source}:{line} cannot be read", why, fix), line)]
     try:
         document = tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
@@ -130,6 +136,22 @@ def survey(
             entries += _entries(document.pop(name), name, source, text, keys, faults, most)
     _walk(document, (), _Reading(source, text, shapes, lists or {}, values, faults, most, was))
     return Keyed(source, text, values, tuple(entries), was), faults[:most]
+
+
+def too_deep(text: str) -> int | None:
+    """The first line with a key of very many parts, from 1; None when there is none.
+
+    THREAT T44: tomllib takes quadratic time and memory for `a.a.a.a`: hours for a file of 1 MiB that came with a
+    repository.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") >= _DEEPEST:
+            if '"""' in line or "'''" in line:  # it may begin or end in the middle of a text: no telling what is one
+                return number
+            plain = _STRING.sub("s", line).partition("#")[0]
+            if any(part.count(".") >= _DEEPEST for part in _BETWEEN.split(plain)):
+                return number
+    return None
 
 
 def _syntax(error: ValueError, source: str, text: str) -> KeyedError:

@@ -113,6 +113,8 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     text = _text(file, layer)
     new = with_value(text, path, literal)
     write(file, new, own=not layer.came_along)
+    if layer is Layer.LOCAL:
+        _ignore(file.parent)
     print(visible(f"{_shown(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
     try:
         settings = _load(folder(cwd), None)
@@ -178,13 +180,19 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     write(path.parent / FILE, shipped_schema(), own=user)
     print(f"{_shown(path, cwd)}: look through it with an editor, then run `agent config check`")
     if not user:
-        ignore = path.parent / ".gitignore"
-        text = _text(ignore, Layer.PROJECT)
-        if "config.local.toml" not in text.split("\n"):
-            write(
-                ignore, f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}config.local.toml\n", own=False
-            )
+        _ignore(path.parent)
     return Exit.DONE
+
+
+def _ignore(folder: Path) -> None:
+    """Keep config.local.toml out of Git."""
+    from runner.config.place import write
+
+    path = folder / ".gitignore"
+    text = _text(path, Layer.PROJECT)
+    if "config.local.toml" not in text.split("\n"):
+        end = "" if not text or text.endswith("\n") else "\n"
+        write(path, f"{text}{end}config.local.toml\n", own=False)
 
 
 def _near(where: Path) -> dict[str, str]:

@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+import tomllib
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from policy.keyed import too_deep
 from policy.matrix import Ruling
 from policy.permission.rule import Layer
 from policy.tier import Mode
@@ -665,3 +667,44 @@ def test_a_folder_that_is_a_link_is_refused_for_a_person_and_ignored_with_a_word
     assert {notice.rpartition(": ")[2] for notice in settings.notices} == {
         "it lies behind a link; the repository's configuration is ignored"
     }
+
+
+DEEP = ".".join("a" * 17)
+DEEP_KEYS = [
+    # text, line (None: none is too deep), why
+    (f"{DEEP} = 1", 1, "plain"),
+    (f"\n[{DEEP}]", 2, "a table"),
+    (f"[[{DEEP}]]", 1, "a list"),
+    (f"x = {{{DEEP} = 1}}", 1, "in a table on one line"),
+    (f"x = {{y = [1, 2], {DEEP} = 1}}", 1, "behind other values"),
+    (" . ".join(["a"] * 17) + " = 1", 1, "with blanks"),
+    ('"a,=".' * 16 + "a = 1", 1, "with separators in quotes"),
+    ("'#'." * 16 + "a = 1", 1, "with signs of a comment in quotes"),
+    ('x = {y = "\\"", ' + DEEP + " = 1}", 1, "behind a quote that does not end a text"),
+    ("x = {y = '\\', " + DEEP + " = 1}", 1, "behind a backslash that is none"),
+    (f'x = {{y = """\n""", {DEEP} = 1}}', 2, "behind a text of several lines"),
+    (f"x = {{y = '''\n\"''', {DEEP} = 1}}", 2, "behind another one"),
+    (f'x = {{y = """\n" # """, {DEEP} = 1}}', 2, "behind one that looks like a comment"),
+    (f"# {DEEP}", None, "a comment"),
+    (f"x = '{DEEP}' # {DEEP}", None, "a text"),
+    (f'x = "..................\\"{DEEP}"', None, "a text with dots and quotes"),
+    ("x = [" + "1.5, " * 40 + "]", None, "numbers"),
+    ("x = [" + "'a.org', " * 40 + "]", None, "hosts"),
+    (".".join("a" * 16) + " = 1", None, "as deep as can be"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T44")
+@pytest.mark.parametrize(("text", "line", "why"), DEEP_KEYS, ids=[row[2] for row in DEEP_KEYS])
+def test_a_key_of_very_many_parts_is_refused_before_it_takes_hours(text: str, line: int | None, why: str) -> None:
+    if line is None:
+        tomllib.loads(text)
+    assert too_deep(text) == line, why
+
+
+@pytest.mark.threat("T44")
+@pytest.mark.parametrize("unit", ["a.", "'a'.", "a . "])
+def test_a_repository_cannot_stop_its_check_by_a_file_that_takes_hours(machine: Machine, unit: str) -> None:
+    machine.repository(f"{unit * ((1 << 20) // len(unit) - 10)}a = 1")
+    (notice,) = load(machine.project, machine.environ, unattended=True).notices
+    assert ":1 cannot be read: a key has more than 16 parts" in notice

@@ -330,6 +330,8 @@ def test_setting_says_when_it_has_no_effect(here: Here) -> None:
     assert "RINGFENCE_MODE says otherwise" in done.stderr
     done = here.agent("config", "set", "limits.wall", "3000", "--project")
     assert "ignored for now" in done.stderr
+    assert here.agent("config", "set", "limits.wall", "3", "--local").returncode == 0
+    assert (here.shared.parent / ".gitignore").read_text() == "config.local.toml\n", "it is for you alone"
     assert here.agent("config", "unset", "max_turns").returncode == 2, "nothing to take out is said"
 
 

@@ -5,7 +5,7 @@ import tomllib
 from typing import Any, cast
 
 from policy.keyed import Path as KeyPath
-from policy.keyed import Shape, dotted, lines_of, survey, value_of
+from policy.keyed import Shape, dotted, lines_of, survey, too_deep, value_of
 from policy.verdict import Problem
 from runner.config.keys import Key
 from runner.config.migrations import MIGRATIONS, VERSION, renew
@@ -133,9 +133,11 @@ def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
 
 def _document(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        if not too_deep(text):
+            return tomllib.loads(text)
     except (ValueError, RecursionError):
-        raise ConfigError(survey(text, "the file", {}, most=1)[1][0].problem) from None
+        pass  # said by what knows the lines
+    raise ConfigError(survey(text, "the file", {}, most=1)[1][0].problem) from None
 
 
 def _same(text: str, wanted: dict[str, Any]) -> bool:
