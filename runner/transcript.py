@@ -229,7 +229,10 @@ class Transcript:
             shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
             self._row(self._styled(shown, style))
         met = [made for made in event.connections if made.allowed and made.address]
-        reached = dict.fromkeys(f"{made.host}:{made.port}" for made in met)
+        reached = dict.fromkeys(
+            f"{made.host}:{made.port}" + (f" with your credential {made.credential}" if made.credential else "")
+            for made in met
+        )
         if reached:
             names = list(reached)[:_HOSTS_TOLD]
             more = f" and {len(reached) - len(names)} more" if len(reached) > len(names) else ""

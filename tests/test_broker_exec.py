@@ -124,6 +124,22 @@ def test_a_variable_that_holds_a_secret_enters_no_sandbox(place: Place) -> None:
     assert "FORGE_TOKEN" not in done.stdout
 
 
+def test_a_session_lends_too(place: Place) -> None:
+    """A model's command; what it gets to see holds the mask."""
+    place.row('env = "FORGE_TOKEN"', "[[rule]]", 'verdict = "allow"', f'host = ["localhost:{place.port} private"]')
+    call = f'{{ name = "bash", arguments = {{ command = "curl -sS http://localhost:{place.port}/team/x" }} }}'
+    script = place.folder / "script.toml"
+    script.write_text(f'[[turn]]\ntext = "I look."\ncalls = [{call}]\n[[turn]]\ntext = "Done."\n')
+    words = ("run", "--unattended", "--mode", "trust-project", "--model", f"scripted:{script}", "look")
+    done = place.agent(*words, FORGE_TOKEN=SECRET)
+    assert done.returncode == 0, done.stderr
+    assert place.heard == [f"Bearer {SECRET}"]
+    assert f"talked to localhost:{place.port} with your credential forge" in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    kept = place.folder / "home/.local/state/ringfence"
+    assert not any(SECRET.encode() in path.read_bytes() for path in kept.rglob("*") if path.is_file())
+
+
 def test_where_tls_is_opened_a_program_asks_as_ever(place: Place) -> None:
     place.row('env = "FORGE_TOKEN"', "intercept = true")
     done = place.fetch("https://localhost:PORT/team/x", FORGE_TOKEN=SECRET)
