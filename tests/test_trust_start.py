@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as tried
+from hypothesis import strategies as st
 
 from policy.tier import Mode
 from runner.config import Settings, load
@@ -77,6 +80,58 @@ def test_each_widening_is_told_with_its_place_and_both_values(place: Place) -> N
         ),
         Widening(".ringfence/config.local.toml", 2, "limits.wall", "120", "9000"),
     )
+
+
+def test_what_no_repository_may_set_is_not_asked_about(place: Place) -> None:
+    place.file(".ringfence/config.toml", '[auth.openai]\nhelper = ["sh", "-c", "id"]\n')
+    place.file(".ringfence/config.local.toml", 'mode = "no such mode"\n')
+    settings = load(place.work, place.environ, unattended=True)
+    brought, _ = weigh(look(str(place.work)), settings, place.environ)
+    assert (brought.widenings, brought.counts) == ((), ())
+    assert [(each.path, each.key) for each in brought.never] == [(".ringfence/config.toml", "auth.openai.helper")]
+    assert brought.faulty == (".ringfence/config.local.toml",)
+    text = "\n".join(description(brought))
+    assert "only tightens" not in text
+    assert 'auth.openai.helper: not set -> ["sh", "-c", "id"]' in text.partition("no repository may set it")[2]
+    assert "config.local.toml" in text.partition("it cannot be used")[2]
+    place.answer(yes=True)
+    assert place.start(attended=False, pinned=look(str(place.work)).sha256)[0].value("auth", "openai", "helper") is None
+
+
+LINES = (
+    'mode = "plan"', 'mode = "trust-project"', 'model = "openai:x"', "max_turns = 9", "max_turns = 900",
+    "instructions = false", "instructions = true", 'sandbox.minimum = "partial"', "sandbox.unix_sockets = true",
+    "limits.wall = 10", "limits.wall = 9000", 'limits.memory = "1 GiB"', 'secret.names = ["*.x"]',
+    'deny.commands = [["terraform"]]', 'auth.openai.helper = ["x"]', 'sandbox.container.runtime = "runsc"',
+)  # fmt: skip
+RULES = (
+    '[[rule]]\nverdict = "allow"\nrun = ["npm", "test"]\nwhy = "ours"\n',
+    '[[rule]]\nverdict = "deny"\nrun = ["git", "push"]\nwhy = "no"\n',
+)
+
+
+def _files() -> st.SearchStrategy[str]:
+    lines = st.lists(st.sampled_from(LINES), unique_by=lambda line: line.partition(" =")[0])
+    return st.builds(lambda some, rules: "\n".join([*some, *rules]) + "\n", lines, st.lists(st.sampled_from(RULES)))
+
+
+@pytest.mark.threat("T71")
+@tried(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_files(), _files())
+def test_law_a_yes_changes_nothing_that_was_not_listed(place: Place, project: str, local: str) -> None:
+    place.file(".ringfence/config.toml", project)
+    place.file(".ringfence/config.local.toml", local)
+    inventory = look(str(place.work))
+    before = load(place.work, place.environ)
+    after = load(place.work, place.environ, trusted=inventory.hashes(Kind.CONFIGURATION))
+    brought, _ = weigh(inventory, before, place.environ)
+    listed = {each.key for each in brought.widenings}
+    keys = set(before.values) | set(after.values)
+    changed = {".".join(path) for path in keys if before.values.get(path) != after.values.get(path)}
+    assert changed <= listed
+    new = [entry for entry in after.lists if entry not in before.lists]
+    assert len(new) == sum(each.key == "[[rule]]" for each in brought.widenings)
+    assert bool(brought.counts) == bool(listed)
 
 
 NOTHING: list[tuple[dict[str, str], str]] = [

@@ -9,12 +9,17 @@ from runner.trust.widening import Widening
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """`answers` are those for this workspace, the latest first. `reads` says whether texts for agents are wanted."""
+    """`answers` are those for this workspace, the latest first. `reads` says whether texts for agents are wanted.
+
+    `never` is what its configuration sets and no repository may; `faulty` the files of it that cannot be used.
+    """
 
     inventory: Inventory
     widenings: tuple[Widening, ...] = ()
     answers: tuple[Answer, ...] = ()
     reads: bool = True
+    never: tuple[Widening, ...] = ()
+    faulty: tuple[str, ...] = ()
 
     @property
     def answer(self) -> Answer | None:

@@ -94,8 +94,17 @@ def weigh(
     if inventory.entries and there(state):
         answers, notices = store_at(state).of(inventory.workspace)
     readable = inventory.hashes(Kind.CONFIGURATION)  # what is refused here is never trusted, so nothing hangs on it
-    found = tuple(each for each in widenings(settings, inventory.workspace) if each.path in readable)
-    return Brought(inventory, found, answers, reads), notices
+    wide, vain = (widenings(settings, inventory.workspace, never=never) for never in (False, True))
+    used = {given.keyed.source for given in settings.layers}
+    brought = Brought(
+        inventory,
+        tuple(each for each in wide if each.path in readable),
+        answers,
+        reads,
+        tuple(each for each in vain if each.path in readable),
+        tuple(path for path in readable if os.path.join(inventory.workspace, path) not in used),
+    )
+    return brought, notices
 
 
 def _all_of(inventory: Inventory, wish: Wish) -> Granted:

@@ -20,10 +20,10 @@ class Widening:
     new: str
 
 
-def widenings(settings: "Settings", workspace: str) -> tuple[Widening, ...]:
+def widenings(settings: "Settings", workspace: str, *, never: bool = False) -> tuple[Widening, ...]:
     """What `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text.
 
-    Not what no repository may ever say: a yes would not change that.
+    With `never` what no repository may ever say, else what a yes would change: nothing is both.
     """
     from policy.keyed import dotted
     from runner.config.keys import Widens, key_of
@@ -35,12 +35,12 @@ def widenings(settings: "Settings", workspace: str) -> tuple[Widening, ...]:
             continue
         path = given.keyed.source.removeprefix(f"{workspace.rstrip('/')}/")
         for key, value in given.keyed.values.items():
-            if key_of(key).widens is not Widens.YOURS and ignored(given, key) in settings.notices:
+            if (key_of(key).widens is Widens.YOURS) is never and ignored(given, key) in settings.notices:
                 now = standing(settings, key, key_of(key))
                 old = "not set" if now is None else toml(now)
                 found.append(Widening(path, given.keyed.line(key), dotted(key), old, toml(value)))
         for entry in given.keyed.entries:
-            if entry_ignored(entry) in settings.notices:
+            if not never and entry_ignored(entry) in settings.notices:
                 found.append(Widening(path, entry.line, f"[[{entry.name}]]", "", _entry(entry)))
     return tuple(found)
 

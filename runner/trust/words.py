@@ -56,11 +56,13 @@ def _widening(each: Widening) -> str:
 
 def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     entries = [each for each in brought.inventory.entries if not each.refused]
-    wide = {each.path for each in brought.widenings}
+    known = {each.path for each in (*brought.widenings, *brought.never)} | set(brought.faulty)
     yield (
         "it only tightens your settings, which needs no yes",
-        [f"  {each.path}" for each in entries if each.kind is Kind.CONFIGURATION and each.path not in wide],
+        [f"  {each.path}" for each in entries if each.kind is Kind.CONFIGURATION and each.path not in known],
     )
+    yield "no repository may set it, trusted or not", list(map(_widening, brought.never))
+    yield "it cannot be used, and counts for nothing", [f"  {path}" for path in brought.faulty]
     title = "the model would read it as the words of the repository; it changes no rule"
     told = [line for each in entries if each.kind is Kind.INSTRUCTIONS for line in _text(brought, each)]
     yield title if brought.reads else "texts for agents, which are switched off", told
