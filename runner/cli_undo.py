@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runner.undo.store import Store
     from runner.undo.taking_back import Taken, Wish
 
-_SWITCH = "--list, --dry-run and --diff each say what to show instead"
+_SWITCH = "--list, --clear, --dry-run and --diff each say what to show instead"
 
 
 def undo(
@@ -31,6 +31,7 @@ def undo(
         bool,
         typer.Option("--auto-run", metavar=FLAG, help="Also hooks, editor tasks and the like, which programs run."),
     ] = False,
+    clear: Annotated[bool, typer.Option("--clear", metavar=FLAG, help="Forget all that is kept here.")] = False,
     json: JSON = False,
     cwd: CWD = None,
 ) -> int:
@@ -49,6 +50,8 @@ def undo(
         agent undo 3 --diff
         agent undo --redo
     """
+    if clear and (show or count is not None or redo or diff or dry or force or auto_run):
+        raise usage("--clear forgets what was kept, and takes nothing back", _SWITCH, "leave the other words out")
     if show and (count is not None or redo or diff or dry or force or auto_run):
         raise usage("--list shows what was kept, and takes nothing back", _SWITCH, "leave the other words out")
     if count is not None and count < 1:
@@ -56,6 +59,8 @@ def undo(
     if redo and count is not None:
         raise usage("--redo takes back the last undo, which is one", "N counts actions", "leave N out")
     ground, store = _open(cwd)
+    if clear:
+        return _clear(store, json)
     if store is None:
         return _nothing(json, show)
     from runner.undo.plan import Allowed
@@ -122,6 +127,20 @@ def _list(store: "Store", json: bool) -> int:
         lines.insert(0, "no action of a model changed a file here")
     for line in lines or ["nothing was kept yet: no action of a model changed a file here"]:
         print(line)
+    return Exit.DONE
+
+
+def _clear(store: "Store | None", json: bool) -> int:
+    from runner.undo.clearing import clear
+
+    size = 0
+    if store is not None:
+        store.close()
+        size = clear(store.folder)
+    if json:
+        print(f'{{"bytes": {size}}}')
+    else:
+        print(f"forgot {size:,} bytes: what was done here before cannot be taken back" if size else "nothing was kept")
     return Exit.DONE
 
 

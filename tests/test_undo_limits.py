@@ -17,6 +17,7 @@ import pytest
 from undo_world import WORK, World, as_nobody
 
 from policy.action import ReadFile, RunScript
+from runner.undo.clearing import clear
 from runner.undo.store import UndoError
 
 # fmt: off
@@ -326,6 +327,17 @@ def test_two_agents_in_one_workspace(base: Path) -> None:
     store.close()
     assert world.undo(2).whole
     assert (world.w / "a").read_text() == (world.w / "b").read_text() == "1\n"
+
+
+def test_a_session_goes_on_when_all_was_forgotten_meanwhile(base: Path) -> None:
+    world = World(base)
+    world.act("echo 1 > a")
+    store = world.store()
+    store.close()
+    assert clear(store.folder) > 0
+    assert world.act("echo 2 > a") == 1
+    assert world.undo().whole
+    assert (world.w / "a").read_text() == "1\n"
 
 
 def test_two_sessions_one_after_the_other(base: Path) -> None:

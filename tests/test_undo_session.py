@@ -156,6 +156,28 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
         assert desk.agent("undo", *words).returncode == Exit.USAGE, words
 
 
+def test_all_of_it_can_be_forgotten(base: Path) -> None:
+    desk = Desk(base)
+    assert desk.agent("undo", "--clear").stdout == "nothing was kept\n"
+    desk.run(("bash", {"command": "echo two > a.txt"}))
+    assert desk.agent("undo", "--clear", "--list").returncode == Exit.USAGE
+    assert "forgot" in desk.agent("undo", "--clear").stdout
+    assert list((base / "state/snapshots").iterdir()) == []
+    assert desk.agent("undo").returncode == Exit.FAILED
+    desk.run(("bash", {"command": "echo three > a.txt"}))
+    assert desk.agent("undo").returncode == 0
+    assert (desk.w / "a.txt").read_text() == "two\n"
+    # What belongs to a workspace that is gone for long goes when a new one is kept.
+    old = base / "state/snapshots/gone-0123456789abcdef"
+    shutil.copytree(next((base / "state/snapshots").iterdir()), old)
+    (old / "workspace").write_text(str(base / "gone"))
+    os.utime(old / "steps.db", (0, 0))
+    (base / "other").mkdir()
+    desk.w = base / "other"
+    desk.run(("bash", {"command": "echo one > a.txt"}))
+    assert not old.exists()
+
+
 def test_rewind_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     events: list[Event] = []
     w = tmp_path / "w"

@@ -14,6 +14,7 @@ from policy.record import dataclass
 from policy.secrecy import inside
 from policy.verdict import Permit, Problem, Rights, Terms
 from runner.undo import entry
+from runner.undo.clearing import sign
 from runner.undo.entry import Change
 from runner.undo.ground import Ground, below_root
 from runner.undo.recover import recover
@@ -155,7 +156,12 @@ class Keeper:
         self, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
     ) -> Running | None:
         try:
-            store = self._store = self._store or Store(self._folder)
+            if self._store is not None and self._store.cleared():
+                self.close()
+            if self._store is None:
+                self._store = Store(self._folder)
+                sign(self._folder, self._ground.workspace)
+            store = self._store
             self._later += store.notices
             store.notices.clear()
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:

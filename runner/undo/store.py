@@ -89,6 +89,13 @@ class Store:
             self.packs = Packs(folder, int(self._meta("pack", 0)))  # type: ignore[call-overload]  # a number of ours
         self._index: tuple[int, dict[str, Index]] | None = None
 
+    def cleared(self) -> bool:
+        """Whether somebody removed all of it since it was opened: what is noted now would go nowhere."""
+        try:
+            return os.stat(self.folder / "lock").st_ino != os.fstat(self._lock).st_ino
+        except OSError:
+            return True
+
     def close(self) -> None:
         self.packs.give_up()
         self._db.close()
