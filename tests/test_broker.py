@@ -427,6 +427,31 @@ def test_what_no_credential_opens_stays_the_programs_own(pem: Path) -> None:
     assert proxy.connections[0].asked == "tunnel"
 
 
+@pytest.mark.threat("T86")
+@pytest.mark.parametrize(
+    ("terms", "passed", "why"),
+    [
+        ("GET {at}/team/ private", False, "a rule about some requests opens no way for anything else"),
+        ("{at} private", True, "one about the whole host does"),
+    ],
+)
+def test_what_is_no_request_passes_only_where_anything_may(terms: str, passed: bool, why: str, pem: Path) -> None:
+    async def scene() -> Server:
+        async with serving(b"ok", until=b"") as server:
+            at = f"{HOST}:{server.port}"
+            given = forge(f'["{at}"]', "intercept = true")
+            async with brokered(given, terms.format(at=at), believing=pem, authority=Authority([HOST])) as proxy:
+                reader, writer, status = await proxy.tunnel(at)
+                assert " 200 " in status
+                writer.write(b"\x00 something else\r\n")
+                await asyncio.wait_for(reader.read(4), 10)
+                writer.close()
+        return server
+
+    server = asyncio.run(scene())
+    assert any(server.heard) is passed, why
+
+
 def test_a_program_that_does_not_believe_the_certificate_gets_no_further(pem: Path) -> None:
     async def scene() -> tuple[Server, Proxy]:
         async with serving(OK, tls=pem) as server:

@@ -284,6 +284,9 @@ class Served:
                     kind = await self._first_words(host, port)
                 else:
                     kind = "other"  # the server speaks first: mail, SSH
+                if kind == "other" and self._opened(host, port):
+                    # Only what is judged request by request may go where a rule allows some requests.
+                    self.dialer.allowing(host, port)
         except Refused as error:
             self.attempt.end(_about(error, host))
             await client.send(_DENIED)
