@@ -25,6 +25,7 @@ from runner.places import cache_dir, state_dir
 from runner.providers import Opened
 from runner.redactor import Redactor
 from runner.sessions.begin import Beginning, Run
+from runner.sessions.cost import prices
 from runner.sessions.journal import Journal
 from runner.shelf import Shelf
 from runner.undo.choice import keeper
@@ -108,7 +109,7 @@ async def open_session(
         journal = Journal()
         if options.beginning is not None:
             run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
-            journal = options.beginning.journal(run, redactor)
+            journal = options.beginning.journal(run, redactor, prices(settings))
             stack.callback(_end, journal, emit)
             emit = journal.watch(emit)
         for notice in settings.notices:

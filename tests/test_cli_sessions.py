@@ -333,21 +333,22 @@ def model() -> Iterator[Model]:
 
 def test_the_model_is_told_what_was_said_before(desk: Desk, model: Model) -> None:
     url = f"http://127.0.0.1:{model.server_address[1]}/v1"
-    for words in (("look around",), ("-c", "and again")):
+    prices = desk.base / "prices.toml"
+    prices.write_text('[price."openai:m"]\ninput = 2\noutput = 10\ncache_read = 0.5\n')
+    for words in (("look around",), ("-c", "--config", str(prices), "and again")):
         done = desk.agent("run", "--model", "openai:m", *words, OPENAI_BASE_URL=url)
         assert done.returncode == 0, done.stdout + done.stderr
     roles = [[message["role"] for message in request["messages"][1:]] for request in model.requests]
     turn = ["user", "assistant", "tool", "assistant"]
     assert roles == [turn[:1], turn[:3], [*turn, "user"], [*turn, *turn[:3]]]
     assert model.requests[1]["messages"][1:4] == model.requests[2]["messages"][1:4]
-    used = [
-        json.loads(line)
-        for line in desk.agent("sessions", "show", "--json", str(desk.list()[0]["id"])).stdout.splitlines()
-    ]
+    id = str(desk.list()[0]["id"])
+    used = [json.loads(line) for line in desk.agent("sessions", "show", "--json", id).stdout.splitlines()]
     usage = [entry for entry in used if entry["type"] == "usage"]
-    assert [(each["input"], each["output"], each["cache_read"], each["cost"]) for each in usage] == [
-        (400, 20, 600, None)
-    ] * 4
+    counts = [(each["input"], each["output"], each["cache_read"], each["cache_write"]) for each in usage]
+    assert counts == [(400, 20, 600, 0)] * 4
+    assert [each["cost"] for each in usage] == [None, None, 0.0013, 0.0013], "a price that nobody said is not guessed"
+    assert "cost 0.0026, without 2 of 4 replies" in desk.agent("sessions", "show", id).stdout
 
 
 # ---- on a real terminal

@@ -180,6 +180,10 @@ KEYS: tuple[Key, ...] = (
     Key("undo.files", Shape.WHOLE, NEVER, "most files and folders that are looked at", 300_000),
     Key("undo.leave_out", Shape.TEXTS, NEVER, "more names of folders that are not kept", adds=True, example='["dist"]'),
 
+    *(Key(f"price.*.{name}", Shape.NUMBER, NEVER, f"what a million tokens {what} cost, by `provider:model`",
+          example="3.0") for name, what in (("input", "sent"), ("output", "received"),
+                                            ("cache_read", "read from the cache"), ("cache_write", "written to it"))),
+
     *(Key(f"limits.{name}", shape, TIGHTEN, what, None, f"RINGFENCE_LIMIT_{name.upper()}")
       for (name, shape), what in zip(LIMITS.items(), checks.LIMITS_SAY, strict=True)),
 )
@@ -205,6 +209,7 @@ SECTIONS: Mapping[str, str] = {
     "secret": "What nobody may read, whatever the mode.",
     "deny": "What nobody may run, whatever the mode.",
     "undo": "What is kept so that it can be taken back.",
+    "price": "What models cost, for what a session says it spent. Without a price nothing is guessed.",
     "limits": "What one command may use up.",
 }
 SHAPES: dict[KeyPath, Shape] = {key.path: key.shape for key in KEYS}

@@ -1,6 +1,7 @@
 """What tokens cost, where the user said what they do. Nothing is guessed: a model without a price has no cost."""
 
 from policy.record import dataclass
+from runner.config import Settings
 from runner.messages import Usage
 
 
@@ -29,3 +30,12 @@ def cost(usage: Usage, price: Price | None) -> float | None:
             return None
         total += tokens * (each or 0.0)
     return total / 1_000_000
+
+
+def prices(settings: Settings) -> dict[str, Price]:
+    """What the tables `[price."provider:model"]` say, by that name."""
+    found = {}
+    for model, given in settings.named("price").items():
+        said = {name: float(value) for name, value in given.items() if isinstance(value, int | float)}
+        found[model] = Price(**said)
+    return found
