@@ -13,6 +13,8 @@ from runner.config.toml_value import toml
 from runner.config.variables import plain
 from runner.settings_file import ConfigError
 
+# What tomlkit raises, beside its own error, where tables are written in a way that it cannot change.
+_CANNOT = (ValueError, KeyError, TypeError, AttributeError)
 _TABLE = re.compile(r"\s*\[")
 
 
@@ -55,13 +57,17 @@ def without(text: str, path: KeyPath) -> str | None:
         return None
     del table[path[-1]]
     import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
-    document = tomlkit.parse(text)
-    at: Any = document
-    for word in path[:-1]:
-        at = at[word]
-    at.remove(path[-1])
-    new = tomlkit.dumps(document)
+    try:
+        document = tomlkit.parse(text)
+        at: Any = document
+        for word in path[:-1]:
+            at = at[word]
+        del at[path[-1]]
+        new = tomlkit.dumps(document)
+    except (TOMLKitError, *_CANNOT):
+        raise _by_hand(path) from None
     if not _same(new, wanted):
         raise _by_hand(path)
     return new
@@ -127,8 +133,8 @@ def _replaced(text: str, path: KeyPath, literal: str) -> str | None:
             at = at[word]
         at[path[-1]] = tomlkit.value(literal)
         return tomlkit.dumps(document)
-    except (TOMLKitError, KeyError, TypeError):
-        return None  # not a shape that it can change; whoever asked says so
+    except (TOMLKitError, *_CANNOT):
+        return None  # whoever asked says so
 
 
 def _document(text: str) -> dict[str, Any]:
