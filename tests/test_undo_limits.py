@@ -133,7 +133,6 @@ def test_a_secret_is_never_kept(base: Path) -> None:
 AUTO_RUN = [
     # what there was, what a command did although no sandbox lets it, the path that is not touched
     ("git init -q .; echo mine > .git/hooks/pre-commit", "rm .git/hooks/pre-commit",          ".git/hooks/pre-commit"),
-    ("git init -q .",                                    "echo evil > .git/hooks/pre-push",   ".git/hooks/pre-push"),
     ("mkdir .vscode; echo mine > .vscode/tasks.json",    "echo evil > .vscode/tasks.json",    ".vscode/tasks.json"),
     ("mkdir -p sub/.vscode; echo mine > sub/.vscode/tasks.json", "rm -r sub",                 "sub/.vscode/tasks.json"),
     ("echo mine > .envrc",                               "rm .envrc; ln -s x .envrc",         ".envrc"),
@@ -161,6 +160,27 @@ def test_what_programs_run_by_themselves_is_not_written_by_an_undo(
     assert not (world.w / "a").exists(), "the rest came back"
     assert world.undo(auto_run=True).whole
     assert world.picture().get(raw, ())[:3] == was.get(raw, ())[:3], "a person may have it back as it was before"
+
+
+# fmt: off
+PLANTED = [
+    # what there was, what a command made, what is left of it
+    ("git init -q .",              "echo evil > .git/hooks/pre-push; chmod 755 .git/hooks/pre-push", set()),
+    ("true",                       "mkdir .vscode; echo evil > .vscode/tasks.json; echo evil > .envrc", set()),
+    ("true",                       "git init -q new; echo evil > new/.git/hooks/pre-push", {"new", "new/.git", "new/.git/objects", "new/.git/objects/info", "new/.git/objects/pack"}),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T75")
+@pytest.mark.parametrize(("before", "action", "left"), PLANTED, ids=[row[1] for row in PLANTED])
+def test_what_a_command_planted_goes(base: Path, before: str, action: str, left: set[str]) -> None:
+    world = World(base)
+    world.sh(before)
+    was = world.picture().keys()
+    world.act(action)
+    assert world.undo().whole
+    assert {path.decode()[1:] for path in world.picture().keys() - was} == left
 
 
 @pytest.mark.threat("T75")

@@ -96,7 +96,8 @@ def _item(
         return item(f"it was not kept: {wanted.unkept}")
     if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
         return item(f"it is left alone: {entry.SECRET}")
-    if not allowed.auto_run and locked(*key):
+    # What the action itself put there may go: that starts nothing. Nothing is put there unasked.
+    if not allowed.auto_run and not (wanted is None and not others) and locked(*key):
         return item(AUTO_RUN)
     if not allowed.force and now is not None and now.unkept and now.kind != Kind.FOLDER:
         return item(UNSAFE)

@@ -18,6 +18,7 @@ from runner.undo.plan import Item
 from runner.undo.recover import DRAFT
 from runner.undo.store import Store
 
+NOT_EMPTY = "other files are in it"
 _JUST_NOW = "somebody changed it just now"
 
 
@@ -84,7 +85,7 @@ class _Hand:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                raise OSError("other files are in it") from None
+                raise OSError(NOT_EMPTY) from None
 
     def write(self, item: Item) -> None:
         wanted = item.wanted

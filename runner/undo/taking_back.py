@@ -10,7 +10,7 @@ from runner.undo.entry import Change
 from runner.undo.ground import Ground, Locked, below_root
 from runner.undo.plan import Allowed, Item, plan
 from runner.undo.recover import recover
-from runner.undo.restore import restore
+from runner.undo.restore import NOT_EMPTY, restore
 from runner.undo.store import Roots, Step, Store, UndoError
 from runner.undo.taking import FULL, Taker
 from runner.undo.walk import Rules
@@ -122,7 +122,7 @@ def _done(
     # What was only closed is no secret when it is opened again.
     found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
     watch = None if wish.allowed.auto_run else Watch(terms, found, ground.aside, trees)
-    items = restore(store, items, number)
+    items = _softened(restore(store, items, number))
     aside = tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
     with store.transaction():
         reached = {item.root for item in items if not item.problem}
@@ -144,6 +144,16 @@ def _done(
         if over:
             _settled(store, steps, wish, number)
     return Taken(steps, items, number, aside, dead)
+
+
+def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """A folder that is only there for something in it that stays is nothing to worry about either."""
+    stay = [f"{item.root}/{item.path}" for item in items if item.mild]
+
+    def mild(item: Item) -> bool:
+        return item.problem == NOT_EMPTY and any(path.startswith(f"{item.root}/{item.path}/") for path in stay)
+
+    return tuple(replace(item, mild=True) if mild(item) else item for item in items)
 
 
 def _looked(taker: Taker, root: str, paths: tuple[str, ...], rules: Rules) -> str:
