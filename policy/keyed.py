@@ -141,7 +141,7 @@ def survey(
 def too_deep(text: str) -> int | None:
     """The first line with a key of very many parts, from 1; None when there is none.
 
-    THREAT T44: tomllib takes quadratic time and memory for `a.a.a.a`: hours for a file of 1 MiB that came with a
+    THREAT T23: tomllib takes quadratic time and memory for `a.a.a.a`: hours for a file of 1 MiB that came with a
     repository.
     """
     for number, line in enumerate(text.split("\n"), 1):

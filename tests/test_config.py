@@ -694,7 +694,7 @@ DEEP_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.threat("T44")
+@pytest.mark.threat("T23")
 @pytest.mark.parametrize(("text", "line", "why"), DEEP_KEYS, ids=[row[2] for row in DEEP_KEYS])
 def test_a_key_of_very_many_parts_is_refused_before_it_takes_hours(text: str, line: int | None, why: str) -> None:
     if line is None:
@@ -702,7 +702,7 @@ def test_a_key_of_very_many_parts_is_refused_before_it_takes_hours(text: str, li
     assert too_deep(text) == line, why
 
 
-@pytest.mark.threat("T44")
+@pytest.mark.threat("T23")
 @pytest.mark.parametrize("unit", ["a.", "'a'.", "a . "])
 def test_a_repository_cannot_stop_its_check_by_a_file_that_takes_hours(machine: Machine, unit: str) -> None:
     machine.repository(f"{unit * ((1 << 20) // len(unit) - 10)}a = 1")

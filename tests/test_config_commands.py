@@ -5,7 +5,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -171,13 +170,11 @@ ODD = [
 @pytest.mark.parametrize(("data", "part"), ODD, ids=[row[1] for row in ODD])
 def test_odd_files_are_told_in_a_bounded_way(here: Here, data: bytes, part: str) -> None:
     here.write(here.user, "").write_bytes(data)
-    before = time.process_time()
     done = here.agent("config", "check")
     assert done.returncode == 2, done.stdout
     assert part in done.stdout
     assert done.stdout.count("\n") <= 103
     assert "Traceback" not in done.stderr
-    assert time.process_time() - before < 60
 
 
 # --- path, schema -----------------------------------------------------------------------------------------------------
