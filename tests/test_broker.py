@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from egress_world import Names, Proxy, Server, certificate, serving
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policy.credential import Credential
 from policy.keyed import read
@@ -15,6 +17,7 @@ from runner.broker.authority import Authority
 from runner.broker.keys import KEYS
 from runner.broker.lender import Lender
 from runner.broker.rows import credentials
+from sandbox.egress.broker import Added
 from sandbox.egress.proxy import Egress
 
 SECRET = "canary-7c1f9e-token"
@@ -235,6 +238,19 @@ def test_what_a_server_sends_back_is_masked(pem: Path, text: str, why: str, piec
     _, _, rest = answer.partition(b"\r\n\r\n")
     assert len(rest) == len(body)
     assert rest.endswith(SECRET[:-1].encode()), "what is only like it stays"
+
+
+@pytest.mark.threat("T84")
+@given(
+    st.lists(st.text("ab", min_size=2, max_size=5), min_size=1, max_size=3, unique=True),
+    st.lists(st.text("abc", max_size=6), max_size=8),
+)
+def test_law_however_it_is_cut_nothing_comes_through(masks: list[str], pieces: list[str]) -> None:
+    mask = Added("forge", "A", "v", tuple(each.encode() for each in masks)).mask()
+    told = b"".join([*(mask.feed(piece.encode()) for piece in pieces), mask.end()]).decode()
+    assert len(told) == len("".join(pieces))
+    assert not [each for each in masks if each in told]
+    assert all(one in (other, "*") for one, other in zip(told, "".join(pieces), strict=True))
 
 
 # fmt: off
