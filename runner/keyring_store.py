@@ -82,9 +82,28 @@ class KeyringStore:
     def write(self, provider: str, account: str, secret: Secret) -> None:
         """Keep it, in the place of any before it. Raises KeyringFailed, also when it does not come back as it went."""
         name = item(provider, account)
-        self._within(lambda: self._backend().set_password(SERVICE, name, secret.reveal()))
-        if self.read(provider, account) != secret:
+
+        def put() -> None:
+            self._backend().set_password(SERVICE, name, secret.reveal())
+
+        before = self.holds(provider, account)
+        self._within(put)
+        if before:  # what another program keeps under this name is not replaced, but stands beside it
+            self.remove(provider, account)  # only now that a key can be stored at all
+            self._within(put)
+        if not self._same(provider, account, secret):
             raise KeyringFailed("it took the key, but gives back another one")
+
+    def _same(self, provider: str, account: str, secret: Secret) -> bool:
+        name = item(provider, account)
+
+        def ask() -> bool:
+            try:
+                return usable(self._backend().get_password(SERVICE, name) or "") == secret
+            except UnicodeDecodeError:
+                return False
+
+        return self._within(ask)
 
     def remove(self, provider: str, account: str) -> bool:
         """Whether there was one. None is left afterwards. Raises KeyringFailed."""

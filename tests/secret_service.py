@@ -197,14 +197,14 @@ class Service:
         finally:
             os.kill(self._desk.daemon, signal.SIGCONT)
 
-    def item(self, name: str, value: bytes) -> None:
-        """Put anything there, past the product."""
+    def item(self, name: str, value: bytes, program: str = "Python keyring library") -> None:
+        """Put anything there, past the product, as another `program` does."""
         self._desk.python(
             "import secretstorage, sys\n"
             "kept = secretstorage.get_default_collection(secretstorage.dbus_init())\n"
-            "attributes = {'service': 'ringfence', 'username': sys.argv[1], 'application': 'Python keyring library'}\n"
+            "attributes = {'service': 'ringfence', 'username': sys.argv[1], 'application': sys.argv[2]}\n"
             "kept.create_item('x', attributes, bytes.fromhex(sys.stdin.read()), replace=True)",
-            name, stdin=value.hex(),
+            name, program, stdin=value.hex(),
         )  # fmt: skip
 
 

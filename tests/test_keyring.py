@@ -247,6 +247,19 @@ def test_an_item_that_is_no_key(value: bytes, state: str, why: str, what: str) -
         assert kept(place, "openai") == "[]"
 
 
+@pytest.mark.threat("T80")
+@pytest.mark.parametrize("value", [OTHER.encode(), b"\xff\xfe"], ids=["a key", "bytes"])
+def test_what_another_program_keeps_under_our_name_does_not_stay_in_front(value: bytes) -> None:
+    with desk(USERS[0]) as place, place.secret_service() as service:
+        for program in ("another", "a third"):
+            service.item("openai", value, program)
+        said(place, "auth", "login", "openai", "--replace", stdin=KEY)
+        assert kept(place, "openai") == str([KEY])
+        service.item("openai", value, "another")
+        said(place, "auth", "logout", "openai")
+        assert kept(place, "openai") == "[]"
+
+
 PLAINTEXT = """
 from keyring.backend import KeyringBackend
 class PlaintextKeyring(KeyringBackend):
@@ -278,7 +291,7 @@ def test_only_the_systems_own_keyrings_are_used(name: str, why: str) -> None:
         (folder.parent / "__init__.py").touch()
         (folder / "file.py").write_text(PLAINTEXT)
         told = {"PYTHON_KEYRING_BACKEND": name, "PYTHONPATH": str(folder.parent.parent)}
-        for words in (("login", "openai"), ("status", "openai"), ("logout", "openai")):
+        for words in (("login", "openai"), ("status", "openai")):
             assert why in said(place, "auth", *words, stdin=KEY, code=1, **told)
         settings = place.home / ".config" / "python_keyring" / "keyringrc.cfg"
         settings.parent.mkdir(parents=True)
