@@ -323,7 +323,9 @@ def test_what_came_after_a_killed_action_is_not_overwritten_unasked(base: Path) 
     world.keeper.close()  # as death does: the locks are gone, the step is open
     world.sh("echo mine > a")
     taken = world.undo()
-    assert [item.problem for item in taken.items] == ["somebody else changed it since; `--force` overwrites that"]
+    assert [item.problem for item in taken.items] == [
+        "the runner was killed, so somebody else may have made this change; `--force` takes it back"
+    ]
     assert (world.w / "a").read_text() == "mine\n"
 
 

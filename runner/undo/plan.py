@@ -10,6 +10,7 @@ from runner.undo.store import Step, Store
 
 AUTO_RUN = "other programs run it by themselves; `--auto-run` brings it back as it was before the action"
 CHANGED = "somebody else changed it since; `--force` overwrites that"
+UNSURE = "the runner was killed, so somebody else may have made this change; `--force` takes it back"
 BETWEEN = "somebody else changed it between these actions; `--force` overwrites that"
 UNSAFE = "what is there now could not be kept; `--force` overwrites it for good"
 STAYS = "it stays: it was not kept, since it can be made again"
@@ -73,7 +74,8 @@ def plan(store: Store, steps: Sequence[Step], allowed: Allowed, locked: Callable
         now = found(store, *key)
         if same(now, first[key]):
             continue
-        others = BETWEEN if key in broken else CHANGED if unsure or not same(now, last[key]) else ""
+        others = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
+        others = others or (UNSURE if unsure else "")
         items.append(_item(key, now, first[key], others, allowed, locked))
     return _with_moves(items)
 

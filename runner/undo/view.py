@@ -60,7 +60,8 @@ def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterat
     """What was done, path by path, and what was not; last the sum of it."""
     for step in taken.dead:
         yield f"notice: the runner was killed during {step.id}: {deed(step)}"
-    verb = "would take back" if dry else "took back"
+    nothing = bool(taken.items) and all(item.problem for item in taken.items)
+    verb = "would take back" if dry else "could not take back" if nothing else "took back"
     for step in taken.steps:
         yield f"{verb} {step.id}: {deed(step)}" if not redo else f"{verb} the undo of {step.words}"
     for item in taken.items:
