@@ -13,7 +13,8 @@ from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from policy.tier import Mode
-from runner.config import Settings, load
+from runner.config import Settings
+from runner.config import load as load_everything
 from runner.problems import Stopped
 from runner.trust.inventory import Kind
 from runner.trust.look import look
@@ -22,6 +23,8 @@ from runner.trust.start import Wish, started, weigh
 from runner.trust.store import TrustStore
 from runner.trust.widening import Widening, widenings
 from runner.trust.words import description, summary
+
+load = partial(load_everything, system=Path("/nonexistent"))  # what this machine's administrator says is no part of it
 
 WIDENS = 'mode = "trust-project"\nmax_turns = 9\n\n[[rule]]\nverdict = "allow"\nrun = ["npm", ["test", "ci"]]\nwhy = "ours"\n'
 TIGHTENS = 'mode = "plan"\n\n[[rule]]\nverdict = "deny"\nrun = ["git", "push"]\nwhy = "no"\n'
