@@ -92,7 +92,7 @@ def _entry(record: Record, finished: Record | None) -> Entry:
         why=_string(problem.get("what") if malformed else because.get("text")),
         rule=_string(because.get("rule")),
         cell="" if malformed else _cell(cell, unanswered=body.get("verdict") == "deny" and not answer),
-        answer=f"{said}, by {_string(answer.get('by'))}" if answer else "",
+        answer=f"{said}, by {_string(answer.get('by'))}{_kept(body, answer)}" if answer else "",
         outcome=_outcome(finished.body) if finished else "",
         typed=", ".join(map(_string, _items(body.get("typed")))),
         network=_network(finished.body) if finished else "",
@@ -119,6 +119,12 @@ def _lines(entry: Entry, colour: bool, width: int) -> Iterator[str]:
         yield f"       {dim}{visible(text, lines=False)}{end}"
     for text in entry.violations:
         yield f"       {yellow}stopped: {visible(text, lines=False)}{end}"
+
+
+def _kept(body: dict[str, object], answer: dict[str, object]) -> str:
+    """Under which names an answer was remembered; nothing where a grant gave it."""
+    names = [_string(name) for name in _items(body.get("grants"))]
+    return f", remembered as {', '.join(names)}" if names and answer.get("by") == "terminal" else ""
 
 
 def _cell(cell: dict[str, object], *, unanswered: bool) -> str:

@@ -89,7 +89,9 @@ def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(des
     assert (record["answer"]["yes"], record["answer"]["by"]) == (True, f"grant {name}")
     first = json.loads(desk.agent("audit", "--json").stdout.splitlines()[2])
     assert (first["grants"], first["answer"]["by"]) == ([name], "terminal")
-    assert f"grant {name}" in desk.agent("audit").stdout
+    listed = desk.agent("audit").stdout
+    assert f"answered: yes, by grant {name}" in listed
+    assert f"answered: yes, by terminal, remembered as {name}" in listed
     assert name in desk.agent("why", "make build").stdout
     assert json.loads(desk.agent("why", "--json", "make build").stdout)["because"]["rule"] == f"grant:{name}"
     assert name not in desk.agent("why", "make other").stdout
