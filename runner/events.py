@@ -52,7 +52,7 @@ class Resumed(_Event):
 
     `session` is its name; `forked` says that what follows goes into a new one. `began` and `until` are UTC. `first` and
     `last` are what was asked, `said` what was answered last, all three cut. `changes` say what is other than it was
-    then, `grants` which yeses of that session hold again.
+    then. Which grants of the session hold again is said in notices.
     """
 
     type: ClassVar[str] = "session_resumed"
@@ -66,7 +66,6 @@ class Resumed(_Event):
     last: str
     said: str
     changes: tuple[str, ...]
-    grants: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

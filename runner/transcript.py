@@ -172,7 +172,6 @@ class Transcript:
             ("last", event.last),
             *((("answered", event.said),) if event.said else ()),
             *(("changed", words) for words in event.changes),
-            *(("granted", words) for words in event.grants),
         ):
             self._labelled(label, words)
 

@@ -457,3 +457,19 @@ def test_looking_at_a_session_and_leaving_writes_nothing(desk: Desk) -> None:
     finally:
         window.close()
     assert path.read_bytes() == before
+
+
+def test_a_session_that_cannot_be_kept_ends_the_run_before_anything_is_done(desk: Desk) -> None:
+    desk.state.mkdir(mode=0o700)
+    (desk.state / "sessions").write_text("in the way")
+    script = desk.base / "writes.toml"
+    script.write_text('[[turn]]\ncalls = [{ name = "bash", arguments = { command = "touch made" } }]\n')
+    done = desk.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--json", "write")
+    assert done.returncode == 1
+    problem = next(json.loads(line) for line in done.stdout.splitlines() if '"type":"error"' in line)["problem"]
+    assert "could not be kept" in problem["what"]
+    assert "--no-session" in problem["fix"]
+    assert not (desk.work / "made").exists()
+    again = desk.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--no-session", "write")
+    assert again.returncode == 0
+    assert (desk.work / "made").exists()

@@ -35,7 +35,6 @@ def recall(beginning: Beginning | None, world: World) -> list[Message]:
             last=before.last,
             said=before.said,
             changes=tuple(changes),
-            grants=(),
         )
     )
     for notice in before.notices:

@@ -311,7 +311,8 @@ def _speaking(path: Path, kind: type[SessionError] = SessionError) -> Iterator[N
 
 def written_problem(error: OSError, path: Path) -> Problem:
     """Why a session could not be kept."""
-    fix = "make room, or start with `--no-session`, which keeps none"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    fix = f"{'make room' if full else 'look at what is there'}, or start with `--no-session`, which keeps none"
     return Problem("the session could not be kept, so nothing more was done", f"`{path}`: {_said(error)}", fix)
 
 

@@ -1,6 +1,5 @@
-"""What a session costs: going on with one of 100,000 entries, and adding an entry to one."""
+"""For bench.py: what a session costs, going on with one of 100,000 entries and adding one to it."""
 
-import json
 import os
 import statistics
 import subprocess
@@ -77,7 +76,13 @@ def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, f
     store = Store.of(Path(folder), "/w")
     journal = Beginning(store).journal(Run("f" * 16, *list(_fields(RUN))[1:]), Redactor(live=True, shapes=True))
     journal.message(UserMessage((TextBlock("x"),)))
+    bare: list[float] = []
+    handle = os.open(os.path.join(folder, "bare"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for number in range(300):
+        started = time.perf_counter()
+        os.write(handle, b"x" * 600 + b"\n")
+        os.fdatasync(handle)
+        bare.append(time.perf_counter() - started)
         for durable, add in (
             (True, lambda n: journal.message(AssistantMessage((TextBlock(f"{n} {OUTPUT}"),)))),
             (False, lambda n: journal.usage(Usage(n + 1, 2, 3, 4))),
@@ -86,6 +91,7 @@ def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, f
             add(number)
             times[durable].append(time.perf_counter() - started)
     journal.close()
+    os.close(handle)
     return {
         "megabytes": path.stat().st_size / 1e6,
         "seconds": statistics.median(row[0] for row in found),
@@ -93,13 +99,10 @@ def measure(folder: str, entries: int = 100_000, rounds: int = 5) -> dict[str, f
         "history": found[0][2],
         "durable": statistics.median(times[True]) * 1000,
         "durable p95": sorted(times[True])[int(len(times[True]) * 0.95)] * 1000,
+        "bare": statistics.median(bare) * 1000,
         "plain": statistics.median(times[False]) * 1000,
     }
 
 
 def _fields(run: Run) -> list[object]:
     return [run.audit, run.workspace, run.cwd, run.mode, run.model, run.unattended]
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1])))
