@@ -267,7 +267,8 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
         assert "helper command: none is set up" in done.stdout
         assert "theirs" not in done.stdout
         shown = place.agent("trust", "show")
-        assert "auth.openai" not in shown.stdout, "a yes would change nothing about it"
+        assert "no repository may set it, trusted or not" in shown.stdout
+        assert "nothing in it needs a yes" in shown.stdout
         state = json.loads(place.agent("trust", "show", "--json").stdout)
         run = ("run", "--model", "openai:m", "--trust-config", state["sha256"], "hello")
         assert "no API key for `openai`" in place.agent(*run).stderr
