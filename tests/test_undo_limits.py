@@ -234,6 +234,20 @@ def test_what_is_not_kept_is_said_and_what_is_there_stays(
         assert "`agent undo` cannot bring back `big`: it is too big" in world.said
 
 
+def test_a_move_of_what_is_not_kept_goes_both_ways(base: Path) -> None:
+    world = World(base)
+    world.sh("mkdir -p node_modules; echo 1 > node_modules/i")
+    world.act("echo first > start")
+    world.act("mv node_modules mods")
+    for _ in range(2):
+        assert world.undo().whole
+        assert (world.w / "node_modules/i").read_text() == "1\n"
+        assert not (world.w / "mods").exists()
+        assert world.undo(redo=True).whole
+        assert (world.w / "mods/i").read_text() == "1\n"
+        assert not (world.w / "node_modules").exists()
+
+
 def test_the_oldest_go_first(base: Path) -> None:
     world = World(base, "[undo]\nsteps = 3\nsize = 300000\n")
     for number in range(6):

@@ -111,14 +111,16 @@ def _with_moves(items: list[Item]) -> tuple[Item, ...]:
     lying = {
         item.now[2:4]: item
         for item in items
-        if item.wanted is None and item.now is not None and item.problem in ("", UNSAFE)
+        if item.wanted is None and item.now is not None and item.problem in ("", UNSAFE, STAYS)
     }
     moved: dict[str, Item] = {}
     for item in items:
         wanted = item.wanted
-        if wanted is not None and item.now is None and item.problem.startswith("it was not kept"):
+        if wanted is not None and item.now is None:
             source = lying.get(wanted[2:4])
             if source is None or source.now is None or source.root != item.root or source.now.kind != wanted.kind:
+                continue
+            if not (item.problem.startswith("it was not kept") or (not item.problem and source.problem == STAYS)):
                 continue
             if wanted.kind == Kind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
                 moved[source.path] = Item(item.root, item.path, None, wanted, moved=source.path)

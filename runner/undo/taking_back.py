@@ -86,7 +86,7 @@ def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
             return Taken(steps, items, None, dead=dead)
         ids = tuple(step.id for step in steps)
         number = store.begin("redo" if wish.redo else "undo", _words(steps), wish.session, "", roots, ids)
-        store.note(number, (Change(item.root, item.path, item.now, item.wanted) for item in doable))
+        store.note(number, (change for item in doable for change in _changes(item)))
     return _done(store, taker, ground, wish, (steps, roots, terms, rules, items, number, dead))
 
 
@@ -144,6 +144,12 @@ def _done(
         if over:
             _settled(store, steps, wish, number)
     return Taken(steps, items, number, aside, dead)
+
+
+def _changes(item: Item) -> tuple[Change, ...]:
+    """What doing it changes: of a move, both names."""
+    away = (Change(item.root, item.moved, item.wanted, None),) if item.moved else ()
+    return (Change(item.root, item.path, item.now, item.wanted), *away)
 
 
 def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
