@@ -9,7 +9,7 @@ from policy.secrecy import Secrets, inside
 # Whose programs look there: OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
 _FILES = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE",
+    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
 )  # fmt: skip
 _FOLDERS = ("SSL_CERT_DIR",)
 _LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that

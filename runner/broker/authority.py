@@ -18,7 +18,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from sandbox.egress.secured import ALPN
 
-_LIVES = datetime.timedelta(days=1)
+_LIVES = datetime.timedelta(days=7)
 _SKEW = datetime.timedelta(minutes=5)
 _STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _LONGEST = 4 << 20  # bytes of a whole store

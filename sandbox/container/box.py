@@ -55,7 +55,7 @@ class Box:
         if terms.hosts:
             from sandbox.egress.variables import variables  # only for the few commands that talk to somebody
 
-            self.environment |= variables(self.environment)
+            self.environment |= variables(self.environment, terms.hosts)
         self.pid = 0  # of the first process, as the daemon numbers it
         self._later = later
         self._tree: Processes | None = None
