@@ -110,6 +110,7 @@ async def open_session(
         if options.beginning is not None:
             run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
             journal = options.beginning.journal(run, redactor, prices(settings))
+            stack.callback(options.beginning.close)
             stack.callback(_end, journal, emit)
             emit = journal.watch(emit)
         for notice in settings.notices:

@@ -261,6 +261,8 @@ EDITED = [
     (lambda rows: [*rows[:5], change(rows[5], call="z"), *rows[6:]],  None, "line 6",         "the result of another call"),
     (lambda rows: [*rows[:5], change(rows[5], content=7), *rows[6:]], None, "line 6",         "content that is none"),
     (lambda rows: [*rows[:-1], b"oops\n"],                            None, "line 8",         "the last line, whole, is nonsense"),
+    (lambda rows: [*rows, b"x" * (33 << 20) + b"\n"], None, "longer than 32 MB", "a line beyond reason"),
+    (lambda rows: [*rows, b"x" * (33 << 20)], 5, "never finished", "the same, torn"),
     (lambda rows: rows[1:],                                           None, "first line",     "no head"),
     (lambda rows: [b"oops\n", *rows],                                 None, "first line",     "nonsense for a head"),
     (lambda rows: [],                                                 None, "empty",          "an empty file"),

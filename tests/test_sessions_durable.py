@@ -225,6 +225,23 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
     Beginning.resumed(store, ID).close()  # a lock is gone with its process, however that ends
 
 
+def test_a_session_that_is_refused_or_closed_is_free_again(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "state")
+    path = talk(store)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"oops\n")
+    kept = []
+    for _ in range(2):
+        with pytest.raises(SessionError) as refused:
+            Beginning.resumed(store, ID)
+        assert "damaged" in refused.value.problem.why
+        kept.append(refused)  # and with it all that was open then
+    path.write_bytes(whole)
+    begin = Beginning.resumed(store, ID)
+    assert begin.journal(run_of(store), None).close() is None
+    store.open(ID).close()
+
+
 def test_children_do_not_inherit_the_lock(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
     talk(store)

@@ -45,13 +45,13 @@ class Beginning:
         """Go on with that session: locked from now on. Raises SessionError."""
         file = store.open(id)
         try:
-            source = file.reader()
-            tree = index(source, id)
-            made = cls(store, past(tree, id, model=model))
+            with file.reader() as source:  # SAFETY: dup(2) shares the lock, so it must not outlive the file
+                tree = index(source, id)
+                made = cls(store, past(tree, id, model=model))
         except BaseException:
             file.close()
             raise
-        made._file, made._tree, made._source = file, tree, source
+        made._file, made._tree = file, tree
         return made
 
     @classmethod

@@ -71,12 +71,14 @@ class Tree:
                 id, parent, name = found.groups()
                 kind = code.get(name)
             if not kind:
-                if raw[-1] != 10 and size > LONGEST:
-                    size += self._skip()
+                ended = raw[-1] == 10
+                if not ended and size > LONGEST:
+                    more, ended = self._skip()
+                    size += more
                 try:
                     entry = parse(raw)
                 except Unsound as error:
-                    if raw[-1] != 10:
+                    if not ended:
                         self.torn = size
                         break
                     self._damage(number, str(error), known)
@@ -109,14 +111,14 @@ class Tree:
         if not known:
             raise Unsound("it is empty" if not number else "its first line does not begin a session")
 
-    def _skip(self) -> int:
-        """Over the rest of a line that is too long."""
+    def _skip(self) -> tuple[int, bool]:
+        """Over the rest of a line that is too long: its size, and whether it ends."""
         size = 0
         while more := self._file.readline(1 << 20):
             size += len(more)
             if more[-1] == 10:
-                break
-        return size
+                return size, True
+        return size, False
 
     def _damage(self, line: int, why: str, known: Collection[bytes]) -> None:
         if not known:
