@@ -38,6 +38,7 @@ SHAPES = {
     "-----BEGIN ":  r"(?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----|\Z)",
 }
 # fmt: on
+_THROUGH = ("sk-", "eyJ")  # whose patterns read a run of `_WORD` to its end before they say no
 _MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters that are waited for; of all others 512
 
 
@@ -51,6 +52,11 @@ def _run() -> re.Pattern[str]:
     return re.compile(r"[A-Za-z0-9_.-]*")
 
 
+@cache
+def _word() -> re.Pattern[str]:
+    return re.compile(rf"{_WORD}+")
+
+
 def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
     """Where in `text`, from `least` on, something of a known shape begins and ends."""
     for begin in SHAPES:
@@ -59,7 +65,20 @@ def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
             found = _whole(begin).match(text, at)
             if found:
                 yield found.span()
-            at = text.find(begin, found.end() if found else at + 1)
+            at = text.find(begin, found.end() if found else _fruitless(begin, text, at))
+
+
+def _fruitless(begin: str, text: str, at: int) -> int:
+    """Where to look on after what begins at `at` became none.
+
+    Where the rest of a run of characters is looked through, no later place in that run can do better: to try each of
+    them would take a text like `sk-sk-sk-..` the square of its length.
+    """
+    before = text[at - 1 : at]
+    if begin not in _THROUGH or (before.isascii() and before.isalnum()):
+        return at + 1
+    run = _word().match(text, at)
+    return run.end() if run else at + 1
 
 
 def unfinished(text: str, least: int = 0) -> int:

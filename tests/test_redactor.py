@@ -147,6 +147,8 @@ SHAPED: list[tuple[str, str | None, str]] = [
     (PEM.format("PUBLIC"),                       PEM.format("PUBLIC"),             "a public key is none"),
     ("sk-learn-contrib-and-its-many-friends",    None,                             "words, no digit"),
     ("task-0123456789-0123456789-0123456789",    None,                             "another word's end"),
+    (f"task-sk-ant-{LETTER}",                    f"task-{MASK}",                   "one behind another word's end"),
+    (f"sk-short,sk-ant-{LETTER}",                f"sk-short,{MASK}",               "one behind what is none"),
     ("ghp_short",                                None,                             "too short to be one"),
     ("AKIAIOSFODNN7EXAMPLEANDMORE",              None,                             "too long to be one"),
     ("eyJhbGciOiJub25lIn0.e30",                  None,                             "a token without a signature"),
@@ -212,6 +214,18 @@ def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
 def test_a_text_is_masked(text: str, shown: str, why: str) -> None:
     assert REDACTOR.text(text) == shown, why
     assert REDACTOR.mask(text.encode()) == shown.encode(), why
+
+
+@pytest.mark.threat("T48")
+@pytest.mark.parametrize(
+    "piece", ["sk-", "eyJ-", "eyJaaaaaaaaa.", "npm_", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "%25", "&#x3"]
+)
+def test_no_text_is_made_to_take_long(piece: str) -> None:
+    """What a command prints is masked before anybody sees it: with the square of its length this would take hours."""
+    text = piece * (400_000 // len(piece))
+    key = "sk-" + "a1" * 20
+    shown = Redactor([Secret(KEY)], shapes=True).text(f"{text} {key} {text}")
+    assert key not in shown
 
 
 @pytest.mark.parametrize("word", ["x", "EMPTY", "ollama", "no-key-here", "a" * (SHORTEST - 1)])
