@@ -5,7 +5,7 @@ was enciphered, compressed, reversed or spread over a text in another way is not
 secret to do that with, so this is the second wall and not the first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -41,8 +41,7 @@ class Redactor:
         """`text` without a secret, also where its end cuts one in half. `before`: as for `split`."""
         if len(text) < _BEGINNING or not self._works:
             return text
-        shown, held = self._split(text, before, whole=True)
-        return shown + (MASK if len(held) >= _BEGINNING else held)
+        return self._whole(text, before)
 
     def mask(self, value: T) -> T:
         """The same kind of value, whose texts hold no secret at any depth. Not for Permits: nobody may copy those."""
@@ -63,6 +62,10 @@ class Redactor:
         `before`: the character that was shown last. A word that goes on has no key's shape."""
         return self._split(text, before, whole=False) if self._works else (text, "")
 
+    def _whole(self, text: str, before: str = "", *, rows: bool = False) -> str:
+        shown, held = self._split(text, before, whole=True, rows=rows)
+        return shown + (_mask(held, rows) if len(held) >= _BEGINNING else held)
+
     @property
     def _works(self) -> bool:
         return self._shapes or bool(self._forms)
@@ -76,10 +79,11 @@ class Redactor:
             self._seen = now
         return self._known
 
-    def _split(self, text: str, before: str, *, whole: bool) -> tuple[str, str]:
+    def _split(self, text: str, before: str, *, whole: bool, rows: bool = False) -> tuple[str, str]:
         """INVARIANT: what is found first hides what begins inside of it, so that pieces give what the whole gives.
 
         `whole`: no more will come; then only the beginning of a secret itself is held, not of a shape or an escape.
+        `rows`: as many lines come back as there were.
         """
         shown: list[str] = []
         text, at = before + text, len(before)
@@ -89,7 +93,7 @@ class Redactor:
                 continue
             if first >= end and not whole:
                 break
-            shown += [text[at:first], MASK]
+            shown += [text[at:first], _mask(text[first:last], rows)]
             at = last
             if at > end:
                 end = self._held(text, at, whole)
@@ -154,15 +158,42 @@ class Redactor:
                 # latin-1 gives every byte a character and back, and a key is plain ASCII
                 return self.text(value.decode("latin-1")).encode("latin-1")
             case list():
-                return [self._masked(item) for item in value]
+                return [self._masked(item) for item in self._as_rows(value)]
             case tuple():
-                return tuple(self._masked(item) for item in value)
+                return tuple(self._masked(item) for item in self._as_rows(value))
             case dict():
                 return {self._masked(key): self._masked(item) for key, item in value.items()}
             case _ if is_dataclass(value) and not isinstance(value, type):
                 return replace(value, **{item.name: self._masked(getattr(value, item.name)) for item in fields(value)})
             case _:
                 return value
+
+    def _as_rows(self, items: Sequence[object]) -> Sequence[object]:
+        """Texts, or groups that end in one, where they may be the lines of a file: a secret goes on from one to the
+        next, and its beginning alone would be masked in each by itself."""
+        texts = [each[-1] if type(each) in (list, tuple) and each else each for each in items]  # type: ignore[index]  # both
+        if len(texts) < 2 or not all(type(each) is str and "\n" not in each for each in texts):
+            return items
+        before = "\n".join(cast(list[str], texts))
+        after = self._whole(before, rows=True)
+        if after == before:
+            return items
+        return [_with_text(each, row) for each, row in zip(items, after.split("\n"), strict=True)]
+
+
+def _with_text(item: object, text: str) -> object:
+    """A text, or a group that ends in one, with another in its place."""
+    match item:
+        case list():
+            return [*item[:-1], text]
+        case tuple():
+            return (*item[:-1], text)
+        case _:
+            return text
+
+
+def _mask(hidden: str, rows: bool) -> str:
+    return MASK + "\n" * hidden.count("\n") if rows else MASK
 
 
 def _in_order(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

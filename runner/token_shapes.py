@@ -5,6 +5,7 @@ beginning is common (`sk-`), a digit is asked for as well.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
 
@@ -34,10 +35,11 @@ SHAPES = {
     "sk_live_":     r"[A-Za-z0-9]{20,}",                                        # Stripe
     "rk_live_":     r"[A-Za-z0-9]{20,}",
     "eyJ":          rf"{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{16,}}",  # RFC 7519, a signed web token
-    # RFC 7468. One that is cut off is masked as far as it goes.
-    "-----BEGIN ":  r"(?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----|\Z)",
+    # RFC 7468. One that does not end is masked as far as text goes on that could be its own.
+    "-----BEGIN ":  r"(?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----[A-Za-z0-9+/=\s:,\\-]*",
 }
 # fmt: on
+_END = r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----"
 _THROUGH = ("sk-", "eyJ")  # whose patterns read a run of `_WORD` to its end before they say no
 _MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters that are waited for; of all others 512
 
@@ -61,11 +63,21 @@ def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
     """Where in `text`, from `least` on, something of a known shape begins and ends."""
     for begin in SHAPES:
         at = text.find(begin, least)
+        ends = _ends(text, at) if at >= 0 and begin.startswith("-") else []
         while at >= 0:
             found = _whole(begin).match(text, at)
+            last = found.end() if found else _fruitless(begin, text, at)
             if found:
-                yield found.span()
-            at = text.find(begin, found.end() if found else _fruitless(begin, text, at))
+                # What stands between a key's lines (quotes, numbers of lines) goes with it where its end is near.
+                end = next(iter(ends[bisect_left(ends, at) :][:1]), last)
+                last = end if end - at <= _MOST.get(begin, 0) else last
+                yield at, last
+            at = text.find(begin, last)
+
+
+def _ends(text: str, at: int) -> list[int]:
+    """Where private keys end."""
+    return [found.end() for found in re.compile(_END).finditer(text, at)]
 
 
 def _fruitless(begin: str, text: str, at: int) -> int:
@@ -101,5 +113,5 @@ def unfinished(text: str, least: int = 0) -> int:
 def _goes_on(begin: str, text: str, at: int) -> bool:
     """Whether what begins at `at` reaches the end of `text`, so that more of it may come."""
     if begin.startswith("-"):
-        return re.search(r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----", text[at:]) is None
+        return re.search(_END, text[at:]) is None
     return not text[at - 1 : at].isalnum() and _run().fullmatch(text, at + len(begin)) is not None
