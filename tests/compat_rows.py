@@ -1,19 +1,21 @@
 """Everyday work that must go on inside every sandbox: one table, run for real.
 
-`rows()` is the table, `run(row, backend, user)` runs one of its rows for a report; tests/test_compat.py runs them all. The
-rights are those that the product itself would give: facts from the disk, the packaged profile, a home with a Python of
-pyenv's kind in it that stands first on PATH.
+`rows()` is the table, `everyday(user)` a place to run its rows in; tests/test_compat.py runs them, `make tables` writes down
+what came of them. The rights are those that the product itself would give: facts from the disk, the packaged profile, a home
+with a Python of pyenv's kind in it that stands first on PATH. In a container they are the same, but programs are the image's.
 """
 
+import contextlib
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from compat_projects import pyenv, write_projects
+from container_bench import Containers, Dock
 from sandbox_bench import Bench, make
 
 from policy.facts import Facts
@@ -22,7 +24,7 @@ from policy.record import dataclass
 from runner.environment import child_environment
 from runner.facts import gather
 
-BACKENDS = ("T1", "T2")  # those that this table is run on; a further one joins here
+BACKENDS = ("T1", "T2", "T3", "container")  # those that this table is run on; a further one joins here
 _PROFILE_FILE = Path(__file__).parent.parent / "profiles" / "default.toml"
 _PROFILE = parse_profile(_PROFILE_FILE.read_text("utf-8"), "profiles/default.toml")
 _WALL = 100.0
@@ -45,11 +47,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a row. `missing`: the program that this machine lacks, or empty."""
+    """What came of a row. `missing`: the program that is not there, in a container that its image lacks; or empty.
+
+    `said`: the last words of what failed.
+    """
 
     ok: bool
     missing: str = ""
     answer: str = ""
+    said: str = ""
 
 
 _PY = "python3 - <<'PY'\n"
@@ -92,11 +98,13 @@ _PIP = (
     "python3 -m venv env && env/bin/pip install -q --no-index --find-links ../../words/wheels words pytest 2>&1 | grep -v notice;"
     " cp -r ../../words/tests . && env/bin/python -m pytest -q tests | tail -1 | cut -d' ' -f1-2"
 )
+# Without a home of its own in which the kept folder is shown, it is named where it lies.
+_KEPT = "case $kept in ~/.cache/* | */own/workspaces/*/kept/*) echo kept;; esac"
 # The pip that a virtual environment would get, without making one: that takes many times as long.
 _PIP_CACHE = (
     'pip=$(python3 -c \'import ensurepip, glob, os; inner = os.path.dirname(ensurepip.__file__) + "/_bundled";'
     ' print([*glob.glob(inner + "/pip-*.whl"), *glob.glob("/usr/share/python-wheels/pip-*.whl")][0])\') &&'
-    " kept=$(python3 $pip/pip cache dir) && mkdir -p $kept && touch $kept/x && case $kept in ~/.cache/*) echo kept;; esac"
+    f" kept=$(python3 $pip/pip cache dir) && mkdir -p $kept && touch $kept/x && {_KEPT}"
 )
 _GIT = (
     "git init -q . && echo a > f && git add f && git commit -qm one && git tag v1 && echo b >> f && git commit -qam two &&"
@@ -129,7 +137,7 @@ _ROWS = (
     Row("go build",                           _GO, "42\n", ("go",)),
     Row("javac and java",                     _JAVA, "42\n", ("javac",)),
     # Python
-    Row("python from below the home",         "python3 -c 'import sys; print(sys.executable.startswith(\"'$HOME'/.pyenv/versions/\"))'", "True\n"),
+    Row("python from below the home",         "python3 -c 'import sys; print(\"/.pyenv/versions/\" in sys.executable)'", "True\n"),
     Row("python modules with libraries",      "python3 -c 'import ssl, sqlite3, ctypes, zlib, lzma, bz2, hashlib, uuid; ssl.create_default_context(); print(ctypes.CDLL(None).getpid() > 0)'", "True\n"),
     Row("venv, pip install of wheels, pytest", _PIP, "2 passed\n"),
     Row("pip keeps its cache",                _PIP_CACHE, "kept\n"),
@@ -142,7 +150,7 @@ _ROWS = (
     # Node
     Row("node",                               "node -e 'require(\"fs\").writeFileSync(\"x\", \"y\"); console.log(require(\"os\").cpus().length > 0)'", "true\n", ("node",)),
     Row("npm ci and npm test",                "cp -r ../../padded/. . && npm ci --no-audit --no-fund >/dev/null && cat built && npm test 2>&1 | grep -cE '^# pass 1|ℹ pass 1|^ +7$'", "yes2\n", ("npm",)),
-    Row("npm keeps its cache",                "npm config get cache | sed s,$HOME,~,", "~/.cache/npm\n", ("npm",)),
+    Row("npm keeps its cache",                f"kept=$(npm config get cache) && {_KEPT}", "kept\n", ("npm",)),
     # Git
     Row("git init, commit, log, worktree, gc", _GIT, "two\none\n 1 file changed, 1 insertion(+)\nsound\n", ("git",)),
     Row("git clone and push in the workspace", "git init -q a && git -C a commit -q --allow-empty -m m && git clone -q --bare a b.git && git clone -q b.git c && git -C c commit -q --allow-empty -m n && git -C c push -q && git -C b.git log --format=%s", "n\nm\n", ("git",)),
@@ -181,6 +189,31 @@ _ROWS = (
 # fmt: on
 
 
+_NO_SOCKETS = "no sockets at all"
+_NO_MEMORY = "no `/dev/shm`"
+_NO_TERMINALS = "no terminals of its own"
+_NO_PROC = "`/proc` is withheld"
+# What cannot be done there, and why; nothing else may fail, and each of these does.
+REFUSED = {
+    "T1": {},
+    "T2": {},
+    "T3": {
+        "multiprocessing":                 _NO_MEMORY,
+        "shared memory":                   _NO_MEMORY,
+        "node":                            f"runs, but sees no processors: {_NO_PROC}",
+        "ps":                              _NO_PROC,
+        "a terminal of its own":           _NO_TERMINALS,
+        "script(1)":                       _NO_TERMINALS,
+        "a server and a client":           _NO_SOCKETS,
+        "AF_UNIX, when asked for":         _NO_SOCKETS,
+        "tmux, when AF_UNIX is asked for": _NO_SOCKETS,
+    },
+    "container": {
+        "python from below the home": "toolchains of the home are not in a container; the image's Python runs",
+    },
+}  # fmt: skip
+
+
 def rows() -> tuple[Row, ...]:
     return _ROWS
 
@@ -207,27 +240,34 @@ class Everyday:
         (bench.base / "own").mkdir(mode=0o700)
         bench.own(bench.base / "own")
 
+    def lacks(self, row: Row, backend: str) -> str:
+        """The first program of a row that is not there."""
+        if backend != "container":
+            return next((name for name in row.needs if self.facts.which(name) is None), "")
+        look = (
+            f'for each in {" ".join(row.needs)}; do command -v "$each" >/dev/null || {{ echo "$each"; break; }}; done'
+        )
+        return str(self._asked(look, self.bench.workspace, backend).get("out", "")).strip()
+
     def run(self, row: Row, backend: str) -> Result:
-        for name in row.needs:
-            if self.facts.which(name) is None:
-                return Result(False, name)
+        missing = self.lacks(row, backend) if row.needs else ""
+        if missing:
+            return Result(False, missing)
         folder = self.bench.workspace / "rows" / re.sub(r"\W+", "-", row.name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.bench.own(self.bench.workspace / "rows")
-        answer = self.bench.run(
-            row.script,
-            cwd=str(folder),
-            tier=backend,
-            **rights(self.facts, self.environment, cache=self.facts.cache),
-            **dict(row.told),
-        )
+        answer = self._asked(row.script, folder, backend, **dict(row.told))
         good = answer.get("status") == 0 and row.out in (None, answer["out"]) and not answer["violations"]
-        return Result(
-            good,
-            "",
-            str({name: answer.get(name) for name in ("unavailable", "status", "out", "err", "ended", "violations")}),
+        told = {name: answer.get(name) for name in ("unavailable", "status", "out", "err", "ended", "violations")}
+        lines = (
+            f"{answer.get('unavailable') or ''}\n{answer.get('out', '')}\n{answer.get('err', '')}".strip().splitlines()
         )
+        return Result(good, "", str(told), "" if good or not lines else lines[-1])
+
+    def _asked(self, script: str, folder: Path, backend: str, **told: Any) -> dict[str, Any]:
+        given = rights(self.facts, self.environment, cache=self.facts.cache)
+        return self.bench.run(script, cwd=str(folder), tier=backend, **given, **told)
 
 
 def rights(facts: Facts, environment: dict[str, str], *, cache: str) -> dict[str, Any]:
@@ -244,13 +284,17 @@ def rights(facts: Facts, environment: dict[str, str], *, cache: str) -> dict[str
     }
 
 
-def run(row: Row, backend: str, user: str) -> Result:
-    """One row, in a bench of its own: for reports. `user`: one of sandbox_bench.USERS."""
-    with _everyday(user) as everyday:
-        return everyday.run(row, backend)
-
-
-@contextmanager
-def _everyday(user: str) -> Iterator[Everyday]:
-    for bench in make(user):
-        yield Everyday(bench)
+@contextlib.contextmanager
+def everyday(user: str, docked: Dock | None = None) -> Iterator[Everyday]:
+    """A place for rows, as `user` of sandbox_bench.USERS; with `docked` in its containers too."""
+    if docked is None:
+        yield from (Everyday(bench) for bench in make(user))
+        return
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        bench = Containers(user, base, docked)
+        try:
+            yield Everyday(bench)
+        finally:
+            bench.close()

@@ -27,6 +27,22 @@ from sandbox.backend import SandboxUnavailable
 from sandbox.container.daemon import Daemon, find_socket
 
 PACKAGES = ("bash", "coreutils", "curl", "git", "mount", "procps", "python3", "tar", "util-linux")
+# An image that everyday work can be done with; go, cargo and java would make it several times as large.
+EVERYDAY = (
+    *(
+        *PACKAGES,
+        "bsdutils",
+        "ca-certificates",
+        "gcc",
+        "libc6-dev",
+        "locales",
+        "make",
+        "ncurses-bin",
+        "nodejs",
+        "patch",
+    ),
+    *("perl", "python3-venv", "rsync", "sqlite3", "tmux", "tzdata", "unzip", "zip"),
+)
 KEPT = Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "ringfence-test-image"
 # What an image may say of itself, and no command shall see.
 CHANGES = [
@@ -52,15 +68,15 @@ class Dock:
 
 
 @contextlib.contextmanager
-def dock() -> Iterator[Dock]:
+def dock(packages: tuple[str, ...] = PACKAGES) -> Iterator[Dock]:
     """Skips where nobody lets us have a daemon; on a machine where we are root it fails instead."""
     if os.geteuid() == 0:
         with _started() as (socket, pid):
-            yield Dock(socket, _imported(socket), pid)
+            yield Dock(socket, _imported(socket, packages), pid)
         return
     try:
         socket = find_socket("", os.environ)
-        image = _imported(socket)
+        image = _imported(socket, packages)
     except SandboxUnavailable as error:
         pytest.skip(f"not root, and no daemon may be used: {error.problem.why}")
     yield Dock(socket, image, 0)
@@ -112,20 +128,21 @@ def _dockerd(folder: Path, driver: tuple[str, ...]) -> subprocess.Popen[bytes] |
     return None
 
 
-def _imported(socket: str) -> str:
+def _imported(socket: str, packages: tuple[str, ...]) -> str:
+    made, tag = _tarball(packages), "latest" if packages == PACKAGES else "everyday"
     told = Daemon(socket).ask(
-        lambda client: client.import_image_from_file(str(_tarball()), "ringfence-test", "latest", changes=CHANGES)
+        lambda client: client.import_image_from_file(str(made), "ringfence-test", tag, changes=CHANGES)
     )
     number = told.rpartition("sha256:")[2][:64]
     assert len(number) == 64, told
     return f"sha256:{number}"
 
 
-def _tarball() -> Path:
+def _tarball(packages: tuple[str, ...]) -> Path:
     """A root file system of a few Debian packages, built once and kept."""
     os_release = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     suite = os_release["VERSION_CODENAME"].strip('"')
-    key = hashlib.sha256("\n".join((suite, os.uname().machine, *PACKAGES)).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\n".join((suite, os.uname().machine, *packages)).encode()).hexdigest()[:16]
     KEPT.mkdir(parents=True, exist_ok=True)
     found = KEPT / f"{key}.tar"
     if found.exists():
@@ -138,7 +155,7 @@ def _tarball() -> Path:
         options, made = Path(folder) / "apt.conf", Path(folder) / "root.tar"
         dump = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=True).stdout
         options.write_text("".join(f"{line}\n" for line in dump.splitlines() if "::Proxy" in line))
-        argv = ["mmdebstrap", "--variant=essential", f"--include={','.join(PACKAGES)}", f"--aptopt={options}"]
+        argv = ["mmdebstrap", "--variant=essential", f"--include={','.join(packages)}", f"--aptopt={options}"]
         done = subprocess.run([*argv, suite, str(made), *sources], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         made.replace(found)

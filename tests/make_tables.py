@@ -2,6 +2,7 @@
 it into SECURITY.md, between its marks. Takes several minutes a backend and user."""
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -26,6 +27,7 @@ def main() -> None:
         "--answers", action="append", help="what `run.py --json` printed, instead of running it; again for more"
     )
     parser.add_argument("--no-everyday", action="store_true", help="leave the table of everyday work as it is")
+    parser.add_argument("--no-escapes", action="store_true", help="leave the table of escape attempts as it is")
     told = parser.parse_args()
     if told.rows_only:
         write("escapes", escapes(kept(), listed()))
@@ -35,11 +37,11 @@ def main() -> None:
             "escapes", escapes([each for file in told.answers for each in json.loads(Path(file).read_text())], listed())
         )
         return
-    chosen = [part for name in told.backend or () for part in ("--backend", name)]
-    run = subprocess.run(
-        [sys.executable, HERE / "escapes" / "run.py", "--json", *chosen], stdout=subprocess.PIPE, check=False
-    )
-    write("escapes", escapes(json.loads(run.stdout), listed()))
+    if not told.no_escapes:
+        chosen = [part for name in told.backend or () for part in ("--backend", name)]
+        argv = [sys.executable, HERE / "escapes" / "run.py", "--json", *chosen]
+        run = subprocess.run(argv, stdout=subprocess.PIPE, check=False)
+        write("escapes", escapes(json.loads(run.stdout), listed()))
     if not told.no_everyday:
         write("everyday", everyday(told.backend))
 
@@ -84,21 +86,56 @@ def told(why: str) -> str:
 
 
 def everyday(chosen: list[str] | None) -> str:
+    """A row for each work; what failed without a known reason says below what it said."""
     import compat_rows
+    from container_bench import EVERYDAY, dock
+    from run import available
     from sandbox_bench import USERS
 
-    backends = [name for name in compat_rows.BACKENDS if chosen is None or name in chosen]
-    columns = [(backend, user) for backend in backends for user in USERS]
-    lines = ["| everyday work | " + " | ".join(f"{backend} as {user}" for backend, user in columns) + " |"]
-    lines.append("| --- |" + " --- |" * len(columns))
+    ran = chosen or available()
+    cells, said = everyday_kept([name for name in compat_rows.BACKENDS if name not in ran])
+    with contextlib.ExitStack() as stack:
+        docked = stack.enter_context(dock(EVERYDAY)) if "container" in ran else None
+        for backend, user in ((name, user) for name in compat_rows.BACKENDS if name in ran for user in USERS):
+            with compat_rows.everyday(user, docked if backend == "container" else None) as place:
+                for row in compat_rows.rows():
+                    result = place.run(row, backend)
+                    cells[f"{backend} as {user}", row.name] = cell(backend, row.name, result)
+                    print(f"{backend:<10} {user:<7} {cell(backend, row.name, result):<10} {row.name}", file=sys.stderr)
+                    if not result.ok and not result.missing:
+                        said.append(f"- {backend} as {user}, {row.name}: {told(result.said) or 'nothing'}")
+    heads = dict.fromkeys(head for head, _ in cells)
+    columns = [head for backend in compat_rows.BACKENDS for head in heads if head.partition(" ")[0] == backend]
+    lines = ["| everyday work | " + " | ".join(columns) + " |", "| --- |" + " --- |" * len(columns)]
     for row in compat_rows.rows():
-        cells = []
-        for backend, user in columns:
-            result = compat_rows.run(row, backend, user)
-            cells.append("works" if result.ok else f"no `{result.missing}` here" if result.missing else "**fails**")
-        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
-        print(lines[-1], file=sys.stderr, flush=True)
+        lines.append(f"| {row.name} | " + " | ".join(cells.get((head, row.name), "?") for head in columns) + " |")
+    if said:
+        lines += ["", "What those that fail said:", ""]
+        lines += [line for head in columns for line in said if line.startswith(f"- {head},")]
     return "\n".join(lines)
+
+
+def everyday_kept(backends: list[str]) -> tuple[dict[tuple[str, str], str], list[str]]:
+    """The cells that the document holds for backends that are not run, and what they said."""
+    table = DOCUMENT.read_text("utf-8").partition("<!-- everyday: begin -->")[2].partition("<!-- everyday: end -->")[0]
+    rows = [[part.strip() for part in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    cells = {
+        (head, row[0]): cell
+        for row in rows[2:]
+        for head, cell in zip(rows[0][1:], row[1:], strict=True)
+        if head.partition(" ")[0] in backends
+    }
+    return cells, [line for line in table.splitlines() if line[:2] == "- " and line.split()[1] in backends]
+
+
+def cell(backend: str, name: str, result: Any) -> str:
+    from compat_rows import REFUSED
+
+    if result.ok:
+        return "works"
+    if result.missing:
+        return f"`{result.missing}` is not in the image" if backend == "container" else f"no `{result.missing}` here"
+    return f"no: {REFUSED[backend][name]}" if name in REFUSED[backend] else "**fails**"
 
 
 def kept() -> list[dict[str, str]]:
