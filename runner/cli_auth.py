@@ -119,6 +119,7 @@ def status(
     from runner.gate import folder
     from runner.key_flags import KeyFlags, wanted
     from runner.keyring_store import KeyringStore
+    from runner.trust.notices import condensed
 
     if provider is not None or account is not None:
         _check(provider or "", account)
@@ -129,7 +130,8 @@ def status(
     for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
         said = wanted(settings, name, os.environ, here, KeyFlags(account))
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
-    _tell((*held.notices, *(notice for notice in settings.notices if "`auth." in notice)))
+    about = replace(settings, notices=tuple(notice for notice in settings.notices if "`auth." in notice))
+    _tell((*held.notices, *condensed(about)))
     lent = () if provider else settings.profile.credentials
     if json:
         from json import dumps

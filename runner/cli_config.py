@@ -111,6 +111,8 @@ def check(
 def path(json: JSON = False, config: CONFIG = None, cwd: CWD = None) -> int:
     """Print where the files of each layer lie, there or not, lowest layer first.
 
+    Later ones win; environment and options come after all of them.
+
     **Examples**
 
         agent config path
@@ -165,6 +167,8 @@ def set_key(
 def unset_key(key: KEY, project: PROJECT = False, local: LOCAL = False, cwd: CWD = None) -> int:
     """Take one key out of your own configuration.
 
+    What a lower layer says holds again, or the default. Everything else in the file stays as it is.
+
     **Examples**
 
         agent config unset mode
@@ -183,7 +187,9 @@ def migrate(
     dry: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Print what would be written.")] = False,
     cwd: CWD = None,
 ) -> int:
-    """Rewrite files of an older format in the one of today. Comments stay. Older files are read either way.
+    """Rewrite files of an older format in the one of today.
+
+    Comments stay. Older files are read either way.
 
     **Examples**
 

@@ -34,7 +34,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
         agent trust show ~/src/other --json
         agent trust list
         agent trust revoke
-        agent run --trust-config HASH "..."           for CI, with the hash that `agent trust show` prints
+        agent run --trust-config HASH "..."           for CI; `show` prints the hash
     """
     if context.invoked_subcommand is not None:
         if json:
@@ -70,7 +70,9 @@ def show(
     files: Annotated[bool, typer.Option("--files", metavar=FLAG, help="The files too, whole.")] = False,
     json: JSON = False,
 ) -> int:
-    """Print what a repository brings, its hash, and whether you trust it. Asks nothing.
+    """Print what a repository brings, its hash, and whether you trust it.
+
+    Asks nothing, and changes nothing.
 
     **Examples**
 
@@ -90,7 +92,7 @@ def listing(json: JSON = False) -> int:
     **Examples**
 
         agent trust list
-        agent trust list --json | jq -r '.[] | select(.answer == "yes") | .workspace'
+        agent trust list --json | jq -r '.[] | [.answer, .workspace] | @tsv'
     """
     from runner.places import state_dir
     from runner.trust.store import store_at
@@ -120,7 +122,9 @@ def accept(
         str | None, typer.Option("--sha256", metavar="HASH", help="The whole hash that `agent trust show` prints.")
     ] = None,
 ) -> int:
-    """Say yes without a question, for scripts: to exactly the content with this hash, or exit 2.
+    """Say yes without a question, for scripts.
+
+    To exactly the content with this hash; exit 2 when the repository brings another one.
 
     **Examples**
 
@@ -151,7 +155,9 @@ def revoke(
         bool, typer.Option("--all", metavar=FLAG, help="Every answer, for every repository.")
     ] = False,
 ) -> int:
-    """Take your answers for a repository back, yes and no: it counts as never asked. It need not exist any more.
+    """Take your answers for a repository back, yes and no.
+
+    It counts as never asked. It need not exist any more.
 
     **Examples**
 

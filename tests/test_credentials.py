@@ -263,7 +263,10 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
             f'[auth.openai]\nhelper = ["touch", "{mark}"]\naccount = "theirs"\nhelper_timeout = 99\n'
         )
         done = place.agent("auth", "status", "openai")
-        assert done.stderr.count("no repository may say it, trusted or not") == 3
+        keys = "`auth.openai.helper`, `auth.openai.account`, `auth.openai.helper_timeout`"
+        said = f"came with the repository and may only tighten: ignored is {keys}, which no repository may set, trusted"
+        assert done.stderr.startswith(f"note: `.ringfence/{name}` {said}"), "one line for all"
+        assert done.stderr.count("\n") == 1
         assert "helper command: none is set up" in done.stdout
         assert "theirs" not in done.stdout
         shown = place.agent("trust", "show")

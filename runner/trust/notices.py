@@ -7,7 +7,8 @@ if TYPE_CHECKING:
 
 
 def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
-    """The notices of `settings`; those about what may not widen are one. Without `mention` somebody else tells it."""
+    """The notices of `settings`; those about what a repository may not say are one. Without `mention` somebody else
+    tells it."""
     if not settings.notices:
         return ()
     from policy.keyed import dotted
@@ -16,15 +17,16 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     from runner.config.merge import entry_ignored, ignored
 
     said: dict[str, str] = {}
-    files = []
+    never, files, bound = [], [], False
     for given in settings.layers:
-        if not given.bound:
+        if not given.layer.came_along:
             continue
-        told = [path for path in given.keyed.values if key_of(path).widens is not Widens.YOURS]
-        rows = {ignored(given, path): f"`{dotted(path)}`" for path in told}
+        rows = {ignored(given, path): f"`{dotted(path)}`" for path in given.keyed.values}
+        never += [f"`{dotted(path)}`" for path in given.keyed.values if key_of(path).widens is Widens.YOURS]
         rows |= {entry_ignored(entry): f"`[[{entry.name}]]`" for entry in given.keyed.entries}
         mine = {text: key for text, key in rows.items() if text in settings.notices}
         if mine:
+            bound = bound or given.bound
             files.append(
                 "`.ringfence/config.toml`" if given.layer is Layer.PROJECT else "`.ringfence/config.local.toml`"
             )
@@ -32,9 +34,16 @@ def condensed(settings: "Settings", *, mention: bool = True) -> tuple[str, ...]:
     others = tuple(text for text in settings.notices if text not in said)
     if not mention or not said:
         return others
-    keys = list(dict.fromkeys(said.values()))
-    listed = ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
-    return (
-        *others,
-        f"{' and '.join(files)} came with the repository and may only tighten: ignored is {listed}; see `agent trust`",
-    )
+    keys = dict.fromkeys(said.values())
+    parts = [_listed([key for key in keys if key not in never]), _listed([key for key in keys if key in never])]
+    if parts[0]:
+        parts[0] += " (see `agent trust`)" if parts[1] else "; see `agent trust`"
+    if parts[1]:
+        parts[1] += ", which no repository may set, trusted or not"
+    only = " and may only tighten" if bound else ""
+    which = ", and ".join(part for part in parts if part)
+    return (*others, f"{' and '.join(files)} came with the repository{only}: ignored is {which}")
+
+
+def _listed(keys: list[str]) -> str:
+    return ", ".join(keys[:4]) + (f" and {len(keys) - 4} more" if len(keys) > 4 else "")
