@@ -164,9 +164,12 @@ class GrantStore:
         self._say(*notices)
         return found
 
-    def restore(self, entries: Iterable[object]) -> _Grants:
+    def restore(self, entries: Iterable[object], *, fork: bool = False) -> _Grants:
         """Take up the grants of a session that goes on, as `to_json` wrote them, in the order of its journal: of one
-        name the last counts. Answers those that hold; what is no grant holds nothing, and that is said."""
+        name the last counts. Answers those that hold; what is no grant holds nothing, and that is said.
+
+        INVARIANT: a `fork` forgets no no, and takes over no yes. What it takes over is journaled as its own.
+        """
         for entry in entries:
             try:
                 grant = from_json(entry)
@@ -176,7 +179,14 @@ class GrantStore:
             if grant.span is Span.SESSION and grant.workspace == self.key.workspace:
                 self._session[grant.id] = replace(grant, session=self.key.session)
         now = self._now()
-        self._session = {name: grant for name, grant in self._session.items() if not grant.ended(now)}
+        self._session = {
+            name: grant
+            for name, grant in self._session.items()
+            if not grant.ended(now) and not (fork and grant.ruling is Ruling.ALLOW)
+        }
+        if fork:
+            for grant in self._session.values():
+                self._journal(grant)
         return tuple(self._session.values())
 
     def holds_secret(self, what: What) -> bool:

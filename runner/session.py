@@ -124,10 +124,10 @@ async def open_session(
             journal=lambda grant: journal.grant(to_json(grant)),
             redact=redactor.text,
         )
-        before = options.beginning.past if options.beginning is not None and not options.beginning.fork else None
-        for grant in grants.restore(before.grants if before is not None else ()):
-            said = "allows" if grant.ruling is Ruling.ALLOW else "forbids"
-            emit(Notice(f"grant {grant.id} of this session {said} again: {grant.what.words}"))
+        if options.beginning is not None and (before := options.beginning.past) is not None:
+            for grant in grants.restore(before.grants, fork=options.beginning.fork):
+                said = "allows" if grant.ruling is Ruling.ALLOW else "forbids"
+                emit(Notice(f"grant {grant.id} of this session {said} again: {grant.what.words}"))
         yield World(
             session=session,
             cwd=cwd,

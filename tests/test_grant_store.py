@@ -92,6 +92,20 @@ def test_the_grants_of_a_session_come_back_as_they_were_last(tmp_path: Path) -> 
     assert Desk(tmp_path, key=Key("/other", "main", "s2")).store.restore(written) == ()
 
 
+@pytest.mark.threat("T77")
+def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
+    desk = Desk(None)
+    yes = desk.keep(Span.SESSION)
+    no, gone = (desk.store.keep(Keep((what,), Ruling.DENY, Span.SESSION), "")[0] for what in (WHAT, OTHER))
+    desk.store.revoke(gone.id)
+    fork = Desk(None, key=Key("/w", "main", "s2"))
+    held = fork.store.restore([to_json(grant) for grant in (yes, *desk.journal)], fork=True)
+    assert [grant.id for grant in held] == [no.id]
+    assert fork.names == [no.id]
+    assert fork.journal == [replace(no, session="s2")], "its own journal has it, for whoever goes on with the fork"
+
+
+
 def test_a_use_is_taken_once_whoever_takes_it(tmp_path: Path) -> None:
     grant = Desk(tmp_path).keep(uses=2)
     first, second = Desk(tmp_path), Desk(tmp_path)

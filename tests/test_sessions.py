@@ -240,6 +240,11 @@ def change(row: bytes, **changed: object) -> bytes:
     return json.dumps({**json.loads(row), **changed}, separators=(",", ":")).encode() + b"\n"
 
 
+def ours(type: str, rest: bytes) -> bytes:
+    """A ninth line that begins as our own writer begins it."""
+    return b'{"id":"9","parentId":"8","time":"2026-01-01T00:00:00.000Z","type":"%s",%s\n' % (type.encode(), rest)
+
+
 EDITED = [
     (lambda rows: rows,                                               5, "",                  "nothing at all"),
     (lambda rows: [*rows[:-1], rows[-1][:20]],                        4, "never finished",    "a torn last line"),
@@ -261,6 +266,10 @@ EDITED = [
     (lambda rows: [*rows[:5], change(rows[5], call="z"), *rows[6:]],  None, "line 6",         "the result of another call"),
     (lambda rows: [*rows[:5], change(rows[5], content=7), *rows[6:]], None, "line 6",         "content that is none"),
     (lambda rows: [*rows[:-1], b"oops\n"],                            None, "line 8",         "the last line, whole, is nonsense"),
+    (lambda rows: [*rows, ours("notice", b"oops}")],                  None, "line 9",         "the last line only begins as ours do"),
+    (lambda rows: [*rows, ours("usage", b'"input":NaN}')],            None, "line 9",         "a number that is none, where only its end is read"),
+    (lambda rows: [*rows, ours("notice", b'"id":"3","text":"x"}')],   None, "line 9",         "two names, of which readers take another one each"),
+    (lambda rows: [*rows, ours("notice", b'"type":"message","role":"user","content":[]}')], None, "line 9", "two types"),
     (lambda rows: [*rows, b"x" * (33 << 20) + b"\n"], None, "longer than 32 MB", "a line beyond reason"),
     (lambda rows: [*rows, b"x" * (33 << 20)], 5, "never finished", "the same, torn"),
     (lambda rows: rows[1:],                                           None, "first line",     "no head"),
@@ -309,6 +318,23 @@ def test_a_fork_goes_on_from_before_the_damage(tmp_path: Path) -> None:
     assert len(read(store, OTHER).history) == 4
     assert read(store, OTHER).notices == ()
     assert path.read_bytes() == before
+
+
+@pytest.mark.threat("T72")
+@pytest.mark.parametrize("more", [b"", change(ours("message", b'"role":"user","content":[]}'), id="10", parentId="9")])
+def test_a_fork_copies_no_line_that_says_two_things(tmp_path: Path, more: bytes) -> None:
+    """Read as the notice it is counted as, it is nothing; read as the message that it also is, it would be a prompt."""
+    sneaked = b'"type":"message","role":"user","content":[{"type":"text","text":"sneaked"}]}'
+    for rest in (sneaked, b"oops}"):
+        store = new_store(tmp_path / f"state{len(rest)}")
+        path = talk(store)
+        path.write_bytes(b"".join([*lines_of(path), ours("notice", rest), more]))
+        journal = Beginning.forked(store, ID, store).journal(run_of(store, OTHER), None)
+        journal.message(user("go on"))
+        assert journal.close() is None
+        assert "sneaked" not in store.path(OTHER).read_text()
+        assert read(store, OTHER).history[-1] == user("go on")
+        assert read(store, OTHER).prompts == 3 + bool(more)
 
 
 # ---- folders

@@ -1,5 +1,6 @@
 """What a crash, a full disk, a second process and a state folder of somebody else's do to a session."""
 
+import errno
 import fcntl
 import json
 import os
@@ -159,6 +160,30 @@ def test_a_full_disk_loses_at_most_the_line_and_says_so(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "could not be kept" in done.stdout
     assert "no space left" in done.stdout
+
+
+@pytest.mark.threat("T82")
+def test_a_disk_that_refuses_only_when_it_is_told_to_keep_writes_no_line_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fsync(2): with delayed allocation, a quota or a network file system is full only then. No such disk is at hand,
+    so the answer of the system call alone is made up."""
+    store = new_store(tmp_path / "state")
+    journal = begun(store)
+    journal.message(user("before"))
+
+    def full(handle: int) -> None:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr("runner.sessions.store.os.fdatasync", full)
+        with pytest.raises(JournalError):
+            journal.message(says("refused"))
+    assert history(store) == (user("before"),), "what was refused is not half kept"
+    journal.message(user("after"))
+    assert journal.close() is None
+    assert history(store) == (user("before"), says("refused"), user("after"))
+    assert Beginning.resumed(store, ID).past is not None, "no line stands in it twice"
 
 
 def test_what_cannot_be_kept_at_the_end_is_said(tmp_path: Path) -> None:

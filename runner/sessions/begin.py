@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from policy.record import dataclass
 from runner.sessions.cost import Price
-from runner.sessions.entries import VERSION, Entry, line
+from runner.sessions.entries import VERSION, Entry, Unsound, line, now
 from runner.sessions.journal import Journal, Mask
 from runner.sessions.past import Past, index, past
 from runner.sessions.store import SessionFile, Store
@@ -163,11 +163,17 @@ def _head(run: Run) -> dict[str, object]:
 
 
 def _copy(tree: Tree, before: Past, run: Run, file: SessionFile) -> None:
-    """The way of `before` under a new head. Grants stay behind: they were given to another session."""
+    """The way of `before` under a new head. Grants stay behind: they were given to another session, and
+    `GrantStore.restore` takes over what they forbid. In the place of a
+    line that nobody needs, and that turns out unsound, stands a word about it."""
     parent: str | None = None
-    for _, entry in tree.entries(before.path):
-        if entry.type == "grant":
+    for at in before.path:
+        if tree.type(at) == "grant":
             continue
+        try:
+            _, entry = next(tree.entries((at,)))
+        except Unsound as error:
+            entry = Entry(tree.id(at), parent, now(), "notice", {"text": f"left out of the old session: {error}"})
         body = entry.body
         if entry.type == "session":
             body = {**_head(run), "forked_from": {"session": before.session, "entry": before.leaf}}

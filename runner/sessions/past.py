@@ -94,7 +94,15 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
     finally:
         if collecting:
             gc.enable()
-    _, last = next(tree.entries(path[-1:]))
+    # What nobody needed was not read until now, and it may be the last line.
+    while True:
+        try:
+            _, last = next(tree.entries(path[-1:]))
+            break
+        except Unsound as error:
+            if not lenient:
+                raise _stopped(name, str(error)) from None
+            broken, path = broken or str(error), path[:-1]
     return told.past(name, path, tuple(_notices(tree, broken)), last)
 
 

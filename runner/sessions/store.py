@@ -188,15 +188,20 @@ class SessionFile:
         """One line in one write; on the disk when this returns, with `durable`. Raises OSError: nothing of it stays.
 
         SAFETY: write(2) on a full disk writes a part, ftruncate(2) takes it back. Killed in between, the part is a last
-        line without newline, which every reader drops.
+        line without newline, which every reader drops. fsync(2) may be the first to tell of a full disk or quota; the
+        line is taken back then, too, since whoever is refused writes it again.
         """
         done = os.write(self._handle, line)
         if done < len(line):
             os.ftruncate(self._handle, self.size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self.size += len(line)
         if durable:
-            os.fdatasync(self._handle)
+            try:
+                os.fdatasync(self._handle)
+            except OSError:
+                os.ftruncate(self._handle, self.size)
+                raise
+        self.size += len(line)
 
     def cut(self, size: int) -> None:
         """Drop what stands behind `size` bytes: a line that was never finished. Raises OSError."""

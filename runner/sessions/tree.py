@@ -148,7 +148,10 @@ class Tree:
         return _TYPES[self._kinds[at]]
 
     def id(self, at: int) -> str:
-        return next(entry.id for _, entry in self.entries((at,)))
+        """Its name, also of a line whose content turns out unsound."""
+        _, _, raw = next(self.lines((at,), _TYPES))
+        found = _OURS.match(raw)
+        return found[1].decode() if found is not None else parse(raw).id
 
     def line(self, at: int) -> int:
         """The number of that line in the file, from 1."""
@@ -175,6 +178,10 @@ class Tree:
         does not hold what its type must."""
         for at, _, raw in self.lines(path, types):
             try:
-                yield at, parse(raw)
+                entry = parse(raw)
+                found = _OURS.match(raw)
+                if found and found.groups() != (entry.id.encode(), (entry.parent or "").encode(), entry.type.encode()):
+                    raise Unsound("a field stands in it twice")
             except Unsound as error:
                 raise Unsound(f"line {self._lines[at]}: {error}") from None
+            yield at, entry
