@@ -88,6 +88,15 @@ JUDGED = [
     ("GET,POST {at}/team/", "GET",     "/TEAM/x",              (),                                  False, "another case"),
     ("GET,POST {at}/team/", "GET",     "/team/x",              ("X-HTTP-Method-Override: DELETE",), False, "another method in a header"),
     ("GET,POST {at}/team/", "GET",     "/team/x",              ("X_Original_URL: /other",),         False, "another path in a header"),
+    ("PUT {at}/team/",      "PUT",     "/team/x",              ("x-amz-copy-source: /other/x",),    False, "a copy of what lies elsewhere"),
+    ("{at}/team/",          "GET",     "/team/x",              ("X-Forwarded-Host: other.test",),   False, "another host in a header"),
+    ("{at}/team/",          "COPY",    "/team/x",              ("Destination: /team/y",),           True,  "a copy to below the prefix"),
+    ("{at}/team/",          "COPY",    "/team/x",              ("Destination: /other/y",),          False, "a copy to elsewhere"),
+    ("{at}/team/",          "MOVE",    "/team/x",              ("Destination: /team/../other",),    False, "stepping out"),
+    ("{at}/team/",          "COPY",    "/team/x",              ("destination: //other.test/team/",), False, "to no certain place"),
+    ("{at}/team/",          "COPY",    "/team/x",              ("Destination: /team/y", "Destination: /other/y"), False, "to two places"),
+    ("{at}/team/",          "COPY",    "/team/x",              ("Destination: https://other.test/team/",), False, "to another host"),
+    ("{at}/team/",          "COPY",    "/team/x",              ("Destination: https://forge.test/team/y",), True, "to this host"),
     ("GET,POST {at}/team/", "GET",     "/team/x",              ("Connection: authorization",),      True,  "what is hop by hop is the sandbox's, not ours"),
     ("GET,POST {at}/team/", "GET",     "/team/x",              ("Authorization: Bearer mine",),     True,  "a placeholder is replaced"),
     ("GET,POST {at}/team/", "GET",     "/team/x",              ("AUTHORIZATION: a", "authorization: b"), True, "all of them"),
@@ -203,6 +212,59 @@ ECHOES = [
     (f"Bearer {SECRET}", "as it was sent"),
     ("Y2FuYXJ5LTdjMWY5ZS10b2tlbg==", "in base64"),
 ]
+ODD = "a+b/c&d=<e>~f"
+# fmt: off
+SPELLED = [
+    (ODD,                                                         "as it is"),
+    ("a%2Bb%2Fc%26d%3D%3Ce%3E~f",                                 "in an address"),
+    ("a%2bb%2fc%26d%3d%3ce%3e~f",                                 "in small letters"),
+    ("a+b\\/c&d=<e>~f",                                           "as JSON by PHP"),
+    ("a\\u002Bb/c\\u0026d=\\u003Ce\\u003E~f",                     "as JSON by .NET"),
+    ("a+b/c\\u0026d=\\u003ce\\u003e~f",                           "as JSON by Go"),
+    ("a+b/c&amp;d=&lt;e&gt;~f",                                   "on a page"),
+    ("a&#x2B;b/c&amp;d=&lt;e&gt;~f",                              "on a page by .NET"),
+    ("bWU6YStiL2MmZD08ZT5-Zg",                                    "the login, in the alphabet of addresses"),
+    ("bWU6YStiL2MmZD08ZT5\\u002BZg",                              "the login as JSON by .NET"),
+    ("bWU6YStiL2MmZD08ZT5%2BZg%3D%3D",                            "the login in an address"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T84")
+@pytest.mark.parametrize(("text", "why"), SPELLED, ids=[why for _, why in SPELLED])
+def test_what_it_looks_like_in_a_page_is_masked(text: str, why: str) -> None:
+    """A page that shows what it was asked is the commonest of all, and it spells as its language does."""
+    (login,) = forge(f'["{HOST}"]', 'basic = "me"')
+    lender = Lender((login,), {"FORGE_TOKEN": ODD}, "/nowhere")
+    added = asyncio.run(lender.lend(("forge",)).asks(HOST, 443, "GET", "/"))
+    assert added is not None
+    assert added.hide(f"<{text}>".encode()).strip(b"<>*") in (b"", b"%3D%3D"), why
+
+
+@pytest.mark.threat("T84")
+@pytest.mark.parametrize("size", [1, 5, 4096])
+def test_chunks_hide_nothing(pem: Path, size: int) -> None:
+    """However a server cuts its answer, it is looked through as a whole, and comes in chunks that can be read."""
+    body = f"you sent {SECRET}, {SECRET} and {SECRET[:-1]}".encode()
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    coded = b"".join(b"%x;a=b\r\n%b\r\n" % (len(each), each) for each in pieces)
+    whole = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + coded + f"0\r\nX: {SECRET}\r\n\r\n".encode()
+
+    async def scene() -> bytes:
+        async with serving(whole, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["{at}"]'), f"{at} private", believing=pem) as proxy:
+                return await proxy.say(ask("/", port=server.port))
+
+    head, _, rest = asyncio.run(scene()).partition(b"\r\n\r\n")
+    assert b"chunked" in head
+    found = b""
+    while rest:
+        number, _, rest = rest.partition(b"\r\n")
+        found += rest[: int(number, 16)]
+        rest = rest[int(number, 16) :].removeprefix(b"\r\n")
+    stars = b"*" * len(SECRET)
+    assert found == b"you sent %b, %b and %b" % (stars, stars, SECRET[:-1].encode())
 
 
 @pytest.mark.threat("T84")

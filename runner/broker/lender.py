@@ -3,8 +3,9 @@
 import asyncio
 import base64
 import json
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from runner.broker.authority import Authority
 
 _ANEW = 60.0  # seconds until a secret that a server did not take is looked for again
+_HEX = re.compile("%[0-9A-F]{2}")
 _SHORTEST = 6  # characters that are looked for in answers: fewer stand in any text
 
 
@@ -94,12 +96,39 @@ class Lender:
 def _spelled(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, ...]]:
     """The value of the header, and the ways in which a server may send it back."""
     bare = secret.reveal()
-    forms = [bare, quote(bare, safe=""), json.dumps(bare)[1:-1], base64.b64encode(bare.encode()).decode().rstrip("=")]
+    plain = [bare, _coded(bare)]
     if credential.value:
         value = credential.value.replace("{secret}", bare)
     else:
         login = base64.b64encode(f"{credential.user}:{bare}".encode()).decode()
         value = f"Basic {login}"
-        forms.append(login.rstrip("="))
-    masks = sorted({form for form in forms if len(form) >= _SHORTEST}, key=len, reverse=True)
-    return value, tuple(form.encode() for form in masks)
+        plain.append(login.rstrip("="))
+    plain += [each.replace("+", "-").replace("/", "_") for each in plain[1:]]
+    forms = {form for each in plain for form in _written(each) if len(each) >= _SHORTEST}
+    return value, tuple(form.encode() for form in sorted(forms, key=len, reverse=True))
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode().rstrip("=")
+
+
+def _written(text: str) -> Iterator[str]:
+    """`text` as pages and JSON of one or another language have it."""
+    yield text
+    for safe in ("", "/"):
+        address = quote(text, safe=safe)
+        yield address
+        yield _HEX.sub(lambda found: found[0].lower(), address)
+    told = json.dumps(text)[1:-1]
+    yield from (told, told.replace("/", "\\/"))
+    for spelled in ("\\u%04x", "\\u%04X"):
+        for odd in ("<>&", "<>&'", "<>&'+`"):
+            yield _each(told, odd, spelled)
+    page = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for quotes in (("&quot;", "&#x27;"), ("&quot;", "&#039;"), ("&quot;", "&#39;"), ("&#34;", "&#39;")):
+        quoted = page.replace('"', quotes[0]).replace("'", quotes[1])
+        yield from (quoted, quoted.replace("+", "&#x2B;"), quoted.replace("+", "&#43;"), quoted.replace("/", "&#x2F;"))
+
+
+def _each(text: str, odd: str, spelled: str) -> str:
+    return "".join(spelled % ord(char) if char in odd else char for char in text)

@@ -16,6 +16,7 @@ MOST_FIELDS = 200
 _LINE = re.compile(r"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/1\.([01])\Z")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)\Z")
 _ABSOLUTE = re.compile(r"(?i:(http)://)([^/?#]*)([^#]*)\Z")
+_ANY = re.compile(r"(?:(?i:https?)://([^/?#]+))?(/(?!/)[^?#]*)\Z")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])( .*)?\Z")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r\n\Z")
 # fmt: off
@@ -24,10 +25,13 @@ _HOP = frozenset((
     "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "content-length", "host", "http2-settings",
 ))
-# With these some servers do something else than the request line says.
+# With these some servers do something else than the request line says, or more.
 _OVERRIDES = frozenset((
     "x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-original-url",
     "x-rewrite-url", "x-original-uri", "x-forwarded-uri", "x-forwarded-path", "x-override-url",
+    "x-forwarded-host", "x-original-host", "x-host", "x-forwarded-server",
+    # What stores of objects read from, wherever the request says that they write.
+    "x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source", "x-ms-rename-source", "x-copy-from",
 ))
 # fmt: on
 
@@ -54,8 +58,20 @@ class Request:
 
     @property
     def overridden(self) -> bool:
-        """Whether it carries a header by which servers take another method or path."""
+        """Whether it carries a header by which servers take another method, host or path."""
         return any(_plain_name(name) in _OVERRIDES for name, _ in self.fields)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that it is about: where a copy goes, too (RFC 4918, 10.3); empty for another host, or no certain one."""
+        told = [value for name, value in self.fields if _plain_name(name) == "destination"]
+        return (self.bare, *(self._on_this_host(value) for value in told))
+
+    def _on_this_host(self, address: str) -> str:
+        found = _ANY.match(address)
+        if found is None or (found[1] and authority(found[1]) not in ((self.host, self.port), (self.host, None))):
+            return ""
+        return found[2]
 
 
 def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
@@ -74,11 +90,11 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> Request:
     length = _length(fields, minor)
     if method == "CONNECT" and length:
         raise Malformed("a CONNECT request has no body")
-    tokens = [word.strip().lower() for value in _values(fields, "connection") for word in value.split(",")]
+    tokens = [_plain_name(word.strip()) for value in _values(fields, "connection") for word in value.split(",")]
     upgrade = _values(fields, "upgrade")
     websocket = "upgrade" in tokens and [value.lower() for value in upgrade] == ["websocket"] and method == "GET"
     dropped = _HOP | set(tokens)
-    kept = tuple((name, value) for name, value in fields if name.lower() not in dropped)
+    kept = tuple((name, value) for name, value in fields if _plain_name(name) not in dropped)
     return Request(method, host, port, path, kept, length, websocket and not length)
 
 
@@ -121,6 +137,13 @@ def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes
     elif status >= 200:
         kept.append("Connection: close")
     return status, "\r\n".join([lines[0], *kept]).encode("latin-1") + END
+
+
+def in_chunks(head: bytes) -> bool:
+    """Whether what follows the head of a response comes in chunks."""
+    lines = head[: -len(END)].decode("latin-1").split("\r\n")
+    told = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
+    return lines[0].startswith("HTTP/1.1") and ",".join(told).rpartition(",")[2].strip() == "chunked"
 
 
 def chunk_size(line: bytes) -> int:

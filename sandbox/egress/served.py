@@ -137,6 +137,8 @@ class Served:
         else:
             bound = self.dialer.allowing(request.host, request.port, request.method, request.bare).bound
         assert self.server is not None
+        for path in request.paths[1:]:
+            bound |= self.dialer.allowing(request.host, request.port, request.method, path).bound
         if bound and (request.overridden or request.websocket):
             raise Refused("the request says that it is another one than it looks like", host=request.host)
         secure, added = await self._lent(request)
@@ -171,7 +173,10 @@ class Served:
                 return False, None
         # A connection that becomes something else, or a request that servers may read as another one, gets nothing.
         odd = request.websocket or request.overridden
-        added = None if odd else await broker.asks(host, port, request.method, request.bare)
+        asked = [] if odd else [await broker.asks(host, port, request.method, path) for path in request.paths]
+        added = (
+            asked[0] if asked and None not in asked and len({each.credential for each in asked if each}) == 1 else None
+        )
         if secure:
             from sandbox.egress.secured import to_server
 
@@ -256,6 +261,8 @@ class Served:
                 if server.clear and self.client.clear and added is None:
                     await self._flush(server, self.client)
                     await pour(server.sock, self.client.sock, self.attempt.receives, IDLE)
+                elif added is not None and http.in_chunks(told):
+                    await self._chunks(server, self.client, added)
                 else:  # it is looked through, or in TLS on one side
                     await self._piecewise(server, self.client, self.attempt.receives, added)
                 return status
@@ -268,6 +275,27 @@ class Served:
             await target.send(mask.feed(data) if mask else data)
         if mask:
             await target.send(mask.end())
+
+    async def _chunks(self, server: Stream, client: Stream, added: "Added") -> None:
+        """The rest of an answer in chunks, cut anew: where the server cut them hides nothing. Trailers are dropped."""
+        mask = added.mask()
+        while (line := await server.until(b"\n", 4096)) is not None:
+            try:
+                size = left = http.chunk_size(line)
+            except Malformed:
+                raise Failed(f"the answer of host {self.attempt.host} is not in chunks, as it says") from None
+            while left:
+                if not (data := await server.some(left)):
+                    return  # broken off, as whoever reads our chunks will see
+                left -= len(data)
+                self.attempt.receives(len(data))
+                await _chunk(client, mask.feed(data))
+            if not size:
+                await _chunk(client, mask.end())
+                await client.send(b"0\r\n\r\n")
+                return
+            if await server.until(b"\r\n", 2) is None:
+                return
 
     # ---- tunnels
 
@@ -356,6 +384,11 @@ class Served:
         if data:
             (self.attempt.sends if target is self.server else self.attempt.receives)(len(data))
             await target.send(data)
+
+
+async def _chunk(client: Stream, data: bytes) -> None:
+    if data:
+        await client.send(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 def _same(name: str, host: str) -> None:
