@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from policy.action import EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunScript, WriteFile
+from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunScript, WriteFile
 from policy.verdict import Problem
+from runner.live_secrets import MASK
 from sandbox.backend import Outcome, Violation
 from sandbox.fileops import perform
 from tools import TOOLS
 from tools.answer import failed
 from tools.arguments import Arguments, parse
-from tools.seen import Seen
+from tools.seen import MASKED, Seen
 from tools.tool import Finished, ImagePart, Keep, Part, TextPart, Tool, find
 
 GOLDEN = Path(__file__).with_name("golden") / "tool_results.txt"
@@ -292,6 +293,26 @@ def test_an_edit_needs_no_read_but_one_match(tmp_path: Path) -> None:
     turn = Turn(tmp_path)
     assert "2 times, on lines 1, 1" in turn.says("edit", path="a", old_string="x", new_string="z")
     assert "1 replacement" in turn.says("edit", path="a", old_string="y", new_string="z")
+
+
+def test_a_mask_is_not_written_over_the_secret_that_it_stands_for() -> None:
+    assert MASKED == MASK
+    seen = Seen()
+    answer = {"type": "text", "real": "/w/real", "size": 9, "sha256": "d", "lines": ["a", f"t = {MASK}"], "total": 2}
+    rest = {"known": 2, "replaced": 0, "cut": 0, "bom": False, "ends": "LF"}
+    tool("read").render(ReadFile("/w/a", 1, 2000), Outcome(0, data=answer | rest), seen)
+
+    def write(path: str, content: str) -> Action | Problem:
+        parsed = parse(tool("write"), {"path": path, "content": content})
+        assert isinstance(parsed, Arguments)
+        return tool("write").plan(parsed, "/w", seen)
+
+    for path in ("/w/a", "/w/real"):
+        problem = write(path, f"b\nt = {MASK}\n")
+        assert isinstance(problem, Problem)
+        assert "would be lost" in problem.why
+    assert not isinstance(write("a", "b\n"), Problem), "none in it"
+    assert not isinstance(write("b", MASK), Problem), "words of its own"
 
 
 def test_a_link_and_its_target_are_seen_together(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tools.answer import Answer, answer_of, told
 from tools.arguments import PATH_CAP, Arguments
 from tools.counts import count, size
 from tools.place import place
+from tools.seen import MASKED
 from tools.tool import Finished, ImagePart, Keep, Part, Seen, TextPart
 
 _LINES = 2000
@@ -91,6 +92,9 @@ class Read:
                     ImagePart(content.media, content.base64),
                 )
             case _Text():
+                if any(MASKED in line for line in content.lines):
+                    seen.mask(action.path, True)
+                    seen.mask(content.real, True)
                 return (TextPart("\n".join([*_numbered(action, content), *_remarks(action, content)])),)
 
 

@@ -2,6 +2,8 @@
 
 from posixpath import normpath
 
+MASKED = "[secret]"  # what is shown in the place of a secret
+
 
 class Seen:
     """Path to the sha256 (hex) of the content that the model last read or wrote, for one session.
@@ -10,10 +12,11 @@ class Seen:
     is noted under the link and under its target by whoever knows both.
     """
 
-    __slots__ = ("_digests",)
+    __slots__ = ("_digests", "_masked")
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
+        self._masked: set[str] = set()
 
     def note(self, path: str, digest: str) -> None:
         """The model now knows the content of `path` that has this digest."""
@@ -22,3 +25,10 @@ class Seen:
     def digest(self, path: str) -> str | None:
         """What the model last saw of `path`, or None when it never did."""
         return self._digests.get(normpath(path))
+
+    def mask(self, path: str, masked: bool) -> None:
+        """Whether the model saw a secret's mask in `path`, and so does not know all of it."""
+        (self._masked.add if masked else self._masked.discard)(normpath(path))
+
+    def masked(self, path: str) -> bool:
+        return normpath(path) in self._masked

@@ -10,6 +10,7 @@ from tools.answer import Change, answer_of, change_lines, told
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
 from tools.counts import count
 from tools.place import place
+from tools.seen import MASKED
 from tools.tool import Finished, Keep, Seen, TextPart
 
 
@@ -42,6 +43,10 @@ class Write:
             return Problem(
                 f"cannot write `{path}/`", "the path ends in a slash, as a folder's does", "name the file in it"
             )
+        if MASKED in args.content and seen.masked(path):
+            what = f"cannot write `{path}` with `{MASKED}` in it"
+            why = "that is how a secret was shown to you; the file holds the secret itself, which would be lost"
+            return Problem(what, why, "change the lines around it with `edit`, which leaves it as it is")
         return WriteFile(path, args.content)
 
     def render(
@@ -52,6 +57,8 @@ class Write:
             return told(answer, finished)
         seen.note(action.path, answer.sha256)
         seen.note(answer.real, answer.sha256)
+        seen.mask(action.path, False)
+        seen.mask(answer.real, False)
         return (TextPart("\n".join([_headline(action, answer), *change_lines(answer)])),)
 
 

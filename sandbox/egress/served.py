@@ -280,6 +280,7 @@ class Served:
         """The rest of an answer in chunks, cut anew: where the server cut them hides nothing. Trailers are dropped."""
         mask = added.mask()
         while (line := await server.until(b"\n", 4096)) is not None:
+            await asyncio.sleep(0)  # thousands of chunks may be there at once
             try:
                 size = left = http.chunk_size(line)
             except Malformed:
