@@ -4,7 +4,6 @@ Two steps find all of them. `forms` are the texts to look for; `views` are the t
 (percent, backslash, character references), each without line breaks, and every view knows the way back.
 """
 
-import base64
 import re
 from collections.abc import Iterator
 from functools import cache, lru_cache, partial
@@ -22,6 +21,8 @@ _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 def forms(value: str) -> tuple[str, ...]:
     """The texts that give `value` away, in the spelling of a `View`: itself, the part of its base64 that does not
     depend on what stands around it (RFC 4648, at each of three places), and its hex in both cases."""
+    import base64  # where nothing is known, nothing is coded
+
     data = value.encode("utf-8", "surrogatepass")
     found = [value, data.hex(), data.hex().upper()]
     for before in range(3):

@@ -54,10 +54,10 @@ def masked(text: str) -> str:
 
 def from_environment(environ: Mapping[str, str]) -> None:
     """Enter what the environment holds under the name of a secret, or as the login of an address."""
-    from runner.secrets import Secret
-
     for value in _values(environ):
         if len(value) >= SHORTEST:
+            from runner.secrets import Secret  # most environments hold none
+
             Secret(value)
 
 
