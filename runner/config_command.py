@@ -84,8 +84,10 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
             print(visible(str(fault), lines=False))
         for notice in found.notices:
             print(visible(f"notice: {notice}", lines=False))
-        count = len(found.faults)
+        count, idle = len(found.faults), len(found.notices)
         said = f"{count} fault{'' if count == 1 else 's'}" if count else "nothing is wrong"
+        if idle and not count:
+            said = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
         print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))
     return Exit.USAGE if found.faults else Exit.DONE
 

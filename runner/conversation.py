@@ -21,7 +21,7 @@ HELP = """\
 Type what you want done; the model works on it here, and every action passes the gate.
   /mode         which mode this is
   /mode NAME    change it: {modes}
-  /rewind [N]   bring files back as they were before the last action, or the last N; /undo is the same
+  /rewind [N]   bring files back as before the last action, or the last N (/undo)
   /grants       what was remembered; /grants revoke ID takes it back
   /help         this text
   /quit         leave (so does Ctrl-D)
@@ -95,7 +95,7 @@ def _grants(words: list[str], world: World) -> None:
         case []:
             now = time.time()
             found = [line for grant in world.grants.live() for line in lines(grant, now, world.grants.key.workspace)]
-            world.emit(Notice("\n".join(found) or "nothing was remembered"))
+            world.emit(Notice("\n".join(["remembered:", *found]) if found else "nothing was remembered"))
         case ["revoke", name]:
             try:
                 grant = world.grants.revoke(name)

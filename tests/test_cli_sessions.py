@@ -159,6 +159,21 @@ def test_a_session_of_another_workspace_is_refused_and_can_be_forked(desk: Desk)
     assert len(desk.list("--all")) == 2
 
 
+def _into(desk: Desk, sink: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, unbuffered, with a full disk behind its stdout, or a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    target = os.open(sink, os.O_WRONLY) if sink else writer
+    environ = desk.environ | {"PYTHONUNBUFFERED": "1"}
+    try:
+        return subprocess.run(
+            [AGENT, *words], cwd=desk.work, env=environ, stdout=target, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    finally:
+        for handle in {writer, target}:
+            os.close(handle)
+
+
 def test_show_and_export_say_what_was_done(desk: Desk) -> None:
     desk.run("look around")
     id = str(desk.list()[0]["id"])
@@ -168,6 +183,10 @@ def test_show_and_export_say_what_was_done(desk: Desk) -> None:
     types = [json.loads(line)["type"] for line in desk.agent("sessions", "show", "--json", id).stdout.splitlines()]
     assert types == ["session", "run", "message", "message", "call", "message", "message", "end"]
     assert desk.agent("sessions", "export", id, "--format", "jsonl").stdout == desk.store.path(id).read_text()
+    for words in (("show", id), ("export", id)):
+        for sink, code, said in (("/dev/full", 1, "the output could not be written"), ("", 141, "")):
+            done = _into(desk, sink, "sessions", *words)
+            assert (done.returncode, said in done.stderr, "cannot be read" in done.stderr) == (code, True, False), sink
     out = desk.base / "talk.html"
     assert desk.agent("sessions", "export", id, "--format", "html", "-o", str(out)).returncode == 0
     assert "There is one file." in out.read_text()

@@ -150,8 +150,16 @@ def test_a_whole_configuration_is_said_to_be_so(here: Here, tmp_path: Path) -> N
     done = here.agent("config", "check")
     assert done.returncode == 0, "what is ignored is no fault"
     assert f"notice: {here.shared}:1: `mode` is ignored" in done.stdout
+    assert done.stdout.endswith(f"{here.shared}: no fault, but 1 entry has no effect\n")
     alone = here.agent("config", "check", str(here.shared))
-    assert (alone.returncode, "notice" in alone.stdout) == (0, False), "by itself it is like your own"
+    assert (alone.returncode, "notice" in alone.stdout) == (0, False), "trusted, it would be in force"
+    assert alone.stdout == f"{here.shared}: nothing is wrong\n"
+    never = 'auth.openai.account = "x"\nauth.openai.helper = ["cat"]\n'
+    for path, said in ((here.shared, "no fault, but 2 entries have no effect"), (here.user, "nothing is wrong")):
+        here.write(path, never)
+        alone = here.agent("config", "check", str(path))
+        assert (alone.returncode, alone.stdout.endswith(f"{path}: {said}\n")) == (0, True), alone.stdout
+        assert alone.stdout.count("no repository may say it, trusted or not") == (2 if path == here.shared else 0)
     assert here.agent("config", "check", str(tmp_path / "missing")).returncode == 2
 
 

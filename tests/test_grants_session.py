@@ -52,10 +52,14 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         assert screen.count("allow once?") == 1, "the second call needs no answer"
         name = re.findall(r"remembered as (g[0-9a-f]{8})", screen)[0]
         window.type("/grants", "Enter")
-        window.until("in this session, by")
+        screen = window.until("in this session, by")
+        assert re.search(rf"^{name}  allow  exactly `make build`", screen, re.MULTILINE), "in line with what is below"
         _leave(window)
     finally:
         window.close()
+    id = str(desk.list()[0]["id"])
+    shown = desk.agent("sessions", "show", id).stdout
+    assert f"allowed for the rest of this session, as {name}: exactly `make build`\n" in shown
     assert not (desk.state / "grants.json").exists()
     assert desk.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
 

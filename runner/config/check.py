@@ -49,8 +49,10 @@ class Checked:
 
 
 def check_file(path: Path) -> Checked:
-    """One file by itself, over what is shipped."""
-    return _checked([(Layer.NAMED, path)], {}, {})
+    """One file by itself, over what is shipped. What lies where a repository keeps its own counts as one that is
+    trusted: it may widen, and what no repository may set has no effect."""
+    came_along = path.absolute().parent.name == ".ringfence"
+    return _checked([(Layer.NAMED, path)], {}, {}, came_along=came_along)
 
 
 def check_here(
@@ -65,7 +67,13 @@ def check_here(
     return _checked(files(cwd, environ, config=config, system=system), environ, trusted or {})
 
 
-def _checked(layers: list[tuple[Layer, Path]], environ: Mapping[str, str], trusted: Mapping[str, str]) -> Checked:
+def _checked(
+    layers: list[tuple[Layer, Path]],
+    environ: Mapping[str, str],
+    trusted: Mapping[str, str],
+    *,
+    came_along: bool = False,
+) -> Checked:
     settings, found, sources = packaged(), [], []
     for layer, path in layers:
         try:
@@ -82,7 +90,8 @@ def _checked(layers: list[tuple[Layer, Path]], environ: Mapping[str, str], trust
         keyed, wrong = read_all(text, str(path), most=MOST + 1)
         told = [fault_of(error.problem, str(path)) for error in wrong]
         told += _second_opinion(text, str(path), told)
-        settings, more = _over(settings, given_as(keyed, data, path, layer, trusted))
+        said = given_as(keyed, data, path, layer, trusted)
+        settings, more = _over(settings, replace(said, layer=Layer.PROJECT, trusted=True) if came_along else said)
         told = sorted([*told, *more], key=lambda fault: fault.line)
         if len(told) > MOST:
             told = [*told[:MOST], Fault(str(path), 0, f"there is more; only the first {MOST} are told", "")]

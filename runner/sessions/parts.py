@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from policy.matrix import Ruling
 from policy.record import dataclass
 from runner.messages import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UserMessage
 from runner.sessions.entries import Answered, Entry, message_of
@@ -84,9 +85,10 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
             case "end":
                 yield Part("note", entry.time, f"{body['reason']} (exit {body['exit']}, {body['turns']} turns)")
             case "grant":
-                yield Part("note", entry.time, f"allowed for this session: {json.dumps(body['grant'])}")
+                yield Part("note", entry.time, _granted(body["grant"]))
             case "snapshot":
-                yield Part("note", entry.time, f"files as they were: {body['snapshot']}")
+                step = f"step {body['snapshot']} of `agent undo --list`"
+                yield Part("note", entry.time, f"what this changes can be taken back: {step}")
             case "call":
                 verdicts[str(body["call"])] = entry
             case "message":
@@ -132,3 +134,16 @@ def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None,
     text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
     images = tuple(block for block in content if isinstance(block, ImageBlock))
     return Part("tool", time, title, text, images, tuple(facts), answered.result.is_error)
+
+
+def _granted(form: object) -> str:
+    """An answer for the rest of the session; as it stands there when it is none that we would have written."""
+    from runner.grant_json import from_json
+    from runner.grant_words import about
+
+    try:
+        grant = from_json(form)
+    except ValueError:
+        return f"an answer that holds nothing: {json.dumps(form)}"
+    verb = "allowed" if grant.ruling is Ruling.ALLOW else "refused"
+    return f"{verb} for the rest of this session, as {grant.id}: {about(grant)}"

@@ -311,7 +311,14 @@ def _speaking(path: Path, kind: type[SessionError] = SessionError) -> Iterator[N
         fix = "see `agent sessions list`"
         raise kind(Problem(f"there is no session `{path.stem}`", "it was removed, or never kept here", fix)) from None
     except OSError as error:
-        raise kind(written_problem(error, path) if kind is JournalError else _unread(error, path)) from None
+        if kind is JournalError:
+            raise kind(written_problem(error, path)) from None
+        if error.errno in _OF_WRITING:  # whoever reads it prints it meanwhile; no read fails like that
+            raise
+        raise kind(_unread(error, path)) from None
+
+
+_OF_WRITING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def written_problem(error: OSError, path: Path) -> Problem:
