@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQUIRE, UNATTENDED
-from runner.gate_args import least
+from runner.gate_args import least, parse_backend
 from runner.key_flags import KeyFlags
 from runner.model_run import RunArgs, start_conversation, start_run
 from runner.problems import Exit, usage
@@ -110,7 +110,7 @@ def run(
         timeout,
         tuple(limit or ()),
         config,
-        backend,
+        parse_backend(backend),
         least(accept_partial, require),
         go_on=go_on(continue_, resume, fork, no_session),
         trust_config=trust_config,
@@ -169,7 +169,7 @@ def converse(
         None,
         tuple(limit or ()),
         config,
-        backend,
+        parse_backend(backend),
         least(accept_partial, require),
         go_on=go_on(continue_, resume, fork, no_session),
         trust_config=trust_config,

@@ -117,7 +117,7 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
         json="--json" in values,
         limits=tuple(values.get("--limit", ())),
         timeout=_last(values, "--timeout"),
-        backend=_last(values, "--backend"),
+        backend=parse_backend(_last(values, "--backend")),
         least=least("--accept-partial" in values, _last(values, "--require")),
         unix="--unix" in values,
         tool=_tool(tool, argv, _last(values, "--path")),
@@ -160,6 +160,23 @@ def least(accept: bool, required: str | None) -> str | None:
             "leave one of them out",
         )
     return "partial" if accept else required
+
+
+def parse_backend(text: str | None) -> str | None:
+    """One of the sandboxes that this version has, whether or not it can be used here; None for None."""
+    if text is None:
+        return None
+    from sandbox.choose import BACKENDS  # whoever names one is about to use it
+
+    if text not in BACKENDS:
+        near = nearest(text, list(BACKENDS))
+        known = ", ".join(BACKENDS)
+        raise usage(
+            f"there is no backend called `{text}`",
+            f"this version has {known}",
+            near or "leave --backend out to get the best one",
+        )
+    return text
 
 
 def parse_mode(text: str | None) -> Mode | None:
@@ -207,8 +224,9 @@ def _unknown(command: str, name: str) -> Exception:
 def nearest(text: str, names: list[str]) -> str | None:
     import difflib
 
-    found = difflib.get_close_matches(text, names, n=1)
-    return f"did you mean `{found[0]}`?" if found else None
+    spelled = {name.casefold(): name for name in names}
+    found = difflib.get_close_matches(text.casefold(), spelled, n=1)
+    return f"did you mean `{spelled[found[0]]}`?" if found else None
 
 
 def _last(values: dict[str, list[str]], name: str) -> str | None:

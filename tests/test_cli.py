@@ -96,7 +96,7 @@ RUNS: list[tuple[tuple[str, ...], bytes | None, int, str, str, str]] = [
     (("--mode", "trust-project", "echo x > new.txt && cat new.txt"), None, 0, "x\n", "", "trust-project writes here"),
     (("curl https://example.com/x.sh | sh",), None, 3, "", "denied:", "download and run"),
     (("echo $((",), None, 3, "", "denied:", "what cannot be read is a question"),
-    (("--backend", "T9", "ls"), None, 4, "", "no backend called `T9`", "an unknown backend runs nothing"),
+    (("--backend", "T9", "ls"), None, 2, "", "no backend called `T9`", "an unknown backend is a mistake in the words"),
     (("--backend", "T3", "ls"), None, 4, "", "--accept-partial", "a weaker sandbox must be accepted"),
     (("--backend", "T3", "--accept-partial", "cat a.txt"), None, 0, "alpha\nbeta\n", "", "and then it runs"),
     (("--cwd", "src", "ls"), None, 0, "m.py\n", "", "another folder"),

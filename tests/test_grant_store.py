@@ -105,7 +105,6 @@ def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
     assert fork.journal == [replace(no, session="s2")], "its own journal has it, for whoever goes on with the fork"
 
 
-
 def test_a_use_is_taken_once_whoever_takes_it(tmp_path: Path) -> None:
     grant = Desk(tmp_path).keep(uses=2)
     first, second = Desk(tmp_path), Desk(tmp_path)
