@@ -12,6 +12,21 @@ from runner.problems import usage
 _MODES = ", ".join(mode.value for mode in Mode)
 FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
 
+
+def _limits(incomplete: str) -> list[str]:
+    return [f"{name}=" for name in limit_names() if name.startswith(incomplete)]
+
+
+def _backends(incomplete: str) -> list[str]:
+    from sandbox.choose import BACKENDS
+
+    return [name for name in BACKENDS if name.casefold().startswith(incomplete.casefold())]
+
+
+def _levels(incomplete: str) -> list[str]:
+    return [name for name in ("full", "partial") if name.startswith(incomplete)]
+
+
 SCRIPT = Annotated[
     list[str] | None,
     typer.Argument(
@@ -30,6 +45,7 @@ LIMIT = Annotated[
     typer.Option(
         metavar="NAME=VALUE",
         help=f"What one command may use up: {', '.join(limit_names())}. Repeatable; memory=2G, cpu=30s.",
+        autocompletion=_limits,
     ),
 ]
 TIMEOUT = Annotated[str | None, typer.Option(metavar="TIME", help="Wall time: 30s, 5m. The same as --limit wall=TIME.")]
@@ -54,11 +70,16 @@ ENV = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="Set a variable for it, unless that would undo a guard. Repeatable."),
 ]
-BACKEND = Annotated[str | None, typer.Option(metavar="T1|T2|T3|container", help="Use this sandbox and no other.")]
+BACKEND = Annotated[
+    str | None,
+    typer.Option(metavar="T1|T2|T3|container", help="Use this sandbox and no other.", autocompletion=_backends),
+]
 REQUIRE = Annotated[
     str | None,
     typer.Option(
-        metavar="full|partial", help="The least a sandbox must enforce, whatever the configuration says; else exit 4."
+        metavar="full|partial",
+        help="The least a sandbox must enforce, whatever the configuration says; else exit 4.",
+        autocompletion=_levels,
     ),
 ]
 ACCEPT = Annotated[
