@@ -140,15 +140,24 @@ def _outcome(body: dict[str, object]) -> str:
 
 
 def _network(body: dict[str, object]) -> str:
-    """Every host once, in the order of the first attempt, with the verdict; a few of them."""
+    """Every host and port once, in the order of the first attempt, with the verdict; a few of them."""
     made = [_mapping(item) for item in _items(body.get("connections"))]
     said = [
-        f"{_string(each.get('host')) or 'nobody'} {'allowed' if each.get('allowed') else 'denied'}"
+        f"{_place(each)} {'allowed' if each.get('allowed') else 'denied'}"
         + (f" with credential {_string(each.get('credential'))}" if each.get("credential") else "")
         for each in made
     ]
     found = list(dict.fromkeys(said))
     return ", ".join(found[:_HOSTS]) + (f" and {len(found) - _HOSTS} more" if len(found) > _HOSTS else "")
+
+
+def _place(made: dict[str, object]) -> str:
+    """Host and port as an allowlist spells them; a name that could not be read has neither."""
+    host, port = _string(made.get("host")), made.get("port")
+    if not host:
+        return "nobody"
+    host = f"[{host}]" if ":" in host else host
+    return f"{host}:{port}" if port else host
 
 
 def _action(body: dict[str, object]) -> str:

@@ -418,6 +418,7 @@ def test_the_listing(tmp_path: Path) -> None:
         one = log.decided(session, allowed(RunScript("cat a\nrm b", "/w")))
         stopped = Violation("write was stopped", "/etc/x", "do not", True)
         made = (reached("a.org"), reached("a.org"), reached("b.org", "host b.org is not on the allowlist"))
+        made += (reached("2001:db8::1", "not on the allowlist"), reached("", "it could not be read"))
         log.finished(one, Outcome(1, seconds=0.5, violations=(stopped,), connections=made))
         log.decided(session, denied(RunArgv(("cat", "/home/u/.ssh/id_rsa"), "/w")))
         problem = Problem("`command` is not text", "it is a number", "quote it")
@@ -432,7 +433,7 @@ def test_the_listing(tmp_path: Path) -> None:
             "    2  allow  read           exec  $ cat a␊rm b",
             "       reads a file (policy/commands/cat.toml:3; read x default = allow)",
             "       exit 1 after 0.50 s",
-            "       network: a.org allowed, b.org denied",
+            "       network: a.org:443 allowed, b.org:443 denied, [2001:db8::1]:443 denied, nobody denied",
             "       stopped: write was stopped",
         ]
         assert [json.loads(line)["id"] for line in json_lines(log, denied=True)] == [5, 4]

@@ -198,5 +198,5 @@ def test_from_the_command_line_to_the_record(tmp_path: Path) -> None:
     assert "sandbox: host other.test is not on the allowlist" in refused.stderr
     assert "`other.test`" in refused.stderr
     listed = desk.agent("audit").stdout
-    assert "network: localhost allowed" in listed
-    assert "network: other.test denied" in listed
+    assert f"network: localhost:{port} allowed" in listed
+    assert "network: other.test:443 denied" in listed
