@@ -30,6 +30,7 @@ class State(StrEnum):
     OK = "ok"
     WEAK = "weak"
     MISSING = "missing"
+    ABSENT = "absent"  # nobody asked for it, and nothing is worse without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,11 @@ def verdict(findings: tuple[Finding, ...], minimum: Level = Level.FULL) -> Exit:
 
 
 def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
-    hues = {State.OK: "\x1b[32m", State.WEAK: "\x1b[33m", State.MISSING: "\x1b[31m"} if colour else {}
+    hues = (
+        {State.OK: "\x1b[32m", State.WEAK: "\x1b[33m", State.MISSING: "\x1b[31m", State.ABSENT: "\x1b[2m"}
+        if colour
+        else {}
+    )
     end = "\x1b[0m" if colour else ""
     lines = []
     for finding in findings:
@@ -225,11 +230,13 @@ async def _container(choice: Choice) -> Finding:
     """Only for who asks for it, so it never makes a machine ready."""
     from sandbox.backend import SandboxUnavailable
     from sandbox.choose import open_backend
+    from sandbox.container.daemon import NoDaemon
 
     try:
         backend, enforcement = await open_backend("container", Level.PARTIAL, container=choice)
     except SandboxUnavailable as error:
-        state = State.MISSING if choice.image else State.WEAK
+        wanted = bool(choice.image or choice.socket)
+        state = State.MISSING if wanted else State.ABSENT if isinstance(error, NoDaemon) else State.WEAK
         return Finding("sandbox container", state, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
     await backend.close()
     return _stands("container", enforcement, sandbox=False)

@@ -1,5 +1,6 @@
 """`agent doctor` where something is missing: it says what to do, and what it says is true."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import pytest
 from sandbox_bench import NO_NAMESPACES
 
 from policy.verdict import Problem
-from runner.doctor import Finding, State, _refused, namespaces
+from runner.doctor import Finding, State, _container, _refused, namespaces
+from sandbox.container.choice import Choice
 
 AGENT = str(Path(sys.executable).parent / "agent")
 
@@ -60,3 +62,25 @@ def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Pat
     assert "fix: sudo sysctl -w user.max_user_namespaces=" in done.stdout
     assert "fix: do what `namespaces` says above; or accept T3" in done.stdout
     assert "not ready" in done.stdout
+
+
+# fmt: off
+DAEMONS = [
+    # what is configured, DOCKER_HOST, state, why
+    (Choice(),                           "unix:///nowhere/d.sock", State.ABSENT,  "nobody asked for it"),
+    (Choice(image="sha256:" + "0" * 64), "unix:///nowhere/d.sock", State.MISSING, "an image is configured for it"),
+    (Choice(socket="/nowhere/d.sock"),   "",                       State.MISSING, "a socket is"),
+    (Choice(),                           "tcp://127.0.0.1:1",      State.WEAK,    "there is one, of no use as it is"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("choice", "host", "state", "why"), DAEMONS, ids=[row[3] for row in DAEMONS])
+def test_a_container_daemon_that_is_not_there(
+    choice: Choice, host: str, state: State, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    found = asyncio.run(_container(choice))
+    assert found.state is state, why
+    assert found.fix
+    assert not found.sandbox, "it never makes a machine ready"

@@ -79,10 +79,14 @@ class Refused(Exception):
         self.status = status
 
 
+class NoDaemon(SandboxUnavailable):
+    """There is none where one was looked for."""
+
+
 def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
     """The path of the daemon's socket: configured, DOCKER_HOST, the context in use, or where one usually lies.
 
-    Raises SandboxUnavailable when there is none, or when it is on another machine.
+    Raises NoDaemon when there is none, SandboxUnavailable when it is on another machine.
     """
     named = chosen or environ.get("DOCKER_HOST", "") or _context(environ)
     if named:
@@ -96,13 +100,13 @@ def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
                 )
             )
         if not is_socket(path):
-            raise SandboxUnavailable(Problem(f"there is no container daemon at `{path}`", "no socket is there", _FIX))
+            raise NoDaemon(Problem(f"there is no container daemon at `{path}`", "no socket is there", _FIX))
         return path
     places = usual(environ)
     for path in places:
         if is_socket(path):
             return path
-    raise SandboxUnavailable(
+    raise NoDaemon(
         Problem("there is no container daemon", f"none of {', '.join(places)} is a socket", f"{_FIX}, or use T1")
     )
 
