@@ -38,6 +38,16 @@ def everything() -> tuple["Secret", ...]:
     return tuple(secret for secret in _known.values() if len(secret.reveal()) >= SHORTEST)
 
 
+def longest() -> int:
+    """Bytes of the longest of them."""
+    return max((len(secret.reveal().encode()) for secret in everything()), default=0)
+
+
+def held_in(data: bytes | bytearray) -> bool:
+    """Whether one of them stands in `data`, as it is."""
+    return any(secret.reveal().encode() in data for secret in everything())
+
+
 def forget() -> None:
     """Begin anew. For tests, which make many secrets in one process."""
     _known.clear()

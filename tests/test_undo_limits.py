@@ -17,6 +17,8 @@ import pytest
 from undo_world import WORK, World, as_nobody
 
 from policy.action import ReadFile, RunScript
+from runner import live_secrets
+from runner.secrets import Secret
 from runner.undo.clearing import clear
 from runner.undo.store import UndoError
 
@@ -125,6 +127,24 @@ def test_a_secret_is_never_kept(base: Path) -> None:
     assert {item.path for item in taken.items if item.problem} == {".env", "d/server.key", "new.pem"}
     assert (world.w / "a").read_text() == "1\n"
     assert (world.w / "new.pem").exists(), "what is not kept is not removed either"
+    kept = b"".join(path.read_bytes() for path in (base / "state").rglob("*") if path.is_file())
+    assert b"s3cret-canary" not in kept
+
+
+@pytest.mark.threat("T75")
+@pytest.mark.parametrize("size", [0, 5 << 20], ids=["small", "large"])
+def test_a_key_that_is_known_is_not_kept_wherever_it_stands(base: Path, size: int) -> None:
+    """A key that somebody pasted into a file: what was done to the others is taken back."""
+    live_secrets.forget()
+    Secret("s3cret-canary-0123")
+    world = World(base)
+    (world.w / "notes").write_bytes(b"x" * (size - 9 if size else 0) + b"s3cret-canary-0123" + b"y" * size)
+    world.sh("echo 1 > a")
+    world.act("echo 2 > a; echo more >> notes; cp notes other")
+    taken = world.undo()
+    live_secrets.forget()
+    assert {item.path for item in taken.items if item.problem} == {"notes", "other"}
+    assert (world.w / "a").read_text() == "1\n"
     kept = b"".join(path.read_bytes() for path in (base / "state").rglob("*") if path.is_file())
     assert b"s3cret-canary" not in kept
 

@@ -8,12 +8,18 @@ import time
 from collections.abc import Iterable
 
 from policy.record import dataclass
+from runner import live_secrets
 from runner.undo import below, entry
 from runner.undo.entry import Change, Entry, Kind, entry_of, same
 from runner.undo.packs import LARGE, Place
 from runner.undo.store import Store
 from runner.undo.walk import Index, Rules, Seen, Stopped, TooMany, glance, look
 from sandbox.tree import SHORT_MARGIN
+
+
+class _HoldsSecret(Exception):
+    """A key that this process knows stands in a content, which is not kept for that."""
+
 
 PARTLY = "\0partly"  # after a root: what is known of single paths in it
 
@@ -120,6 +126,8 @@ class Taker:
                 now = time.time_ns()
                 digest = self._content(handle, status.st_size, places)
                 after = os.fstat(handle)
+            except _HoldsSecret:
+                return entry_of(status, status.st_ctime_ns < now - _margin(status.st_ctime_ns), b"", entry.SECRET)
             finally:
                 os.close(handle)
             if digest is not None and _stamp(after) == _stamp(status):
@@ -127,7 +135,7 @@ class Taker:
         return entry_of(after, False, b"", entry.MOVING)
 
     def _content(self, handle: int, size: int, places: dict[bytes, Place]) -> bytes | None:
-        """Keep the content and answer its hash; None when it is not `size` bytes long any more."""
+        """Keep the content and answer its hash; None when it is not `size` bytes long any more. Raises _HoldsSecret."""
         if size > self._bounds.file:
             return None
         store = self._store
@@ -145,6 +153,8 @@ class Taker:
             data += more
         if len(data) != size:
             return None
+        if live_secrets.held_in(data):
+            raise _HoldsSecret
         digest = hashlib.sha256(data).digest()
         if digest not in places and store.place(digest) is None:
             places[digest] = store.packs.add(data)
@@ -203,7 +213,11 @@ def _kept_already(known: Index, folder: str, name: str, size: int) -> bool:
 
 def _hashed(handle: int, size: int) -> bytes | None:
     digest, left = hashlib.sha256(), size + 1
+    before, overlap = b"", max(live_secrets.longest() - 1, 0)
     while left and (data := os.read(handle, min(left, 1 << 20))):
+        if overlap and live_secrets.held_in(before + data):
+            raise _HoldsSecret
+        before = (before + data)[-overlap:] if overlap else b""
         digest.update(data)
         left -= len(data)
     os.lseek(handle, 0, os.SEEK_SET)
