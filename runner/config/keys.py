@@ -175,8 +175,8 @@ KEYS: tuple[Key, ...] = (
     Key("undo.required", Shape.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,
         stricter=lambda new, old: new is True),
     Key("undo.steps", Shape.WHOLE, NEVER, "most actions that are kept; the oldest go first", 100),
-    Key("undo.size", Shape.SIZE, NEVER, "most bytes that are kept for one workspace", 2_000_000_000, example='"2 GB"'),
-    Key("undo.file", Shape.SIZE, NEVER, "the largest file that is kept", 500_000_000, example='"500 MB"'),
+    Key("undo.size", Shape.SIZE, NEVER, "most bytes that are kept for one workspace", 2 << 30, example='"2 GB"'),
+    Key("undo.file", Shape.SIZE, NEVER, "the largest file that is kept", 500 << 20, example='"500 MB"'),
     Key("undo.files", Shape.WHOLE, NEVER, "most files and folders that are looked at", 300_000),
     Key("undo.leave_out", Shape.TEXTS, NEVER, "more names of folders that are not kept", adds=True, example='["dist"]'),
 

@@ -29,8 +29,8 @@ class Bounds:
     """How much is kept: steps, bytes of all contents, bytes of one file."""
 
     steps: int = 100
-    bytes: int = 2_000_000_000
-    file: int = 500_000_000
+    bytes: int = 2 << 30
+    file: int = 500 << 20
 
 
 @dataclass(frozen=True, slots=True)
