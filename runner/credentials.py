@@ -120,25 +120,11 @@ def ways(provider: str, *, keyring: bool) -> str:
     return f"{', '.join(found)}, or pipe it into a run with `--api-key-stdin`"
 
 
-def resolve(
-    provider: str,
-    environ: Mapping[str, str],
-    *,
-    account: str | None = None,
-    configured: str | None = None,
-    stdin_key: Secret | None = None,
-    helper: Helper | None = None,
-    workspace: str = "",
-) -> Found:
-    """The credential of `provider`; the rest is as in `Wanted`. Raises SecretError, which names everything tried."""
-    search = look(Wanted(provider, environ, account, configured, stdin_key, helper, workspace))
-    if search.found is None:
-        raise SecretError(search.problem())
-    return search.found
-
-
 def find(wanted: Wanted) -> Found | None:
-    """As `resolve`; and None for a server on this machine when nothing was said and nothing is broken."""
+    """The credential; None for a server on this machine when nothing was said and nothing is broken.
+
+    Raises SecretError, which names everything that was tried.
+    """
     search = look(wanted)
     if search.found is None and (not wanted.local or wanted.account or search.broken()):
         raise SecretError(search.problem())

@@ -1,6 +1,5 @@
 """The commented file that `agent init` writes, made from the table of keys so that it never lies."""
 
-import re
 from collections.abc import Iterator, Mapping
 
 from policy.keyed import Path as KeyPath
@@ -83,8 +82,3 @@ def _wrapped(names: list[str]) -> list[str]:
             at = "#"
         at += f" {name}," if name != names[-1] else f" {name}"
     return [*rows, at]
-
-
-def uncommented(text: str) -> str:
-    """The same file with every key and example in it in force: what a reader may try, and a test does."""
-    return re.sub(r"^# (?=\[|[a-z_]+ *= )", "", text, flags=re.MULTILINE)

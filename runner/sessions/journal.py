@@ -99,15 +99,6 @@ class Journal:
         """The name of the session, once something of this run is in its file."""
         return self._lines.id if self._lines is not None and self._begun else None
 
-    @property
-    def leaf(self) -> str | None:
-        """The last entry: what `back_to` takes later."""
-        return self._leaf
-
-    def back_to(self, leaf: str) -> None:
-        """What follows is said after that entry, on a branch of its own; what came after it stays in the file."""
-        self._leaf = leaf
-
     def message(self, message: UserMessage | AssistantMessage) -> None:
         """Somebody said something. Durable when this returns. Raises JournalError: then go no further."""
         if isinstance(message, UserMessage):
