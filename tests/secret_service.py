@@ -224,9 +224,9 @@ class Terminal:
                 os.setuid(NOBODY)
             os.execve(argv[0], argv, {**desk.environ, "TERM": "xterm"})
 
-    def until(self, text: str) -> None:
+    def until(self, text: str, times: int = 1) -> None:
         end = time.monotonic() + 30
-        while text not in self.seen:
+        while self.seen.count(text) < times:
             assert time.monotonic() < end, f"no `{text}` in {self.seen!r}"
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 self.seen += os.read(self._descriptor, 4096).decode("utf-8", "replace")

@@ -1,11 +1,10 @@
 """The law of secrets: a canary in the keyring and in the environment is in no byte that leaves, but the one header."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from model_server import Delta, ModelServer, calling, serving
 from sandbox_bench import USERS
 from secret_service import desk
 
@@ -29,52 +28,20 @@ print(glob.glob("/run/user/*/*"), glob.glob("/tmp/dbus-*"))
 print("looked")' | tee seen.txt"""
 
 
-class Model(ThreadingHTTPServer):
+def answer(turn: int, headers: str, body: bytes) -> Delta | str:
     """Asks for two commands; says back what it was told; then fails and repeats every header it was sent."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.requests: list[tuple[str, bytes]] = []
-
-
-class Answers(BaseHTTPRequestHandler):
-    server: Model
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.requests.append((str(self.headers), body))
-        turn = len(self.server.requests)
-        if turn > 3:
-            self.send_response(400)
-            self.end_headers()
-            self.wfile.write(json.dumps({"error": {"message": f"bad request: {self.headers}"}}).encode())
-            return
-        commands = {1: LOOK_AROUND, 2: "env; cat seen.txt; git remote -v"}
-        delta: dict[str, object] = {"content": f"You said: {json.loads(body)['messages'][-1]['content']}"[:3000]}
-        if turn in commands:
-            function = {"name": "bash", "arguments": json.dumps({"command": commands[turn]})}
-            delta = {"tool_calls": [{"index": 0, "id": f"c{turn}", "function": function}]}
-        choice = {"index": 0, "delta": delta, "finish_reason": "tool_calls" if turn in commands else "stop"}
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for data in (json.dumps({"choices": [choice]}), "[DONE]"):
-            self.wfile.write(f"data: {data}\n\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the test looks at what arrived."""
+    if turn > 3:
+        return f"bad request: {headers}"
+    commands = {1: LOOK_AROUND, 2: "env; cat seen.txt; git remote -v"}
+    if turn in commands:
+        return calling(commands[turn], f"c{turn}")
+    return {"content": f"You said: {json.loads(body)['messages'][-1]['content']}"[:3000]}
 
 
 @pytest.fixture
-def model() -> Iterator[Model]:
-    with Model() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def model() -> Iterator[ModelServer]:
+    with serving(answer) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def held(data: bytes | str) -> list[str]:
@@ -102,11 +69,11 @@ AFTERWARDS = [
 @pytest.mark.threat("T48")
 @pytest.mark.parametrize("user", USERS)
 @pytest.mark.parametrize("form", [["--json"], []], ids=["events", "transcript"])
-def test_law_a_canary_leaves_in_its_header_alone(user: str, form: list[str], model: Model) -> None:
+def test_law_a_canary_leaves_in_its_header_alone(user: str, form: list[str], model: ModelServer) -> None:
     with desk(user) as place, place.secret_service():
         assert place.agent("auth", "login", "openai", "--account", "work", stdin=KEY).returncode == 0
         told = {
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{model.server_address[1]}/v1",
+            "OPENAI_BASE_URL": model.url,
             "FORGE_TOKEN": TOKEN,
             "ANTHROPIC_API_KEY": TOKEN,
             "DATABASE_URL": f"postgres://me:{LOGIN}@db.test/app",

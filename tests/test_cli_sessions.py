@@ -5,14 +5,13 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from model_server import Delta, ModelServer, calling, serving
 from session_files import run_of, user
 
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
@@ -311,56 +310,30 @@ def test_no_text_of_a_session_drives_the_terminal(hostile: Desk) -> None:
 # ---- what reaches a model
 
 
-class Model(ThreadingHTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.requests: list[dict[str, list[dict[str, object]]]] = []
-
-
-class Answers(BaseHTTPRequestHandler):
-    """Speaks as an OpenAI server does: calls a tool once, then answers, and says what that used."""
-
-    server: Model
-
-    def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.requests.append(request)
-        asked = request["messages"][-1]["role"] == "user"
-        call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
-        delta = {"tool_calls": [call]} if asked else {"content": "one file"}
-        choice = {"index": 0, "delta": delta, "finish_reason": "tool_calls" if asked else "stop"}
-        usage = {"prompt_tokens": 1000, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 600}}
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for data in (json.dumps({"choices": [choice]}), json.dumps({"choices": [], "usage": usage}), "[DONE]"):
-            self.wfile.write(f"data: {data}\n\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the test looks at what arrived."""
+def answer(turn: int, headers: str, body: bytes) -> Delta:
+    """Calls a tool once, then answers."""
+    asked = json.loads(body)["messages"][-1]["role"] == "user"
+    return calling("ls") if asked else {"content": "one file"}
 
 
 @pytest.fixture
-def model() -> Iterator[Model]:
-    with Model() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def model() -> Iterator[ModelServer]:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 600}}
+    with serving(answer, usage) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
-def test_the_model_is_told_what_was_said_before(desk: Desk, model: Model) -> None:
-    url = f"http://127.0.0.1:{model.server_address[1]}/v1"
+def test_the_model_is_told_what_was_said_before(desk: Desk, model: ModelServer) -> None:
     prices = desk.base / "prices.toml"
     prices.write_text('[price."openai:m"]\ninput = 2\noutput = 10\ncache_read = 0.5\n')
     for words in (("look around",), ("-c", "--config", str(prices), "and again")):
-        done = desk.agent("run", "--model", "openai:m", *words, OPENAI_BASE_URL=url)
+        done = desk.agent("run", "--model", "openai:m", *words, OPENAI_BASE_URL=model.url)
         assert done.returncode == 0, done.stdout + done.stderr
-    roles = [[message["role"] for message in request["messages"][1:]] for request in model.requests]
+    told = [json.loads(body)["messages"] for _, body in model.requests]
+    roles = [[message["role"] for message in messages[1:]] for messages in told]
     turn = ["user", "assistant", "tool", "assistant"]
     assert roles == [turn[:1], turn[:3], [*turn, "user"], [*turn, *turn[:3]]]
-    assert model.requests[1]["messages"][1:4] == model.requests[2]["messages"][1:4]
+    assert told[1][1:4] == told[2][1:4]
     id = str(desk.list()[0]["id"])
     used = [json.loads(line) for line in desk.agent("sessions", "show", "--json", id).stdout.splitlines()]
     usage = [entry for entry in used if entry["type"] == "usage"]

@@ -5,14 +5,14 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from model_server import Delta, ModelServer, calling, serving
 from sandbox_bench import USERS
 from secret_service import Desk, desk, terminal
 
-from runner.credentials import Source, State, Wanted, look, resolve
+from runner.credentials import Source, State, Wanted, find, look
 from runner.helper_command import Helper
 from runner.secrets import Secret, SecretError
 
@@ -70,7 +70,7 @@ def test_a_refusal_names_everything_that_was_tried_and_no_value(
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
     here = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": KEY}
     with pytest.raises(SecretError) as caught:
-        resolve("anthropic", here, account="work")
+        find(Wanted("anthropic", here, account="work"))
     text = str(caught.value.problem)
     for named in ("--api-key-stdin", "ANTHROPIC_API_KEY", "helper command", "`ringfence` / `anthropic:work`"):
         assert named in text
@@ -105,48 +105,16 @@ print("looked")
 LOOK = f"python3 -c '{LEADS}{FILES}'"
 
 
-class Model(ThreadingHTTPServer):
-    """An OpenAI-compatible server on loopback: it asks for one command, then it is done. Keeps who asked with what."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.requests: list[tuple[str, bytes]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class Answers(BaseHTTPRequestHandler):
-    server: Model
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.requests.append((str(self.headers), body))
-        call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": json.dumps({"command": LOOK})}}
-        first = b'"role":"tool"' not in body.replace(b'": "', b'":"')
-        delta = {"tool_calls": [call]} if first else {"content": "done"}
-        choice = {"index": 0, "delta": delta, "finish_reason": "tool_calls" if first else "stop"}
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for data in (json.dumps({"choices": [choice]}), "[DONE]"):
-            self.wfile.write(f"data: {data}\n\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the test looks at what arrived."""
+def answer(turn: int, headers: str, body: bytes) -> Delta:
+    """Asks for one command, then it is done."""
+    first = b'"role":"tool"' not in body.replace(b'": "', b'":"')
+    return calling(LOOK) if first else {"content": "done"}
 
 
 @pytest.fixture
-def model() -> Iterator[Model]:
-    with Model() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def model() -> Iterator[ModelServer]:
+    with serving(answer) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(params=USERS)
@@ -192,7 +160,7 @@ def test_the_watch_sees_a_key_where_one_is(place: Desk) -> None:
 @pytest.mark.threat("T20")
 @pytest.mark.threat("T08")
 @pytest.mark.parametrize("source", ["stdin", "keyring"])
-def test_a_key_is_in_one_header_and_in_no_process(place: Desk, model: Model, source: str) -> None:
+def test_a_key_is_in_one_header_and_in_no_process(place: Desk, model: ModelServer, source: str) -> None:
     """No argument and no environment of any process, no file, no event, and nothing that leads to it in the sandbox."""
     words = ["run", "--json", "--model", "openai:m", "--mode", "trust-project"]
     with place.secret_service():
@@ -331,25 +299,26 @@ def test_mistakes_with_a_key_on_standard_input(words: tuple[str, ...], stdin: st
         assert KEY not in done.stdout + done.stderr
 
 
-def test_a_conversation_whose_key_is_piped_in(model: Model) -> None:
+def test_a_conversation_whose_key_is_piped_in(model: ModelServer) -> None:
     """The pipe holds the key, and the talk goes on at the terminal that it was started at."""
     with desk(USERS[0]) as place:
         (place.work / "bus.txt").touch()
         (place.base / "key").write_text(KEY + "\n")
-        place.environ["OPENAI_BASE_URL"] = model.url
+        place.environ |= {"OPENAI_BASE_URL": model.url, "PROMPT_TOOLKIT_NO_CPR": "1"}
         agent = " ".join(place.command)
         script = f"cat {place.base}/key | {agent} --api-key-stdin --model openai:m --mode plan"
         with terminal(place, script, command=["/bin/sh", "-c"]) as there:
             there.until("\x1b[2C")  # the prompt is there
             there.type("hello\r")
-            there.until("done")
+            there.until("done (2 turns")
+            there.until("\x1b[2C", 2)  # the next prompt: what is typed before it is forgotten
             there.type("\x04")
             assert there.end() in (0, 3), there.seen
             assert KEY not in there.seen
     assert KEY in model.requests[0][0]
 
 
-def test_at_a_terminal_the_key_is_asked_for(model: Model) -> None:
+def test_at_a_terminal_the_key_is_asked_for(model: ModelServer) -> None:
     with desk(USERS[0]) as place:
         place.environ["OPENAI_BASE_URL"] = model.url
         with terminal(place, "run", "--api-key-stdin", "--model", "openai:m", "--mode", "plan", "hello") as there:
@@ -361,7 +330,7 @@ def test_at_a_terminal_the_key_is_asked_for(model: Model) -> None:
     assert KEY in model.requests[0][0]
 
 
-def test_each_account_has_its_key(model: Model) -> None:
+def test_each_account_has_its_key(model: ModelServer) -> None:
     with desk(USERS[0]) as place, place.secret_service():
         (place.work / "bus.txt").touch()
         for name, key in (("home", KEY), ("work", OTHER)):

@@ -1,18 +1,16 @@
 """The documents keep their word: threats, marks and tests agree both ways, and the README shows what really happens."""
 
 import ast
-import json
 import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from model_server import ModelServer, calling, serving
 from sandbox_bench import USERS
 from secret_service import desk
 
@@ -150,52 +148,15 @@ print("looked")'
 """
 
 
-class Model(ThreadingHTTPServer):
-    """An OpenAI-compatible server on loopback: first it asks for a command that looks for the key, then it is done."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.requests: list[tuple[str, bytes]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-
-class Answers(BaseHTTPRequestHandler):
-    server: Model
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.requests.append((str(self.headers), body))
-        call = {"index": 0, "id": "c1", "function": {"name": "bash", "arguments": json.dumps({"command": LOOK_AROUND})}}
-        first = len(self.server.requests) == 1
-        delta = {"tool_calls": [call]} if first else {"content": "done"}
-        choice = {"index": 0, "delta": delta, "finish_reason": "tool_calls" if first else "stop"}
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.end_headers()
-        for data in (json.dumps({"choices": [choice]}), "[DONE]"):
-            self.wfile.write(f"data: {data}\n\n".encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the test looks at what arrived."""
-
-
 @pytest.fixture
-def model() -> Iterator[Model]:
-    with Model() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+def model() -> Iterator[ModelServer]:
+    """First it asks for a command that looks for the key, then it is done."""
+    with serving(lambda turn, *_: calling(LOOK_AROUND) if turn == 1 else {"content": "done"}) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.threat("T20")
-def test_an_api_key_is_in_its_header_and_nowhere_else(model: Model, tmp_path: Path) -> None:
+def test_an_api_key_is_in_its_header_and_nowhere_else(model: ModelServer, tmp_path: Path) -> None:
     """A whole session, as a user runs it, whose command looks for the key wherever a command can look."""
     work = tmp_path / "work"
     work.mkdir()
