@@ -188,12 +188,26 @@ def _ascii(text: str) -> str | None:
 
 
 def _certain(path: str) -> bool:
-    """Whether every server takes `path` for what it says. Unsure: decoding twice, `..;x/`, backslashes, empty parts."""
+    """Whether every server takes `path` for what it says. Unsure: decoding twice, `..;x/`, backslashes, empty parts,
+    bytes that are no UTF-8 (a dot in two bytes, CVE-2008-2938), and letters that some take for a dot or a slash."""
     whole = unquote(path, "latin-1")
+    if not whole.isascii() and not _alone(whole):
+        return False
     odd = any(char in "\\%\x7f" or char < " " for char in whole)
     if odd or "//" in whole or whole.count("/") != path.count("/") or not whole.startswith("/"):
         return False
     return not any(part.partition(";")[0] in (".", "..") for part in re.split("[/?#]", whole))
+
+
+def _alone(whole: str) -> bool:
+    """Whether a path beyond ASCII, each byte a character, holds nothing that is like one of ASCII's marks."""
+    import unicodedata  # only here: few paths need it
+
+    try:
+        text = whole.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return False
+    return not any(set(unicodedata.normalize("NFKC", char)) & set("./\\%;?#") for char in text if char > "~")
 
 
 def _below(path: str, prefix: str) -> bool:
