@@ -11,7 +11,7 @@ from runner.problems import coloured
 
 
 def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
-    """Show what this machine offers: kernel, a canary in every sandbox, programs, and where things live.
+    """Show what this machine offers: kernel, a canary in every sandbox, programs, where things live, and the keyring.
 
     Exit 4 when no sandbox meets the minimum: then nothing would run. Each line that is not ok says what to do.
 
@@ -30,7 +30,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     settings = load(folder(None), os.environ, unattended=True)
     said = least(accept_partial, require)
     minimum = Level(said.upper()) if said else settings.sandbox_minimum
-    findings = examine(settings.container)
+    findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials))
     if json:
         from dataclasses import asdict
         from json import dumps

@@ -127,6 +127,8 @@ def _list(store: "Store", json: bool) -> int:
         lines.insert(0, "no action of a model changed a file here")
     for line in lines or ["nothing was kept yet: no action of a model changed a file here"]:
         print(line)
+    if store.steps()[1:]:  # `agent undo 12` is not "take back number 12"
+        print("agent undo N goes N actions back, counted from the newest; the number in front is only a name")
     return Exit.DONE
 
 

@@ -123,11 +123,12 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     except ConfigError as error:  # it was written, and something else is wrong
         say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` says all of it")
         return Exit.DONE
-    last = settings.origins[path][-1]
-    if last.ignored:
+    origins = settings.origins[path]
+    winner = next(origin for origin in reversed(origins) if not origin.ignored)
+    if any(origin.ignored and origin.source == str(file) for origin in origins):
         say("agent: it is ignored for now: what came with a folder may only tighten until you trust it")
-    elif last.source != str(file) and not key.adds:
-        say(f"agent: {last} says otherwise, and wins here")
+    elif winner.source != str(file) and not key.adds:
+        say(f"agent: {winner} says otherwise, and wins here")
     return Exit.DONE
 
 

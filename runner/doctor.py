@@ -46,8 +46,12 @@ class Finding:
     lines: tuple[str, ...] = ()  # what to type, where `fix` is more than one line
 
 
-def examine(container: Choice = Choice()) -> tuple[Finding, ...]:  # noqa: B008  # frozen
-    """Look at everything. Runs a canary in every backend; changes nothing."""
+def examine(
+    container: Choice = Choice(),  # noqa: B008  # frozen
+    lent: tuple[str, ...] = (),
+) -> tuple[Finding, ...]:
+    """Look at everything. Runs a canary in every backend; changes nothing. `lent` are the credentials that commands
+    use, by name."""
     spaces = namespaces(
         admin=sys.platform == "linux" and is_admin(),
         most=_read("/proc/sys/user/max_user_namespaces"),
@@ -63,6 +67,8 @@ def examine(container: Choice = Choice()) -> tuple[Finding, ...]:  # noqa: B008 
         asyncio.run(_container(container)),
         *(_program(*row) for row in _PROGRAMS),
         *_places(),
+        _keyring(),
+        *_lent(lent),
     )
 
 
@@ -278,6 +284,26 @@ def _places() -> list[Finding]:
             problem = error.problem
             found.append(Finding(label, State.MISSING, f"{problem.what}: {problem.why}", problem.fix))
     return found
+
+
+def _keyring() -> Finding:
+    """Whether `agent auth login` has something to keep keys in. Nothing is asked of it that could open a dialog."""
+    from runner.keyring_store import KeyringFailed, KeyringStore
+
+    try:
+        return Finding("keyring", State.OK, f"{KeyringStore().name()}; `agent auth status` says which key is used")
+    except KeyringFailed as error:
+        fix = f"{error.fix}; or " if error.fix else ""
+        fix += "keep keys in the provider's variable, print them by a helper command, or pipe one to --api-key-stdin"
+        return Finding("keyring", State.WEAK, error.why, fix)
+
+
+def _lent(names: tuple[str, ...]) -> list[Finding]:
+    """What commands log in with and never see, where somebody set up some."""
+    if not names:
+        return []
+    said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"
+    return [Finding("credentials", State.OK, f"{said}; `agent auth status` lists where from")]
 
 
 def _read(path: str) -> str:

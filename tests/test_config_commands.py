@@ -335,6 +335,10 @@ def test_setting_says_when_it_has_no_effect(here: Here) -> None:
     assert "RINGFENCE_MODE says otherwise" in done.stderr
     done = here.agent("config", "set", "limits.wall", "3000", "--project")
     assert "ignored for now" in done.stderr
+    here.write(here.shared, 'mode = "dangerously"\n')
+    assert here.agent("config", "set", "mode", "plan").stderr == "", "the repository is ignored, and not what was set"
+    for words, said in ((["limits.wall", "5m"], "limits.wall = 300\n"), (["limits.cpu", "90s"], "limits.cpu = 90\n")):
+        assert here.agent("config", "set", *words).stdout.endswith(said), "as --limit takes it"
     assert here.agent("config", "set", "limits.wall", "3", "--local").returncode == 0
     assert (here.shared.parent / ".gitignore").read_text() == "config.local.toml\n", "it is for you alone"
     assert here.agent("config", "unset", "max_turns").returncode == 2, "nothing to take out is said"

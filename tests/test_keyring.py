@@ -219,6 +219,28 @@ def test_without_a_bus_there_is_no_keyring(told: dict[str, str], why: str) -> No
         assert "`helper` in `[auth.anthropic]`" in text
 
 
+def test_doctor_says_whether_there_is_a_keyring_and_what_commands_are_lent() -> None:
+    with desk(USERS[0]) as place:
+
+        def findings() -> dict[str, dict[str, str]]:
+            found = json.loads(place.agent("doctor", "--json").stdout)["findings"]
+            return {each["name"]: each for each in found}
+
+        without = findings()
+        assert "credentials" not in without, "no noise for those who have none"
+        assert (without["keyring"]["state"], without["keyring"]["detail"]) == ("weak", "this machine offers no keyring")
+        assert "--api-key-stdin" in without["keyring"]["fix"]
+        row = '[[credential]]\nname = "forge"\nhosts = ["h.example"]\nbasic = "u"\nenv = "FORGE"\n'
+        file = place.home / ".config/ringfence/config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(row)
+        with place.secret_service():
+            found = findings()
+        assert (found["keyring"]["state"], found["keyring"]["fix"]) == ("ok", "")
+        assert found["keyring"]["detail"].startswith("the Secret Service; ")
+        assert found["credentials"]["detail"].startswith("forge: used by commands that never see it")
+
+
 # what the service holds, what is said
 # fmt: off
 ODD = [

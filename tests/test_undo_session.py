@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -152,6 +153,15 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
     assert (forced.returncode, (desk.w / "a.txt").read_text()) == (0, "never committed\n")
     assert desk.agent("undo", "--redo").returncode == 0
     assert (desk.w / "a.txt").read_text() == "mine\n", "what was overwritten by force comes back too"
+    rows = desk.agent("undo", "--list").stdout.splitlines()
+    steps = [row for row in rows if re.match(" *[0-9]+  20", row)]
+    assert len(steps) == 4
+    assert all(row[27] == " " and row[28] == "+" and row[36:38] == "  " for row in steps), "in columns"
+    assert rows[-1].startswith("agent undo N goes N actions back"), "a number in the list is no N"
+    many = desk.agent("undo", "9")
+    assert (many.returncode, "9 actions cannot be taken back" in many.stderr) == (Exit.USAGE, True)
+    assert "only 1 action that is kept here can be taken back" in many.stderr
+    assert "write agent undo 1" in many.stderr
     for words in (["0"], ["--list", "2"], ["--redo", "2"], ["--wrong"]):
         assert desk.agent("undo", *words).returncode == Exit.USAGE, words
 

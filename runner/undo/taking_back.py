@@ -196,12 +196,16 @@ def _chosen(store: Store, wish: Wish) -> tuple[Step, ...]:
     if not found:
         raise _nothing("no action of an agent changed a file here, or all of them were taken back already")
     if len(found) < wish.count:
-        raise _nothing(f"only {len(found)} of the actions kept here can be taken back", "name a smaller number")
+        left = "1 action that is kept here can" if len(found) == 1 else f"{len(found)} actions that are kept here can"
+        why = f"only {left} be taken back"
+        raise _nothing(why, f"write agent undo {len(found)}", what=f"{wish.count} actions cannot be taken back")
     return tuple(found[: wish.count])
 
 
-def _nothing(why: str, fix: str = "`agent undo --list` shows what was kept") -> UndoError:
-    return UndoError(Problem("there is nothing to take back", why, fix))
+def _nothing(
+    why: str, fix: str = "`agent undo --list` shows what was kept", what: str = "there is nothing to take back"
+) -> UndoError:
+    return UndoError(Problem(what, why, fix))
 
 
 def _roots(store: Store, steps: tuple[Step, ...]) -> Roots:

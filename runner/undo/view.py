@@ -21,8 +21,8 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
     for step in store.steps()[:limit]:
         made, changed, removed = _counts(store.changes(step.id))
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.started))
-        said = "" if step.undone is None else ", taken back"
-        yield f"{step.id:>5}  {when}  +{made} ~{changed} -{removed}{said}  {deed(step)}"
+        said = "" if step.undone is None else "  (taken back)"
+        yield f"{step.id:>5}  {when}  {f'+{made} ~{changed} -{removed}':<8}  {deed(step)}{said}"
         yield from (f"       {visible(note, lines=False)}" for note in step.notes)
     for root in store.roots():
         yield from (f"not kept: {line}" for line in not_kept(_told(root, store)))
