@@ -2,8 +2,6 @@
 
 import contextlib
 import os
-import pty
-import select
 import shutil
 import signal
 import subprocess
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox_bench import NOBODY, ROOT, world_readable_python
+from terminal import Terminal
 
 AGENT = Path(sys.executable).parent / "agent"
 PASSWORD = "the-password-of-the-keyring"
@@ -208,56 +207,6 @@ class Service:
         )  # fmt: skip
 
 
-class Terminal:
-    """A pseudo-terminal with `agent` in it. `seen` is everything that it showed."""
-
-    def __init__(self, desk: Desk, *words: str, command: Sequence[str] | None = None) -> None:
-        """`command`: what is started in it instead of `agent`."""
-        self.seen = ""
-        argv = [*(command or desk.command), *words]
-        self._pid, self._descriptor = pty.fork()
-        if self._pid == 0:
-            os.chdir(desk.work)
-            if desk.who:
-                os.setgroups([])
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
-            os.execve(argv[0], argv, {**desk.environ, "TERM": "xterm"})
-
-    def until(self, text: str, times: int = 1) -> None:
-        end = time.monotonic() + 30
-        while self.seen.count(text) < times:
-            assert time.monotonic() < end, f"no `{text}` in {self.seen!r}"
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                self.seen += os.read(self._descriptor, 4096).decode("utf-8", "replace")
-
-    def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
-
-    def end(self) -> int:
-        """Its exit code."""
-        deadline = time.monotonic() + 30
-        while True:
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                try:
-                    piece = os.read(self._descriptor, 4096)
-                except OSError:  # the terminal is gone
-                    break
-                if not piece:
-                    break
-                self.seen += piece.decode("utf-8", "replace")
-            assert time.monotonic() < deadline, self.seen
-        _, status = os.waitpid(self._pid, 0)
-        self._pid = 0
-        return os.waitstatus_to_exitcode(status)
-
-    def close(self) -> None:
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-        os.close(self._descriptor)
-
-
 @contextlib.contextmanager
 def desk(user: str) -> Iterator[Desk]:
     with tempfile.TemporaryDirectory(prefix="keyring-", dir="/var/tmp") as folder:
@@ -268,7 +217,10 @@ def desk(user: str) -> Iterator[Desk]:
 
 @contextlib.contextmanager
 def terminal(desk: Desk, *words: str, command: Sequence[str] | None = None) -> Iterator[Terminal]:
-    made = Terminal(desk, *words, command=command)
+    """With `agent` in it, or with `command`."""
+    made = Terminal(
+        [*(command or desk.command), *words], desk.work, {**desk.environ, "TERM": "xterm"}, other=bool(desk.who)
+    )
     try:
         yield made
     finally:

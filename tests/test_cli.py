@@ -1,19 +1,19 @@
 """The command as people run it: a real process, a real sandbox, a real audit log, on a small workspace."""
 
+import contextlib
 import json
 import os
-import pty
-import select
 import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from terminal import Terminal
 
 ROOT = Path(__file__).parents[1]
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -569,56 +569,16 @@ def test_a_terminal_without_our_characters_shows_their_codes(desk: Desk) -> None
 
 
 @pytest.fixture
-def terminal(desk: Desk) -> Iterator["Terminal"]:
-    made = Terminal(desk)
-    yield made
-    made.close()
+def start(desk: Desk) -> Iterator[Callable[..., Terminal]]:
+    """`agent` with some words at a terminal of its own."""
+    with contextlib.ExitStack() as over:
 
+        def started(*words: str) -> Terminal:
+            made = Terminal([AGENT, *words], desk.work, {**desk.environ, "TERM": "xterm", **PLAIN})
+            over.callback(made.close)
+            return made
 
-class Terminal:
-    """A real pseudo-terminal with the command in it."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._pid = 0
-        self._descriptor = -1
-        self.seen = ""
-
-    def start(self, *words: str) -> None:
-        self._pid, self._descriptor = pty.fork()
-        if self._pid == 0:
-            os.chdir(self._desk.work)
-            os.execve(AGENT, [AGENT, *words], {**self._desk.environ, "TERM": "xterm", **PLAIN})
-
-    def until(self, text: str, seconds: float = 30) -> None:
-        end = time.monotonic() + seconds
-        while text not in self.seen:
-            assert time.monotonic() < end, f"no `{text}` in {self.seen!r}"
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                self.seen += os.read(self._descriptor, 4096).decode("utf-8", "replace")
-
-    def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
-
-    def status(self) -> int:
-        end = time.monotonic() + 30
-        while True:
-            if select.select([self._descriptor], [], [], 0.1)[0]:
-                try:
-                    self.seen += os.read(self._descriptor, 4096).decode("utf-8", "replace")
-                except OSError:
-                    break
-            assert time.monotonic() < end, self.seen
-        _, status = os.waitpid(self._pid, 0)
-        self._pid = 0
-        return os.waitstatus_to_exitcode(status)
-
-    def close(self) -> None:
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        yield started
 
 
 # what is typed at the question, exit code, whether the file is made
@@ -635,16 +595,16 @@ ANSWERS = [
 @pytest.mark.threat("T35")
 @pytest.mark.parametrize(("typed", "code", "made", "why"), ANSWERS, ids=[row[3] for row in ANSWERS])
 def test_a_question_at_the_terminal(
-    desk: Desk, terminal: Terminal, typed: str, code: int, made: bool, why: str
+    desk: Desk, start: Callable[..., Terminal], typed: str, code: int, made: bool, why: str
 ) -> None:
     target = desk.work / "asked.txt"
     target.unlink(missing_ok=True)
-    terminal.start("exec", "touch asked.txt")
+    terminal = start("exec", "touch asked.txt")
     terminal.until("[y/N")
     assert not target.exists()
     time.sleep(0.3)  # what stands in the line before the question was read is thrown away
     terminal.type(typed)
-    assert terminal.status() == code, terminal.seen
+    assert terminal.end() == code, terminal.seen
     assert target.exists() is made, why
     if code != 130:
         (decided,) = desk.audit("--limit", "1")
@@ -654,33 +614,33 @@ def test_a_question_at_the_terminal(
 
 
 @pytest.mark.threat("T35")
-def test_a_yes_typed_ahead_answers_nothing(desk: Desk, terminal: Terminal) -> None:
+def test_a_yes_typed_ahead_answers_nothing(desk: Desk, start: Callable[..., Terminal]) -> None:
     target = desk.work / "ahead.txt"
-    terminal.start("exec", "touch ahead.txt")
+    terminal = start("exec", "touch ahead.txt")
     terminal.type("y\n")
     terminal.until("[y/N")
     time.sleep(0.5)
     assert not target.exists()
     terminal.type("n\n")
-    assert terminal.status() == 3, terminal.seen
+    assert terminal.end() == 3, terminal.seen
     assert not target.exists()
 
 
 @pytest.mark.threat("T39")
-def test_unattended_at_a_terminal_asks_nothing(terminal: Terminal) -> None:
-    terminal.start("exec", "--unattended", "touch quiet.txt")
-    assert terminal.status() == 3
+def test_unattended_at_a_terminal_asks_nothing(start: Callable[..., Terminal]) -> None:
+    terminal = start("exec", "--unattended", "touch quiet.txt")
+    assert terminal.end() == 3
     assert "[y/N" not in terminal.seen
 
 
-def test_plain_agent_at_a_terminal_is_a_conversation(desk: Desk, terminal: Terminal) -> None:
+def test_plain_agent_at_a_terminal_is_a_conversation(desk: Desk, start: Callable[..., Terminal]) -> None:
     script = desk.base / "talk.json"
     script.write_text(json.dumps({"turn": [{"text": "all is well"}, {"text": "still well"}]}))
-    terminal.start("--model", f"scripted:{script}", "--mode", "trust-project")
+    terminal = start("--model", f"scripted:{script}", "--mode", "trust-project")
     terminal.until(">")
     terminal.type("how is it?\r")
     terminal.until("all is well")
     terminal.type("and now?\r")
     terminal.until("still well")
     terminal.type("/quit\r")
-    assert terminal.status() == 0, terminal.seen
+    assert terminal.end() == 0, terminal.seen
