@@ -216,6 +216,22 @@ def test_a_folder_that_becomes_a_repository_by_an_undo_runs_nothing(base: Path) 
     assert taken.aside or any("--auto-run" in item.problem for item in taken.items)
 
 
+@pytest.mark.threat("T75")
+@pytest.mark.parametrize("before", ["mkdir src; echo x > src/a; echo x > src/b", "mkdir src"], ids=["full", "empty"])
+def test_a_folder_that_was_hidden_under_a_name_nobody_looks_into_brings_nothing_along(base: Path, before: str) -> None:
+    """Moving `node_modules` back would be quicker, and would plant in `src` whatever was put into it meanwhile."""
+    world = World(base)
+    world.sh(before)
+    world.act("true > z")
+    was = world.picture().keys()
+    hidden = "mkdir -p node_modules/.vscode; echo evil > node_modules/.vscode/tasks.json; echo evil > node_modules/a"
+    world.act(f"mv src node_modules; {hidden}")
+    assert world.undo().whole
+    assert was <= world.picture().keys()
+    assert not (world.w / "src/.vscode").exists()
+    assert all(path.read_text() == "x\n" for path in (world.w / "src").iterdir())
+
+
 # fmt: off
 LEFT_OUT = [
     # what there was, the action, what is left and why, what must be there afterwards, why

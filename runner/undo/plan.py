@@ -77,7 +77,8 @@ def plan(store: Store, steps: Sequence[Step], allowed: Allowed, locked: Callable
         others = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
         others = others or (UNSURE if unsure else "")
         items.append(_item(key, now, first[key], others, allowed, locked))
-    return _with_moves(items)
+    again = all(step.kind == "undo" for step in steps)
+    return _with_moves(items, lambda item: allowed.auto_run or not locked(item.root, item.path), again)
 
 
 def _item(
@@ -106,8 +107,12 @@ def _item(
     return item(others if not allowed.force else "")
 
 
-def _with_moves(items: list[Item]) -> tuple[Item, ...]:
-    """What was not kept, but lies elsewhere now as the very same file or folder, is moved back."""
+def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) -> tuple[Item, ...]:
+    """What was not kept, but lies elsewhere now as the very same file or folder, is moved back.
+
+    SAFETY: what was kept comes from the store, unless an undo that moved it is taken back (`again`). Where an action
+    put it nobody looked into it, and it may hold what the action put there, too.
+    """
     lying = {
         item.now[2:4]: item
         for item in items
@@ -120,7 +125,8 @@ def _with_moves(items: list[Item]) -> tuple[Item, ...]:
             source = lying.get(wanted[2:4])
             if source is None or source.now is None or source.root != item.root or source.now.kind != wanted.kind:
                 continue
-            if not (item.problem.startswith("it was not kept") or (not item.problem and source.problem == STAYS)):
+            forth = again and not item.problem and source.problem == STAYS
+            if not (item.problem.startswith("it was not kept") or forth) or not free(item):
                 continue
             if wanted.kind == Kind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
                 moved[source.path] = Item(item.root, item.path, None, wanted, moved=source.path)

@@ -90,7 +90,7 @@ class _Hand:
     def write(self, item: Item) -> None:
         wanted = item.wanted
         assert wanted is not None  # a plan has no item to write nothing
-        if item.now is not None and item.now.kind == Kind.FILE and item.now.content == wanted.content:
+        if item.now is not None and item.now.kind == wanted.kind == Kind.FILE and item.now.content == wanted.content:
             with self._above(item) as (above, name):
                 if _chmod(above, name, wanted.mode):
                     return
