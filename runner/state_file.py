@@ -89,14 +89,21 @@ class StateFile(Generic[_Value]):
 
         Nobody else changes the file meanwhile; whoever reads sees the old content or the new one. It is durable when
         this returns. A value that is the same object is not written. Raises StateError, as `read`, and when the disk
-        refuses or another process keeps the lock: then the old content stays.
+        refuses, another process keeps the lock, or no reader would take the new content: then the old one stays.
         """
         with self._locked():
             held, _ = self._load_or_set_aside()
             value, answer = edit(held.value)
             if value is not held.value:
                 self._known = None
-                self._write(json.dumps({"version": self._version, **self._dump(value)}, indent=1) + "\n")
+                text = json.dumps({"version": self._version, **self._dump(value)}, indent=1) + "\n"
+                data = text.encode("utf-8", "surrogatepass")
+                try:
+                    # SAFETY: one entry that the next reader refuses would have it set all of them aside, also every no.
+                    self._meant(data)
+                except ValueError as error:
+                    raise self._unwritten(f"it could not be read again: {_plain(error)}", "write less") from None
+                self._write(data)
         return answer, held.notices
 
     # Reading
@@ -115,6 +122,10 @@ class StateFile(Generic[_Value]):
         if found is None:
             return Held(self._empty()), None
         data, stamp = found
+        return Held(self._meant(data)), stamp
+
+    def _meant(self, data: bytes) -> _Value:
+        """Raises ValueError when the content is not ours."""
         if len(data) > _LARGEST:
             raise ValueError("it is too long")
         try:
@@ -129,7 +140,7 @@ class StateFile(Generic[_Value]):
         if version > self._version:
             why = f"a later version of ringfence wrote it (its format is {version}, this one reads {self._version})"
             raise self._refused(why, "use that version, or move the file away")
-        return Held(self._parse(content, version)), stamp
+        return self._parse(content, version)
 
     def _bytes(self) -> tuple[bytes, _Stamp] | None:
         try:
@@ -213,9 +224,8 @@ class StateFile(Generic[_Value]):
             else:
                 return
 
-    def _write(self, text: str) -> None:
+    def _write(self, data: bytes) -> None:
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
-        data = text.encode("utf-8", "surrogatepass")
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(fresh)  # of a process with our number that was killed

@@ -20,6 +20,7 @@ from policy.permission.shape import HOLE, Shape
 from policy.tier import Tier
 from runner.grant_json import from_json, to_json
 from runner.grant_store import NAME, USUAL_LIFE, GrantStore, Keep, pruned
+from runner.state_file import StateError
 
 WHAT = agreed("npm test", "exactly `npm test`")[0].what
 OTHER = agreed("npm run build", "`npm run *`")[0].what
@@ -103,6 +104,18 @@ def test_a_fork_forgets_no_no_and_takes_over_no_yes() -> None:
     assert [grant.id for grant in held] == [no.id]
     assert fork.names == [no.id]
     assert fork.journal == [replace(no, session="s2")], "its own journal has it, for whoever goes on with the fork"
+
+
+@pytest.mark.threat("T79")
+@pytest.mark.parametrize("reason", ["x" * 20_000, "x" * (17 << 20)], ids=["an entry", "the file"])
+def test_what_no_reader_would_take_is_not_written_and_what_was_there_stays(tmp_path: Path, reason: str) -> None:
+    """Else one pasted reason would have the whole list set aside, with every remembered no."""
+    desk = Desk(tmp_path)
+    no = desk.store.keep(Keep((OTHER,), Ruling.DENY, Span.PROJECT), "")[0]
+    with pytest.raises(StateError, match="could not be read again"):
+        desk.store.keep(Keep((WHAT,), Ruling.ALLOW, Span.PROJECT, reason=reason), "")
+    assert Desk(tmp_path).names == [no.id]
+    assert [path.name for path in tmp_path.glob("*.corrupt-*")] == []
 
 
 def test_a_use_is_taken_once_whoever_takes_it(tmp_path: Path) -> None:
