@@ -28,6 +28,14 @@ _LONGEST = 600  # characters of a command that somebody can remember having agre
 _MOST_WORDS = 48
 _MOST_COMMANDS = 4
 _STREAMS = ("/dev/", "/proc/")
+# What they do is read from their input when they run, unless that many words after their name say it.
+# SOURCE: sqlite3(1), ed(1), vim(1), gdb(1), ssh(1), patch(1), git-am(1), git-apply(1), psql(1), ftp(1), socat(1).
+_NEVER_ENOUGH = 99
+_ORDERED_BY_INPUT = {
+    "sqlite3": 2, "ssh": 2, "patch": 2, "git am": 1, "git apply": 1, "m4": 1, "tclsh": 1, "expect": 1,
+    **dict.fromkeys(("ed", "ex", "vi", "vim", "gdb", "lldb", "psql", "mysql", "mariadb", "redis-cli", "mongosh", "ftp",
+                     "sftp", "telnet", "nc", "ncat", "socat", "cpio", "git fast-import"), _NEVER_ENOUGH),
+}  # fmt: skip
 _READERS = (Tool.READ, Tool.LS, Tool.GLOB, Tool.GREP)
 _WRITERS = (Tool.WRITE, Tool.EDIT)
 
@@ -96,7 +104,7 @@ def _forms(assessment: Assessment, hearing: Hearing) -> Iterator[tuple[What, ...
         return
     exact = [_exact(step, assessment, hearing.facts) for step in steps]
     whole = tuple(dict.fromkeys(what for what in exact if what is not None))
-    if len(exact) != sum(what is not None for what in exact):
+    if len(exact) != sum(what is not None for what in exact) or any(_ordered_by_input(step) for step in steps):
         return
     yield whole
     if len(whole) == 1 and len(steps) == 1:
@@ -172,6 +180,26 @@ def _runs_input(step: Step, words: Sequence[str]) -> bool:
     """Whether it runs what it is given: then its words say nothing about what was agreed to."""
     operands = [word for word in words[1:] if not is_flag(word)]
     return step.interprets and (not operands or any(word == "-" or word.startswith(_STREAMS) for word in operands))
+
+
+def _ordered_by_input(step: Step) -> bool:
+    """Whether it does what its input says: that is no part of a grant, so nobody can have agreed to it for later.
+
+    A no may be remembered all the same. Each flag may take a word with it, so the words behind it do not count.
+    """
+    words = step.literal
+    if not words:
+        return False
+    runs = any(reason.tier is Tier.EXECUTE for reason in step.reasons)
+    if runs and any(word == "-" or word.startswith(_STREAMS) for word in words[1:]):
+        return True  # `make -f -`, `awk -f /dev/stdin`
+    name = words[0].rpartition("/")[2]
+    flags = sum(map(is_flag, words[1:]))
+    operands = [word for word in words[1:] if not is_flag(word)]
+    needed = _ORDERED_BY_INPUT.get(name, 0)
+    if operands and (more := _ORDERED_BY_INPUT.get(f"{name} {operands[0]}", 0)):
+        operands, needed = operands[1:], more
+    return bool(needed) and len(operands) - flags < needed
 
 
 def _tellable(words: Sequence[str]) -> bool:

@@ -55,6 +55,16 @@ OFFERED: list[tuple[Action | str, tuple[str, ...], str]] = [
     ("if npm test; then",          (), "it cannot be read"),
     ("git push",                   (), "nobody knows whom it talks to"),
     ("a; b; c; d; e",              (), "more than somebody agrees to at once"),
+    ("ssh host",                 (), "what it does there is what it reads"),
+    ("ssh -p 2222 host",         (), "the number belongs to the flag, and is no command"),
+    ("sqlite3 x.db",             (), "it runs what it reads, also programs (`.shell`)"),
+    ("make -f -",                (), "a recipe that comes with the next action"),
+    ("awk -f /dev/stdin docs/a.md", (), "a program that does"),
+    ("sed -f - docs/a.md",       (), "the same"),
+    ("ed docs/x",                (), "an editor that is told what to do"),
+    ("patch -p1",                (), "changes that come with the next action, to any file"),
+    ("git apply",                (), "the same"),
+    ("git am --3way",            (), "and as commits"),
 ]
 # fmt: on
 
@@ -93,6 +103,7 @@ NEVER = [
     ("npm test",             "`npm test`",                       "the command"),
     ("cd sub && npm test",   "`npm test`",                       "in every folder: a no is broad"),
     ("echo x > docs/y",      "changing docs/y by a redirection", "the file"),
+    ("ssh host",             "`ssh host`",                       "also where no yes may be remembered"),
     ("npm test; npm run x",  "",                                 "two commands: which of them was meant?"),
     ("npm test $x",          "",                                 "what is known only when it runs"),
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -296,6 +297,24 @@ def test_the_oldest_go_first(base: Path) -> None:
     assert kept <= 400_000, "packs that nothing names are gone"
     assert world.undo().whole
     assert (world.w / "a").read_text() == "6\n"
+
+
+@pytest.mark.threat("T75")
+def test_nothing_goes_without_a_word(base: Path) -> None:
+    """Whoever deletes a folder and fills the store afterwards must not have it forgotten in silence."""
+    world = World(base, "[undo]\nsize = 300000\nsteps = 4\n")
+    world.sh("mkdir src; for i in 1 2 3; do head -c 50000 /dev/urandom > src/$i; done")
+    world.act("echo start > a")
+    world.act("rm -r src")
+    assert world.said == []
+    world.act("for i in 1 2 3; do head -c 60000 /dev/urandom > f$i; done")
+    (told,) = world.said
+    assert re.search(r"the oldest (action|2 actions) kept here cannot be undone any more", told)
+    with pytest.raises(UndoError, match="can be taken back"):
+        world.undo(3)
+    for number in range(8):
+        world.act(f"echo {number} > a")
+    assert world.said[1:] == ["only the last 4 actions can be undone (`undo.steps`)"], "said once in a session"
 
 
 def test_what_there_is_no_room_for_is_said_before_the_action(base: Path) -> None:

@@ -55,6 +55,7 @@ class Keeper:
         self._told: set[str] = set()
         self._shown: set[str] = set()  # folders of which it was said what is not kept
         self._later: list[str] = []
+        self._full = False  # it was said that the oldest step goes for each new one
         self._given_up: set[str] = set()  # folders that hold too much
         self._news: list[str] = []
 
@@ -91,10 +92,15 @@ class Keeper:
                     taken = self._take(root, paths, rules)
                     store.note(running.step, taken.changes)
                     notes += self._tell(taken.unkept)
-                self._speak()
                 store.end(running.step, notes)
                 if store.drop_oldest(self._choice.bounds.steps):
                     store.sweep()
+                    if not self._full:
+                        self._later.append(
+                            f"only the last {self._choice.bounds.steps} actions can be undone (`undo.steps`)"
+                        )
+                    self._full = True
+                self._speak()
                 return running.step if any(step.id == running.step for step in store.steps()) else None
         except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
             store.leave()
@@ -119,6 +125,10 @@ class Keeper:
 
     def _speak(self) -> None:
         """Say what came up; in the thread that the listeners are used to."""
+        if self._store is not None and self._store.lost:
+            count, self._store.lost = self._store.lost, 0
+            which = "the oldest action" if count == 1 else f"the oldest {count} actions"
+            self._later.append(f"to make room, {which} kept here cannot be undone any more (`undo.size`)")
         later, self._later = self._later, []
         for text in later:
             self._say(text)

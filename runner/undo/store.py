@@ -84,6 +84,7 @@ class Store:
         except OSError as error:
             raise _unusable(folder, (error.strerror or "").lower()) from None
         self.notices: list[str] = []
+        self.lost = 0  # steps that went to make room, of which nobody was told yet
         with self.locked():
             self._db = self._ready()
             self.packs = Packs(folder, int(self._meta("pack", 0)))  # type: ignore[call-overload]  # a number of ours

@@ -173,7 +173,7 @@ class Taker:
             store.sweep()
             room = self._bounds.bytes - store.size()
         while need > room and self._may_drop and (count := sum(step.ended is not None for step in store.steps())):
-            store.drop_oldest(count // 2)
+            self._store.lost += store.drop_oldest(count // 2)
             store.sweep()
             room = self._bounds.bytes - store.size()
         for size, folder, name in left:
