@@ -379,7 +379,7 @@ class Store:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    os.close(_opened(path))
     # One thread at a time, which the lock of a look sees to.
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
     with contextlib.suppress(sqlite3.DatabaseError):  # no database: whoever reads it finds out
