@@ -64,6 +64,7 @@ def undo(
     if store is None:
         return _nothing(json, show)
     from runner.undo.plan import Allowed
+    from runner.undo.store import UndoError
     from runner.undo.taking_back import Wish, recovered, take_back
 
     try:
@@ -73,7 +74,10 @@ def undo(
             recovered(store, ground)
             return _list(store, json)
         wish = Wish(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
-        taken = take_back(store, ground, wish)
+        try:
+            taken = take_back(store, ground, wish)
+        except UndoError as error:  # nothing is kept, or too little, or an action runs: no mistake in the command
+            raise Stopped(error.problem, Exit.FAILED) from None
         from runner.undo.view import taken_json
 
         if json:

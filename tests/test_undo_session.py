@@ -159,9 +159,12 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
     assert all(row[27] == " " and row[28] == "+" and row[36:38] == "  " for row in steps), "in columns"
     assert rows[-1].startswith("agent undo N goes N actions back"), "a number in the list is no N"
     many = desk.agent("undo", "9")
-    assert (many.returncode, "9 actions cannot be taken back" in many.stderr) == (Exit.USAGE, True)
+    assert (many.returncode, "9 actions cannot be taken back" in many.stderr) == (Exit.FAILED, True)
     assert "only 1 action that is kept here can be taken back" in many.stderr
     assert "write agent undo 1" in many.stderr
+    assert [desk.agent("undo", "--force").returncode for _ in range(2)] == [Exit.DONE, Exit.FAILED], (
+        "nothing left is no mistake"
+    )
     for words in (["0"], ["--list", "2"], ["--redo", "2"], ["--wrong"]):
         assert desk.agent("undo", *words).returncode == Exit.USAGE, words
 
