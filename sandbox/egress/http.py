@@ -17,6 +17,8 @@ _LINE = re.compile(r"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/1\.([01])\Z")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)\Z")
 _ABSOLUTE = re.compile(r"(?i:(http)://)([^/?#]*)([^#]*)\Z")
 _ANY = re.compile(r"(?:(?i:https?)://([^/?#]+))?(/(?!/)[^?#]*)\Z")
+_FOLD = re.compile(rb"\r\n[ \t]+")
+_SPACED = re.compile(rb"(\r\n[^\s:]+)[ \t]+:")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])( .*)?\Z")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r\n\Z")
 # fmt: off
@@ -139,11 +141,16 @@ def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes
     return status, "\r\n".join([lines[0], *kept]).encode("latin-1") + END
 
 
+def unfolded(head: bytes) -> bytes:
+    """The head of a response as a proxy passes it on: no folded lines, no space before a colon (RFC 9112, 5.1, 5.2)."""
+    return _SPACED.sub(rb"\1:", _FOLD.sub(b" ", head))
+
+
 def in_chunks(head: bytes) -> bool:
     """Whether what follows the head of a response comes in chunks."""
     lines = head[: -len(END)].decode("latin-1").split("\r\n")
     told = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
-    return lines[0].startswith("HTTP/1.1") and ",".join(told).rpartition(",")[2].strip() == "chunked"
+    return ",".join(told).rpartition(",")[2].strip() == "chunked"
 
 
 def chunk_size(line: bytes) -> int:

@@ -245,6 +245,7 @@ class Served:
             head = await server.until(http.END, http.LONGEST)
             if head is None:
                 raise Failed(f"host {self.attempt.host} ended without an answer", host=self.attempt.host)
+            head = http.unfolded(head)
             if added is not None:
                 head = added.hide(head)
             status, told = http.response(head, moved if self.client.clear else ("", ""))
