@@ -58,6 +58,8 @@ class World:
         self.user, self.uid = user, NOBODY if user == "nobody" else os.geteuid()
         self.base = Path(tempfile.mkdtemp(prefix="escapes-", dir="/var/tmp"))
         self.token, self.plain = "decoy-" + secrets.token_hex(8), secrets.token_hex(6)
+        # The product knows what its own variables hold and masks it in every output, so that one is a decoy of its own.
+        self.worded = "decoy-" + secrets.token_hex(8)
         self.key = int.from_bytes(secrets.token_bytes(3), "big") + 0x10000
         self.heard: list[str] = []
         self.state = self.base / "state"
@@ -293,7 +295,7 @@ class Stage:
         state = str(self.world.state)
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8", "XDG_STATE_HOME": state,
-            "XDG_CONFIG_HOME": state, "XDG_CACHE_HOME": state, "DECOY_API_KEY": self.world.token,
+            "XDG_CONFIG_HOME": state, "XDG_CACHE_HOME": state, "DECOY_API_KEY": self.world.worded,
             "http_proxy": f"http://{self.world.plain}.invalid:1",
         }  # fmt: skip
 
@@ -321,7 +323,7 @@ class Stage:
         """Everything that shows that it got out; and the stage is taken down."""
         time.sleep(self.attempt.wait)
         told = [line.decode("utf-8", "replace")[:60] for line in output.splitlines() if line.startswith(b"GOT ")]
-        if self.world.token.encode() in output:
+        if any(each.encode() in output for each in (self.world.token, self.world.worded, self.world.worded[::-1])):
             told.append("printed the secret")
         after = self._look()
         told += [f"changed {os.path.basename(path)}" for path in self.before if self.before[path] != after.get(path)]
