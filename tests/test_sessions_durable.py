@@ -186,6 +186,17 @@ def test_a_disk_that_refuses_only_when_it_is_told_to_keep_writes_no_line_twice(
     assert Beginning.resumed(store, ID).past is not None, "no line stands in it twice"
 
 
+@pytest.mark.threat("T82")
+def test_a_file_that_was_removed_under_a_run_takes_nothing_in_silence(tmp_path: Path) -> None:
+    store = new_store(tmp_path / "state")
+    journal = begun(store)
+    journal.message(user("before"))
+    store.path(ID).unlink()
+    with pytest.raises(JournalError, match="somebody removed it"):
+        journal.message(says("lost"))
+    assert journal.close() is not None
+
+
 def test_what_cannot_be_kept_at_the_end_is_said(tmp_path: Path) -> None:
     store = new_store(tmp_path / "state")
     script = """

@@ -191,6 +191,8 @@ class SessionFile:
         line without newline, which every reader drops. fsync(2) may be the first to tell of a full disk or quota; the
         line is taken back then, too, since whoever is refused writes it again.
         """
+        if not os.fstat(self._handle).st_nlink:
+            raise OSError(errno.ENOENT, "somebody removed it, so what is said now would be lost")
         done = os.write(self._handle, line)
         if done < len(line):
             os.ftruncate(self._handle, self.size)
