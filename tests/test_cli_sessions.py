@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from model_server import Delta, ModelServer, calling, serving
 from session_files import run_of, user
+from tmux import Tmux
 
 from runner.messages import AssistantMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from runner.sessions.begin import Beginning
@@ -346,48 +346,8 @@ def test_the_model_is_told_what_was_said_before(desk: Desk, model: ModelServer) 
 # ---- on a real terminal
 
 
-class Tmux:
-    """One window of a tmux server of its own."""
-
-    def __init__(self, desk: Desk, *words: str) -> None:
-        self._socket = str(desk.base / "tmux")
-        command = " ".join(f"'{word}'" for word in (AGENT, *words))
-        self._tmux(
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            "110",
-            "-y",
-            "50",
-            f"{command}; echo LEFT $?; sleep 60",
-            env=desk.environ,
-            cwd=desk.work,
-        )
-
-    def _tmux(self, *words: str, **more: object) -> str:
-        return subprocess.run(
-            ["tmux", "-S", self._socket, *words], check=True, capture_output=True, text=True, **more
-        ).stdout  # type: ignore[call-overload,no-any-return]  # passed on
-
-    def until(self, told: str) -> str:
-        """The screen, once it shows `told`."""
-        end = time.monotonic() + 60
-        while told not in (screen := self._tmux("capture-pane", "-p", "-S", "-")):
-            assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
-            time.sleep(0.05)
-        return screen
-
-    def type(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    def close(self) -> None:
-        self._tmux("kill-server")
-
-
 def test_going_on_at_a_terminal(desk: Desk) -> None:
-    window = Tmux(desk, "--model", desk.model)
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model)
     try:
         window.until("/quit to leave")
         window.type("look around", "Enter")
@@ -397,7 +357,7 @@ def test_going_on_at_a_terminal(desk: Desk) -> None:
         assert f"to go on: agent --resume {str(desk.list()[0]['id'])[:8]}" in screen
     finally:
         window.close()
-    window = Tmux(desk, "--model", desk.model, "-c")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "-c")
     try:
         screen = window.until("/quit to leave")
         for told in ("resumed ", "1 prompt, 2 turns", "look around", "answered   There is one file."):
@@ -414,7 +374,7 @@ def test_going_on_at_a_terminal(desk: Desk) -> None:
 def test_the_picker(desk: Desk) -> None:
     for prompt in ("the first thing", "the second thing"):
         desk.run(prompt)
-    window = Tmux(desk, "--model", desk.model, "--resume")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "--resume")
     try:
         screen = window.until("q leaves:")
         assert screen.index("the second thing") < screen.index("the first thing"), "the latest is first"
@@ -427,7 +387,7 @@ def test_the_picker(desk: Desk) -> None:
         window.until("LEFT 0")
     finally:
         window.close()
-    window = Tmux(desk, "--model", desk.model, "--resume")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "--resume")
     try:
         window.until("q leaves:")
         window.type("q", "Enter")
@@ -441,7 +401,7 @@ def test_looking_at_a_session_and_leaving_writes_nothing(desk: Desk) -> None:
     desk.run("look around")
     path = desk.store.path(str(desk.list()[0]["id"]))
     before = path.read_bytes()
-    window = Tmux(desk, "--model", desk.model, "-c")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "-c")
     try:
         window.until("/quit to leave")
         window.type("C-d")

@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from test_conversation import Person, bash, notices, talk
+from tmux import Tmux
 
 from runner.events import Event, Finished
 from runner.problems import Exit
@@ -237,32 +237,19 @@ def test_with_required_nothing_runs_that_could_not_be_undone(base: Path) -> None
 def test_on_a_real_terminal(base: Path) -> None:
     desk = Desk(base)
     script = desk.model(("bash", {"command": "rm -rf src; echo two > a.txt"}))
-    socket = ["tmux", "-S", str(base / "tmux")]
-    command = f"{AGENT} --mode trust-project --model scripted:{script}; echo ended $?; sleep 60"
-    environ = [word for name, value in desk.environ.items() for word in ("-e", f"{name}={value}")]
-    subprocess.run(
-        [*socket, "new-session", "-d", "-x", "120", "-y", "50", "-c", str(desk.w), *environ, command], check=True
-    )
-
-    def screen(until: str) -> str:
-        for _ in range(300):
-            shown = subprocess.run([*socket, "capture-pane", "-p"], capture_output=True, text=True).stdout
-            if until in shown:
-                return shown
-            time.sleep(0.1)
-        raise AssertionError(f"no `{until}` in:\n{shown}")
-
+    words = ("--mode", "trust-project", "--model", f"scripted:{script}")
+    window = Tmux(base, desk.w, desk.environ, AGENT, *words)
     try:
-        screen("/quit to leave")
-        subprocess.run([*socket, "send-keys", "go", "Enter"], check=True)
-        screen("done (2 turns)")
+        window.until("/quit to leave")
+        window.type("go", "Enter")
+        window.until("done (2 turns)")
         assert not (desk.w / "src").exists()
-        subprocess.run([*socket, "send-keys", "/rewind", "Enter"], check=True)
-        shown = screen("bring back  src/m.py")
+        window.type("/rewind", "Enter")
+        shown = window.until("bring back  src/m.py")
         assert "change back a.txt" in shown
         assert (desk.w / "a.txt").read_text() == "never committed\n"
         assert (desk.w / "src/m.py").exists()
-        subprocess.run([*socket, "send-keys", "C-d"], check=True)
-        screen("ended 0")
+        window.type("C-d")
+        window.until("LEFT 0")
     finally:
-        subprocess.run([*socket, "kill-server"], check=False)
+        window.close()

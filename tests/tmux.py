@@ -1,0 +1,34 @@
+"""A real terminal with a command in it, looked at as a person does: by what is on the screen."""
+
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class Tmux:
+    """One window of a tmux server of its own, whose socket lies in `base`; `LEFT N` comes when the command has ended."""
+
+    def __init__(self, base: Path, work: Path, environ: Mapping[str, str], *command: str) -> None:
+        self._server = ["tmux", "-f", "/dev/null", "-S", str(base / "tmux")]
+        told = f"{shlex.join(command)}; echo LEFT $?; sleep 60"
+        words = [*self._server, "new-session", "-d", "-x", "110", "-y", "50", told]
+        subprocess.run(words, check=True, cwd=work, env=environ)
+
+    def _do(self, *words: str) -> str:
+        return subprocess.run([*self._server, *words], check=True, capture_output=True, text=True).stdout
+
+    def until(self, told: str) -> str:
+        """The screen with what has left it, once it shows `told`."""
+        end = time.monotonic() + 60
+        while told not in (screen := self._do("capture-pane", "-p", "-S", "-")):
+            assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
+            time.sleep(0.05)
+        return screen
+
+    def type(self, *keys: str) -> None:
+        self._do("send-keys", *keys)
+
+    def close(self) -> None:
+        self._do("kill-server")
