@@ -52,20 +52,27 @@ class Exchange:
         self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
     ) -> str | None:
         """Returns the limit that has to end it (`wall`, `output`, or what `excess` names when it is asked now and then)
-        or None. Raises CancelledError, OSError (helper gone)."""
+        or None. A helper that is gone leaves an empty `line`. Raises CancelledError, OSError (from the listener)."""
         ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
         writes = [write for _, write in ends[-2:]]
         self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}
         feeding: asyncio.Task[None] | None = None
         handles = ([ends[0][0]] if stdin else []) + writes
-        if stdin:
-            feeding = asyncio.create_task(_feed(ends[0][1], stdin))
         try:
             try:
                 self.send(request, handles)
+            except BaseException as error:
+                if stdin:
+                    os.close(ends[0][1])
+                if not isinstance(error, BrokenPipeError | ConnectionResetError):
+                    raise
+                self.line = ""  # the helper is gone, even if nobody has seen it end yet
+                return None
             finally:
                 for handle in handles:
                     os.close(handle)
+            if stdin:
+                feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # it closes what it writes to
             started = time.monotonic()
             if feeding is None:  # else it waits for what only the loop can give
                 self._wait_here(started, min(_AT_ONCE, wall))

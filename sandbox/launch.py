@@ -98,7 +98,8 @@ def launch(
         plan.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
         if waiting:
             waiting.go()  # not before the group is around it, or what it starts would be outside
-        send(control, compiled.dump(), [])
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: who waits for its answer says why
+            send(control, compiled.dump(), [])
     except BaseException:
         end(process, control, group)
         if waiting:

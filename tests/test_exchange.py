@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import _MINT, Permit, Rights, Terms
 from sandbox import slot as slots
 from sandbox.backend import Outcome
+from sandbox.exchange import Exchange
 from sandbox.linux import Linux
 from sandbox.slot import Slot, idle_processors
 from sandbox.spawn import WAKE
@@ -121,6 +123,29 @@ def test_a_helper_that_ends_after_the_wake_is_an_error_or_another_one(terms: Ter
         assert the_slot(backend) is not slot
 
     with_backend(tmp_path, work)
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["gone before the request", "gone before its end was seen"])
+def test_a_request_to_nobody_is_an_empty_answer(tmp_path: Path, told: bool) -> None:
+    """Not an error of the listener's, which is what a broken pipe was taken for while the helper was still to be reaped."""
+
+    async def main() -> tuple[str | None, str | None]:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        exchange = Exchange(ours, 1 << 20, None)
+        with ours:
+            if told:
+                theirs.shutdown(socket.SHUT_RD)  # as long as it is dying, its end is open still
+            else:
+                theirs.close()
+            with theirs:
+                ended = await exchange.run({"op": "run"}, b"input" if told else None, 10, lambda: None)
+            exchange.close()
+            return ended, exchange.line
+
+    before = os.listdir("/proc/self/fd")
+    assert asyncio.run(main()) == (None, "")
+    assert os.listdir("/proc/self/fd") == before
 
 
 # A child that gives its parent no SIGCHLD is no child to a plain wait (clone(2), wait(2), `__WCLONE`).

@@ -1,5 +1,6 @@
 """A helper that is started early: what it was given, and that nothing of it is left whatever becomes of its maker."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 from policy.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.launch import Ahead, launched_ahead
+from sandbox.linux import Linux
 from sandbox.spawn import Spare, end, send
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the helper is Linux's")
@@ -121,6 +123,28 @@ def test_terms_that_cannot_be_granted_leave_nothing_behind(tmp_path: Path) -> No
         launched_ahead(None, terms(tmp_path / "missing"), cache=tmp_path, spare=spare),
     ):
         pytest.fail("a helper was launched for a workspace that is not there")
+    assert children() == before
+
+
+@pytest.mark.parametrize("tier", ["T1", "T3"])
+def test_a_helper_that_ended_before_its_plan_came_is_a_refusal(tmp_path: Path, tier: str) -> None:
+    """And no broken pipe of ours, which would say that nobody reads what we print."""
+
+    async def main(spare: Spare) -> None:
+        (pid,) = children() - before
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it ended, and the one who will wait for it can
+        with launched_ahead(tier, terms(tmp_path), cache=tmp_path, spare=spare) as ahead:
+            backend = Linux(tier, cache=tmp_path, files=False, ahead=ahead)
+            try:
+                with pytest.raises(SandboxUnavailable):
+                    await backend.probe(terms(tmp_path))
+            finally:
+                await backend.close()
+
+    before = children()
+    with Spare() as spare:
+        asyncio.run(main(spare))
     assert children() == before
 
 

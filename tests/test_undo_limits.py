@@ -89,7 +89,7 @@ def test_steps_are_counted_and_go_further_back(base: Path) -> None:
     assert (world.w / "a").read_text() == "2\n"
     world.undo(2)
     assert (world.w / "a").read_text() == "0\n"
-    with pytest.raises(UndoError, match="only 1 of the actions"):
+    with pytest.raises(UndoError, match="only 1 action that is kept here"):
         world.undo(2)
     world.undo(redo=True)
     assert (world.w / "a").read_text() == "2\n"

@@ -219,7 +219,7 @@ def test_rewind_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     said = notices(events)
     assert "took back 2: $ echo two > d/kept; echo > more" in said
     assert "no number of actions" in said
-    assert "only 1 of the actions" in said
+    assert "only 1 action that is kept here" in said
     assert "one" in [event for event in events if isinstance(event, Finished)][-1].text
 
 
