@@ -1,5 +1,6 @@
 """What may be remembered of one question: the narrowest sensible answers, each tried before it is offered."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -155,7 +156,12 @@ def _wider(what: What, step: Step, facts: Facts) -> Iterator[What]:
             bare.pop()
         yield replace(what, shape=replace(what.shape, words=tuple(bare), flags=True))
     hole = None
-    if len(words) > name and not is_flag(words[-1]) and not (runs and (name == 1 or is_flag(words[-2]))):
+    if (
+        len(words) > name
+        and not is_flag(words[-1])
+        and not (runs and (name == 1 or is_flag(words[-2])))
+        and (named or not what.host or _names_host(words, what.host))
+    ):
         hole = replace(what.shape, words=(*words[:-1], HOLE))
     if hole is not None and not named and not step.interprets:
         yield replace(what, shape=hole)
@@ -163,6 +169,16 @@ def _wider(what: What, step: Step, facts: Facts) -> Iterator[What]:
         read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
         if read is not None and write is not None:
             yield replace(what, shape=hole or what.shape, read=read, write=write)
+
+
+def _names_host(words: Sequence[str], hosts: Sequence[str]) -> bool:
+    """Whether the last word alone says whom it talks to, so that the hosts bound what may stand there.
+
+    THREAT T76: elsewhere it is what is done or sent there: `ssh host 'rm -rf /'`, `curl URL -X DELETE`, `-d @file`.
+    """
+    names = [re.sub(r":\d+$", "", host) for host in hosts]
+    last, others = words[-1].lower(), " ".join(words[:-1]).lower()
+    return any(name in last and name not in others for name in names)
 
 
 def _folder(step: Step, facts: Facts) -> str | None:

@@ -25,6 +25,8 @@ WORK = machine().workspace
 TEST = agreed("npm test", "exactly `npm test`")
 FLAGS = agreed("npm test", "`npm test` with any flags")
 RUN = agreed("npm run build", "`npm run *`")
+MAKE = agreed("make test", "`make test` with any flags")
+PERL = agreed("perl -e 'print 1'", "`perl -e 'print 1'` with any further flags")
 CURL = agreed("curl https://api.example.com/x", "`curl *`, talking to api.example.com")
 TOUCH = agreed("touch docs/x", "`touch *`, changing files in docs/")
 WRITE = agreed(WriteFile(f"{WORK}/docs/n.md", "x"), "changing files in docs/ by the file tools")
@@ -47,6 +49,7 @@ COVERED: list[tuple[tuple[Grant, ...], Action | str, str]] = [
     (TEST,  RunArgv(("npm", "test"), WORK),    "without a shell"),
     (FLAGS, "npm test --silent",               "a flag"),
     (FLAGS, "npm test -- --watch",             "flags for what it starts"),
+    (FLAGS, "npm test -xvs --jobs=4",          "a number is no code"),
     (RUN,   "npm run lint",                    "one other word"),
     (CURL,  "curl https://api.example.com/y",  "another page of the same host"),
     (TOUCH, "touch docs/y",                    "another file of the folder"),
@@ -126,6 +129,12 @@ NOT_COVERED: list[tuple[tuple[Grant, ...], Action | str, str]] = [
     (TEST,  WriteFile(f"{WORK}/docs/x", "npm test"), "another tool"),
     (FLAGS, "npm test other",                      "a word that is no flag"),
     (FLAGS, "npm test --prefix /elsewhere",        "the value of a flag is a word"),
+    (FLAGS, "npm test --prefix=/elsewhere",        "also when it hangs on it"),
+    (FLAGS, "npm test -C/",                        "or on a letter"),
+    (FLAGS, "npm test '--node-options=--import data:text/javascript,1'", "code in a flag"),
+    (MAKE,  "make test '--eval=$(shell rm -rf docs)'", "code for make"),
+    (MAKE,  "make test -f../x",                    "another recipe"),
+    (PERL,  "perl -e 'print 1' '-eunlink(\"docs/a.md\")'", "more code, in one word with its flag"),
     (FLAGS, "npm --silent test",                   "a flag in another place"),
     (FLAGS, "npm test -- other",                   "behind the end of the flags"),
     (FLAGS, "npm test - ",                         "a lonely dash is a word"),

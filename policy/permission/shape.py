@@ -1,18 +1,22 @@
 """Which one command a grant is about: its words as they are, or the lack of any for what no command does."""
 
+import re
+
 from policy.facts import Facts
-from policy.permission.words import is_flag
 from policy.record import dataclass
 from policy.step import Step
 
 HOLE = "*"  # as a word: any one word that is no flag
+# THREAT T76: what hangs on a flag may be code (`--eval=..`, `-e..`), another program or another place (`-C/`).
+_SWITCH = re.compile(r"[-+]{1,2}[A-Za-z0-9][A-Za-z0-9_-]*(?:=[0-9]+)?|--", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """`words`: the program and what follows it, each as it is or a HOLE; without words, what lies between the commands.
 
-    `flags`: any further flags may follow, and nothing else. `folder`: where it stands, relative to the workspace.
+    `flags`: any further flags may follow, none with a value but a number, and nothing else. `folder`: where it stands,
+    relative to the workspace.
     `program`: the real path that its first word leads to, or empty when there was none.
     """
 
@@ -40,7 +44,7 @@ class Shape:
         for word, wanted in zip(words, self.words, strict=False):
             if word != wanted and (wanted != HOLE or not word or word[0] in "-+"):
                 return False
-        return all(is_flag(word) for word in words[count:])
+        return all(_SWITCH.fullmatch(word) for word in words[count:])
 
 
 def program_of(name: str, folder: str, facts: Facts) -> str:
