@@ -28,7 +28,8 @@ class Shape(Enum):
     TEXTS = "a list of texts in quotes"
     PATTERNS = "a list of lists of words"
     WHOLE = "a whole number above 0"
-    SECONDS = "a number of seconds above 0"
+    SECONDS = 'a time above 0: a number of seconds, or a text like "90s" or "5m"'
+    WHOLE_SECONDS = 'a time above 0: a whole number of seconds, or a text like "90s" or "5m"'
     NUMBER = "a number, 0 or more"
     SIZE = 'a size above 0: bytes, or a text like "512 MiB"'
     WORDS = "a list of words, each one a text or a list of texts"
@@ -315,8 +316,12 @@ def value_of(raw: object, shape: Shape) -> Value | None:
         case Shape.WHOLE:
             return raw if isinstance(raw, int) and not isinstance(raw, bool) and 0 < raw < 1 << 62 else None
         case Shape.SECONDS:
+            raw = seconds(raw) if isinstance(raw, str) else raw
             good = isinstance(raw, int | float) and not isinstance(raw, bool)
             return float(raw) if good and isinstance(raw, int | float) and 0 < raw <= 7 * 86_400 else None
+        case Shape.WHOLE_SECONDS:
+            span = seconds(raw) if isinstance(raw, str) else None
+            return value_of(int(span) if span is not None and span.is_integer() else raw, Shape.WHOLE)
         case Shape.NUMBER:
             good = isinstance(raw, int | float) and not isinstance(raw, bool)
             return float(raw) if good and isinstance(raw, int | float) and 0 <= raw <= 1e15 else None
@@ -340,6 +345,15 @@ def size(text: str) -> int | None:
     return value if 0 < value < 1 << 62 else None
 
 
+def seconds(text: str) -> float | None:
+    """`90s`, `1.5 min`, `250ms`, `20` in seconds; None when it is no time."""
+    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|min|h)?\s*", text, re.IGNORECASE | re.ASCII)
+    if not found:
+        return None
+    number, unit = float(found[1]), (found[2] or "s").lower()
+    return number / 1000 if unit == "ms" else number * {"s": 1, "m": 60, "min": 60, "h": 3600}[unit]
+
+
 def _filled(raw: object) -> TypeGuard[list[object]]:
     return isinstance(raw, list) and bool(raw)
 
@@ -355,8 +369,9 @@ def _example(key: str, shape: Shape) -> str:
         Shape.TEXT: f'`{key} = "..."`',
         Shape.TEXTS: f'`{key} = ["...", "..."]`',
         Shape.PATTERNS: f'`{key} = [["rm", "-rf", "*"]]`',
-        Shape.WHOLE: f"`{key} = 100`",
+        Shape.WHOLE: f"`{key} = {1 if key == 'version' else 100}`",
         Shape.SECONDS: f"`{key} = 120`",
+        Shape.WHOLE_SECONDS: f"`{key} = 120`",
         Shape.NUMBER: f"`{key} = 1.5`",
         Shape.SIZE: f'`{key} = "4 GiB"`',
         Shape.WORDS: f'`{key} = ["npm", "run", ["build", "lint"]]`',

@@ -10,7 +10,7 @@ from policy.verdict import Limits, Problem
 
 LIMITS: Mapping[str, Shape] = {
     "wall": Shape.SECONDS,
-    "cpu": Shape.WHOLE,
+    "cpu": Shape.WHOLE_SECONDS,
     "pids": Shape.WHOLE,
     "memory": Shape.SIZE,
     "file": Shape.SIZE,

@@ -62,7 +62,7 @@ def run_show(key: str | None, options: Options, *, effective: bool, as_json: boo
 
         print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
     else:
-        print(listing(found, lists, effective=effective, written=_near(where)))
+        print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
     _tell(settings)
     return Exit.FAILED if alone and found[0].value is None else Exit.DONE
 

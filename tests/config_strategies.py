@@ -17,7 +17,8 @@ _GOOD: dict[Shape, st.SearchStrategy[Any]] = {
     Shape.TEXTS: st.lists(st.sampled_from(["*.vault", "id_*", "notes"]) | _TEXT, max_size=3),
     Shape.PATTERNS: st.lists(_WORDS, max_size=3),
     Shape.WHOLE: st.integers(1, 10_000),
-    Shape.SECONDS: st.floats(0.1, 7 * 86_400) | st.integers(1, 7 * 86_400),
+    Shape.SECONDS: st.floats(0.1, 7 * 86_400) | st.integers(1, 7 * 86_400) | st.sampled_from(["90s", "1.5 h", "20"]),
+    Shape.WHOLE_SECONDS: st.integers(1, 10_000) | st.sampled_from(["90s", "2 min", "20", "2000ms"]),
     Shape.NUMBER: st.floats(0, 1000) | st.integers(0, 1000),
     Shape.SIZE: st.integers(1, 1 << 40) | st.sampled_from(["1", "512 MiB", "2G", "9KB", "1 t"]),
     Shape.WORDS: st.lists(_TEXT | _WORDS, min_size=1, max_size=3),
@@ -26,7 +27,7 @@ _GOOD: dict[Shape, st.SearchStrategy[Any]] = {
 }
 # fmt: off
 _BAD = st.sampled_from([
-    "", " ", "x", "dangerously", "0", "-1", "1e3", "9" * 20 + "T", "999999999999999T", "1 GB B", 0, -1, 1, 1 << 62, (1 << 62) - 1, True, False, 0.0, -0.5, 1.5, 1e16,
+    "", " ", "x", "dangerously", "0", "-1", "1e3", "9" * 20 + "T", "999999999999999T", "1 GB B", "2H", "5 weeks", "0s", "1.5s", "1ms", "9999999h", 0, -1, 1, 1 << 62, (1 << 62) - 1, True, False, 0.0, -0.5, 1.5, 1e16,
     float("nan"), float("inf"), [], [[]], [""], ["a"], [1], [["a", 1]], [["a"], "b"], [["*", "x"]], {}, {"a": 1},
     date(2020, 1, 1), datetime(2020, 1, 1, 1), time(1, 2),
 ])

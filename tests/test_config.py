@@ -99,6 +99,8 @@ REPOSITORY = [
     ('[sandbox]\nminimum = "full"', [], "the stronger one"),
     ("[limits]\nwall = 30", [], "less time"),
     ("[limits]\nwall = 3000", ["2: `limits.wall`"], "more time"),
+    ('[limits]\nwall = "2min"\ncpu = "90s"', [], "times with units, none of them more"),
+    ('[limits]\nwall = "3m"\ncpu = "3h"', ["2: `limits.wall`", "3: `limits.cpu`"], "times with units, more of each"),
     ("[limits]\n\npids = 9999999\nopen-files = 8", ["3: `limits.pids`"], "one of each"),
     ('[secret]\nnames = ["*.vault"]', [], "more secrets"),
     ('[deny]\ncommands = [["make", "deploy"]]', [], "more denied"),
@@ -209,6 +211,9 @@ BROKEN = [
     ("[sandbox]\nminimum = 1", 2, ["a text in quotes"], "a number"),
     ('[secret]\nhome = [".x"]', 2, ["`secret.home`", "`names`"], "only names can be added here"),
     ("max_turns = 0", 1, ["above 0"], "no turn at all"),
+    ('version = "1"', 1, ["write `version = 1`"], "a text, and what is told must work"),
+    ('[limits]\nwall = "20x"', 2, ["`limits.wall`", '"90s"'], "a time in a unit of nobody"),
+    ('[limits]\ncpu = "1.5s"', 2, ["`limits.cpu`", "whole"], "half a second, where seconds are whole"),
     ('mode = "plan', 1, ["TOML"], "broken syntax"),
     ('[provider]\nopenai = "y"', 2, ["`provider.openai`", "table"], "not a table"),
 ]

@@ -7,7 +7,6 @@ from typing import Any, cast
 from policy.keyed import Path as KeyPath
 from policy.keyed import Shape, dotted, lines_of, survey, too_deep, value_of
 from policy.verdict import Problem
-from runner.amounts import parse_seconds
 from runner.config.keys import Key
 from runner.config.migrations import MIGRATIONS, VERSION, renew
 from runner.config.toml_value import toml
@@ -27,9 +26,6 @@ def written(key: Key, words: list[str]) -> str:
         raw = words
     elif key.shape in (Shape.TEXTS, Shape.WORDS, Shape.PATTERNS, Shape.DATE) and len(words) == 1:
         raw = _parsed(words[0])
-    elif key.name in ("limits.wall", "limits.cpu") and len(words) == 1 and words[0][-1:].isalpha():
-        seconds = parse_seconds(words[0], key.name)  # as `--limit` takes them; the file holds the number
-        raw = int(seconds) if seconds.is_integer() else seconds
     else:
         raw = plain(words[0]) if len(words) == 1 else None
     value = value_of(raw, key.shape)

@@ -31,6 +31,7 @@ _REPOSITORY = {
     Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
     Widens.ANYTHING: "",
 }
+_TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"
 _SIZE = r"^\s*[0-9]{1,15}\s*([KMGTkmgt]([iI]?[bB])?|[bB])?\s*$"
 
 
@@ -40,10 +41,15 @@ def _day(raw: object) -> object:
     raise ValueError(f"it must be {Shape.DATE.value}")
 
 
-def _amount(raw: str) -> str:
-    if value_of(raw, Shape.SIZE) is None:
-        raise ValueError(f"it must be {Shape.SIZE.value}")
-    return raw
+def _text_of(shape: Shape, pattern: str) -> Any:
+    """A text that writes a number with its unit."""
+
+    def check(raw: str) -> str:
+        if value_of(raw, shape) is None:
+            raise ValueError(f"it must be {shape.value}")
+        return raw
+
+    return Annotated[StrictStr, AfterValidator(check), Field(json_schema_extra={"pattern": pattern})]
 
 
 # fmt: off
@@ -55,9 +61,11 @@ _TYPES: Mapping[Shape, Any] = {
     Shape.TEXTS:    list[_Text],
     Shape.PATTERNS: list[_Words],
     Shape.WHOLE:    _Whole,
-    Shape.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)],
+    Shape.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)]
+                    | _text_of(Shape.SECONDS, _TIME),
+    Shape.WHOLE_SECONDS: _Whole | _text_of(Shape.WHOLE_SECONDS, _TIME),
     Shape.NUMBER:   Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)],
-    Shape.SIZE:     _Whole | Annotated[StrictStr, AfterValidator(_amount), Field(json_schema_extra={"pattern": _SIZE})],
+    Shape.SIZE:     _Whole | _text_of(Shape.SIZE, _SIZE),
     Shape.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
     Shape.SWITCH:   StrictBool,
     Shape.DATE:     Annotated[date, BeforeValidator(_day)],

@@ -94,35 +94,45 @@ def _value(settings: Settings, path: KeyPath, by: tuple[Origin, ...]) -> object:
 
 
 def listing(
-    found: Iterable[Shown], lists: Iterable[tuple[Entry, Layer]], *, effective: bool, written: Mapping[str, str]
+    found: Iterable[Shown],
+    lists: Iterable[tuple[Entry, Layer]],
+    *,
+    effective: bool,
+    written: Mapping[str, str],
+    cut: bool = True,
 ) -> str:
     """One line a key. With `effective` also the layer and the place it comes from, and below it what lost.
 
-    `written`: how the beginning of a path is, such as `~/` for the home.
+    `written`: how the beginning of a path is, such as `~/` for the home. `cut`: long values lose their end to their place.
     """
+    cut = cut and effective
     rows: list[tuple[str, str, str]] = []  # text, layer, place
     for each in found:
         name = dotted(each.path)
         if each.value is None:
             rows.append((f"# {name} is not set", "", ""))
         elif len(each.by) > 1:
-            rows.append((f"{name} = {_short(_said(each.path, each.value), effective)}", "", ""))
+            rows.append((f"{name} = {_short(_said(each.path, each.value), cut)}", "", ""))
             parts = each.by if effective else ()
             rows += [
-                (f"    has {_short(_said(each.path, part.value))}", part.layer, _place(part, written)) for part in parts
+                (f"    has {_short(_said(each.path, part.value), cut)}", part.layer, _place(part, written))
+                for part in parts
             ]
         else:
             place = each.by[-1]
-            said = _short(_said(each.path, place.value), effective)
+            said = _short(_said(each.path, place.value), cut)
             rows.append((f"{name} = {said}", place.layer, _place(place, written)))
         for place in reversed(each.not_by if effective else ()):
             verb = "ignores" if place.ignored else "overrides"
-            rows.append((f"    {verb} {_short(_said(each.path, place.value))}", place.layer, _place(place, written)))
+            rows.append(
+                (f"    {verb} {_short(_said(each.path, place.value), cut)}", place.layer, _place(place, written))
+            )
     for entry, layer in lists:
-        body = ", ".join(f"{key} = {_in_list(entry, key, value)}" for key, value in entry.values.items())
-        rows.append(
-            (f"[[{entry.name}]] {_short(body, effective)}", layer, f"{near(entry.source, written)}:{entry.line}")
+        body = [f"{key} = {_in_list(entry, key, value)}" for key, value in entry.values.items()]
+        text = (
+            f"[[{entry.name}]] {_short(', '.join(body), cut)}" if effective else "\n".join((f"[[{entry.name}]]", *body))
         )
+        rows.append((text, layer, f"{near(entry.source, written)}:{entry.line}"))
     if not effective:
         return "\n".join(text for text, _, _ in rows)
     wide = min(max((len(text) for text, _, _ in rows), default=0), 60)
@@ -143,7 +153,7 @@ def _in_list(entry: Entry, key: str, value: Value) -> str:
     return toml(value)
 
 
-def _short(text: str, cut: bool = True) -> str:
+def _short(text: str, cut: bool) -> str:
     return text if not cut or len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
 
 
