@@ -339,7 +339,7 @@ def test_setting_changes_one_key_and_nothing_else(here: Here, text: str, words: 
 
 REFUSED = [
     (["mode", "trust"], "did you mean `trust-project`?"),
-    (["limits.wall", "soon"], "a text like \"90s\""),
+    (["limits.wall", "soon"], 'a text like "90s"'),
     (["limits.wal", "3"], "did you mean `limits.wall`?"),
     (["max_turns", "3", "4"], "a whole number"),
     (["sandbox.unix_sockets", "yes"], "true or false"),

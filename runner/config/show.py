@@ -103,7 +103,7 @@ def listing(
 ) -> str:
     """One line a key. With `effective` also the layer and the place it comes from, and below it what lost.
 
-    `written`: how the beginning of a path is, such as `~/` for the home. `cut`: long values lose their end to their place.
+    `written`: how the beginning of a path is, such as `~/` for the home. `cut`: a long value ends in `…`.
     """
     cut = cut and effective
     rows: list[tuple[str, str, str]] = []  # text, layer, place
