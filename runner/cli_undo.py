@@ -63,8 +63,8 @@ def undo(
         return _clear(store, json)
     if store is None:
         return _nothing(json, show)
+    from runner.undo.failure import UndoError
     from runner.undo.plan import Allowed
-    from runner.undo.store import UndoError
     from runner.undo.taking_back import Wish, recovered, take_back
 
     try:

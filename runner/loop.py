@@ -29,7 +29,7 @@ from runner.reports import Report, denied, finished, listener, refused
 from runner.sessions.call import verdict_of
 from runner.sessions.store import JournalError
 from runner.turns import Arrow, Ended, Turns
-from runner.undo.store import UndoError
+from runner.undo.failure import UndoError
 from runner.wording import action_words
 from runner.world import World
 from sandbox.backend import Outcome, SandboxUnavailable, noted_connections

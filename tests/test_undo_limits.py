@@ -21,7 +21,7 @@ from policy.action import ReadFile, RunScript
 from runner import live_secrets
 from runner.secrets import Secret
 from runner.undo.clearing import clear
-from runner.undo.store import UndoError
+from runner.undo.failure import UndoError
 
 # fmt: off
 # what there was, actions of the model and (after `!`) of somebody else, in order; what an undo of all leaves, with the

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from policy.verdict import Problem
-from runner.undo.store import Store, UndoError
+from runner.undo.failure import UndoError
+from runner.undo.store import Store
 
 _NAME = "workspace"  # the file that says whose snapshots these are
 _GONE = 30 * 86_400.0  # seconds without use; a disk that is not mounted today may be back tomorrow
@@ -17,8 +18,8 @@ def clear(folder: Path) -> int:
     """Forget everything kept in `folder`; answers how many bytes that were. Raises UndoError while an action runs."""
     store = Store(folder)
     try:
-        with store.locked():
-            if not store.alone():
+        with store.turns.locked():
+            if not store.turns.alone():
                 why = "an action of an agent is running in this workspace"
                 raise UndoError(Problem("nothing was cleared", why, "wait until it is done"))
             size = sum(path.stat().st_size for path in folder.iterdir())

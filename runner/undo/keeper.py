@@ -16,9 +16,10 @@ from policy.verdict import Permit, Problem, Rights, Terms
 from runner.undo import entry
 from runner.undo.clearing import sign
 from runner.undo.entry import Change
+from runner.undo.failure import UndoError
 from runner.undo.ground import Ground, below_root
 from runner.undo.recover import recover
-from runner.undo.store import Store, UndoError
+from runner.undo.store import Store
 from runner.undo.taking import Snapshot, Taker
 from runner.undo.taking_back import Taken, Wish, take_back
 from runner.undo.unkept import not_kept, unkept_of
@@ -85,8 +86,8 @@ class Keeper:
         store = self._store
         self._stop.clear()
         try:
-            with store.locked(), store.transaction():
-                store.leave()
+            with store.turns.locked(), store.transaction():
+                store.turns.leave()
                 notes = running.notes
                 for root, paths, rules in running.roots:
                     taken = self._take(root, paths, rules)
@@ -103,14 +104,14 @@ class Keeper:
                 self._speak()
                 return running.step if any(step.id == running.step for step in store.steps()) else None
         except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
-            store.leave()
+            store.turns.leave()
             return self._without_contents(store, running, error)
 
     def _without_contents(self, store: Store, running: Running, error: Exception) -> int | None:
         """The disk is full, say: what was there before is kept already, so only what is there now is not."""
         bounds = replace(self._choice.bounds, bytes=0)
         try:
-            with store.locked(), store.transaction():
+            with store.turns.locked(), store.transaction():
                 taker = Taker(store, bounds, self._stop, may_drop=False)
                 for root, paths, rules in running.roots:
                     taken = taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
@@ -166,14 +167,13 @@ class Keeper:
         self, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
     ) -> Running | None:
         try:
-            if self._store is not None and self._store.cleared():
+            if self._store is not None and self._store.turns.cleared():
                 self.close()
             if self._store is None:
                 self._store = Store(self._folder)
                 sign(self._folder, self._ground.workspace)
+                self._later += self._store.notices
             store = self._store
-            self._later += store.notices
-            store.notices.clear()
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
                 return None
             return self._begun(store, terms, roots, words[:_LONGEST], call)
@@ -198,9 +198,9 @@ class Keeper:
     def _begun(
         self, store: Store, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
     ) -> Running:
-        with store.locked():
+        with store.turns.locked():
             store.under(self._ground.digest(terms))
-            alone = store.alone()
+            alone = store.turns.alone()
             with store.transaction():
                 taker = Taker(store, self._choice.bounds, self._stop)
                 every = self._ground.rules(terms)
@@ -220,7 +220,7 @@ class Keeper:
                     self._shown.add(root)
                     running.append((root, paths, below_root(every, root)))
                 step = store.begin("action", words, self._session, call, roots)
-            store.join()
+            store.turns.join()
         if dead:
             self._later.append("the last run was killed in an action: `agent undo --list` shows what it changed")
         seconds = time.monotonic() - started

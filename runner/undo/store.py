@@ -4,49 +4,23 @@ In SQLite, for its transactions: a runner that is killed leaves the state before
 """
 
 import contextlib
-import fcntl
 import json
 import marshal
 import os
-import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from runner.undo.database import connect
 from runner.undo.entry import Change, Entry, pack, same, unpack
+from runner.undo.failure import unusable
 from runner.undo.packs import Packs, Place
+from runner.undo.turns import Turns
 from runner.undo.walk import Index, Names
 
-_FORMAT = 1
-_PATIENCE = 15.0  # seconds for another `agent` in this workspace to finish its look
-_TABLES = """
-CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE names(root BLOB, folder BLOB, body BLOB NOT NULL, PRIMARY KEY(root, folder)) WITHOUT ROWID;
-CREATE TABLE content(
-  hash BLOB PRIMARY KEY, pack INTEGER NOT NULL, start INTEGER NOT NULL, size INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE step(
-  id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, words TEXT NOT NULL, session TEXT NOT NULL,
-  call TEXT NOT NULL, started REAL NOT NULL, ended REAL, notes TEXT NOT NULL DEFAULT '[]', undone INTEGER,
-  takes_back TEXT NOT NULL DEFAULT '[]', roots TEXT NOT NULL DEFAULT '[]'
-);
-CREATE TABLE change(
-  step INTEGER NOT NULL, root BLOB NOT NULL, path BLOB NOT NULL, was BLOB, became BLOB,
-  hash_was BLOB, hash_became BLOB, PRIMARY KEY(step, root, path)
-) WITHOUT ROWID;
-"""
 Roots = tuple[tuple[str, tuple[str, ...]], ...]
 _STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
-
-
-class UndoError(Exception):
-    """The kept files cannot be used, or nothing can be brought back. `problem` says why, and what to do."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,84 +46,38 @@ class Step:
 
 
 class Store:
-    """The snapshots in `folder` (private; made when it is missing). One process looks at a time: use `locked`."""
+    """The snapshots in `folder` (private; made when it is missing). One process looks at a time: use `turns`."""
 
     def __init__(self, folder: Path) -> None:
         try:
             folder.parent.mkdir(mode=0o700, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
             self.folder = folder
-            self._lock = _opened(folder / "lock")
-            self._active = _opened(folder / "active")
+            self.turns = Turns(folder)
         except OSError as error:
-            raise _unusable(folder, (error.strerror or "").lower()) from None
-        self.notices: list[str] = []
+            raise unusable(folder, (error.strerror or "").lower()) from None
         self.lost = 0  # steps that went to make room, of which nobody was told yet
-        with self.locked():
-            self._db = self._ready()
-            self.packs = Packs(folder, int(self._meta("pack", 0)))  # type: ignore[call-overload]  # a number of ours
+        with self.turns.locked():
+            self._db, self.notices = connect(folder)
+            self._drop_strays()
+            self.packs = Packs(folder, self._pack)
         self._index: tuple[int, dict[str, Index]] | None = None
-
-    def cleared(self) -> bool:
-        """Whether somebody removed all of it since it was opened: what is noted now would go nowhere."""
-        try:
-            return os.stat(self.folder / "lock").st_ino != os.fstat(self._lock).st_ino
-        except OSError:
-            return True
+        self._dead: list[int] = []
 
     def close(self) -> None:
         self.packs.give_up()
         self._db.close()
-        os.close(self._lock)
-        os.close(self._active)
+        self.turns.close()
 
-    # ---- who is at it
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else looks or brings back meanwhile. Raises UndoError when somebody else does not come to an end."""
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    why = f"another `agent` has been looking at the files of this workspace for {_PATIENCE:g} s"
-                    raise _unusable(self.folder, why, "wait for it, or end it") from None
-                time.sleep(0.02)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-
-    def join(self) -> bool:
-        """Say that an action runs from now on, until `leave` or death; answers whether others run as well."""
-        try:
-            fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = True
-        except BlockingIOError:
-            alone = False
-        fcntl.flock(self._active, fcntl.LOCK_SH)
-        return not alone
-
-    def alone(self) -> bool:
-        """Whether no action runs. For as long as the lock of `locked` is held."""
-        try:
-            fcntl.flock(self._active, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        fcntl.flock(self._active, fcntl.LOCK_UN)
-        return True
-
-    def leave(self) -> None:
-        fcntl.flock(self._active, fcntl.LOCK_UN)
+    @property
+    def _pack(self) -> int:
+        return int(self._db.value("pack", 0))
 
     # ---- the last look
 
     def index(self, root: str) -> Index:
         """What was there at the last look, ours or another process's."""
-        version = int(self._meta("version", 0))  # type: ignore[call-overload]  # a number of ours
+        version = int(self._db.value("version", 0))
         if self._index is None or self._index[0] != version:
             self._index = (version, {})
         known = self._index[1]
@@ -184,7 +112,7 @@ class Store:
         left = {*gone}
         merged = {folder: names for folder, names in self.index(root).items() if folder not in left} | index
         known = self._index[1] if self._index else {}
-        self._set("version", version)
+        self._db.set_value("version", version)
         self._index = (version, {**known, root: merged})
 
     # ---- steps
@@ -260,7 +188,7 @@ class Store:
     def keep(self, places: dict[bytes, Place]) -> None:
         rows = ((digest, each.pack, each.offset, each.size) for digest, each in places.items())
         self._db.executemany("INSERT OR IGNORE INTO content VALUES(?, ?, ?, ?)", rows)
-        self._set("pack", max((place.pack for place in places.values()), default=int(self._meta("pack", 0))))  # type: ignore[call-overload]  # a number of ours
+        self._db.set_value("pack", max((place.pack for place in places.values()), default=self._pack))
 
     def size(self) -> int:
         """Bytes of all contents that are kept."""
@@ -300,15 +228,13 @@ class Store:
             self._db.execute(
                 "UPDATE content SET pack = ?, start = ? WHERE hash = ?", (moved.pack, moved.offset, digest)
             )
-            self._set("pack", moved.pack)
-
-    _dead: list[int] = []  # noqa: RUF012  # replaced, never changed
+            self._db.set_value("pack", moved.pack)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """All of it or nothing. Packs that `sweep` emptied go when it is done."""
         self._db.execute("BEGIN IMMEDIATE")
-        self.packs.resume(int(self._meta("pack", 0)))  # type: ignore[call-overload]  # a number of ours
+        self.packs.resume(self._pack)
         try:
             yield
         except BaseException:
@@ -322,78 +248,18 @@ class Store:
             self.packs.drop(number)
         self._dead = []
 
-    # ---- the file
-
-    def _meta(self, name: str, default: object) -> object:
-        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return default if row is None else row[0]
-
-    def _set(self, name: str, value: object) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
-
     def under(self, rules: str) -> None:
         """What was kept under other rules about secrets is read again under these."""
-        if self._meta("rules", "") != rules:
+        if self._db.value("rules", "") != rules:
             self.forget()
             with self.transaction():
-                self._set("rules", rules)
-
-    def _ready(self) -> sqlite3.Connection:
-        path = self.folder / "steps.db"
-        self._db = _connect(path)
-        try:
-            if self._meta("format", 0) != _FORMAT:
-                raise sqlite3.DatabaseError("another format")
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
-                raise _unusable(self.folder, f"the list of steps cannot be opened ({error})") from None
-            self._db.close()
-            if not _blank(path):
-                self._set_aside(path)
-            self._make(path)
-        self._drop_strays()
-        return self._db
+                self._db.set_value("rules", rules)
 
     def _drop_strays(self) -> None:
         """Remove the packs of looks that never came to their end."""
         packs = Packs(self.folder, 0)
         for number in packs.numbers() - {row[0] for row in self._db.execute("SELECT DISTINCT pack FROM content")}:
             packs.drop(number)
-
-    def _make(self, path: Path) -> None:
-        self._db = _connect(path)
-        self._db.executescript(_TABLES)
-        self._set("format", _FORMAT)
-
-    def _set_aside(self, path: Path) -> None:
-        number = 1
-        while (aside := path.with_name(f"steps.db.corrupt-{number}")).exists():
-            number += 1
-        os.rename(path, aside)
-        for suffix in ("-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{path}{suffix}")
-        self.notices.append(
-            f"the list of what can be undone is damaged; it is now `{aside}`, and what was done before cannot be undone"
-        )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    os.close(_opened(path))
-    # One thread at a time, which the lock of a look sees to.
-    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_PATIENCE)
-    with contextlib.suppress(sqlite3.DatabaseError):  # no database: whoever reads it finds out
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
-    return db
-
-
-def _blank(path: Path) -> bool:
-    return path.stat().st_size <= 4096  # made a moment ago, by us or by somebody who was killed at it
-
-
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def _step(row: tuple[object, ...]) -> Step:
@@ -428,7 +294,3 @@ def _entry(body: bytes | None) -> Entry | None:
 
 def _hash(entry: Entry | None) -> bytes | None:
     return entry.content if entry is not None and entry.kind == "file" and not entry.unkept else None
-
-
-def _unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:
-    return UndoError(Problem(f"the kept files in `{folder}` cannot be used", why or "the system refused it", fix))

@@ -7,11 +7,12 @@ from dataclasses import replace
 from policy.record import dataclass
 from policy.verdict import Problem, Terms
 from runner.undo.entry import Change
+from runner.undo.failure import UndoError
 from runner.undo.ground import Ground, Locked, below_root
 from runner.undo.plan import Allowed, Item, plan
 from runner.undo.recover import recover
 from runner.undo.restore import NOT_EMPTY, restore
-from runner.undo.store import Roots, Step, Store, UndoError
+from runner.undo.store import Roots, Step, Store
 from runner.undo.taking import FULL, Taker
 from runner.undo.walk import Rules
 from sandbox.autorun import Watch
@@ -49,8 +50,8 @@ class Taken:
 def take_back(store: Store, ground: Ground, wish: Wish) -> Taken:
     """Bring the files back. Raises UndoError when nothing is to be taken back, or an action runs; OSError, or
     sqlite3.Error, when our own folder takes nothing more at all."""
-    with store.locked():
-        if not store.alone():
+    with store.turns.locked():
+        if not store.turns.alone():
             raise UndoError(
                 Problem(
                     "nothing was taken back",
@@ -92,8 +93,8 @@ def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
 
 def recovered(store: Store, ground: Ground) -> list[Step]:
     """Bring the steps of a runner that was killed to an end, if there are any; answers them."""
-    with store.locked():
-        if not store.alone() or not store.open_steps():
+    with store.turns.locked():
+        if not store.turns.alone() or not store.open_steps():
             return []
         with store.transaction():
             return _recovered(store, Taker(store, ground.choice.bounds, threading.Event()), ground)
