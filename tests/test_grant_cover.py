@@ -181,6 +181,7 @@ NOT_COVERED: list[tuple[tuple[Grant, ...], Action | str, str]] = [
     (TEST,  "read -r PATH < docs/a.md; npm test",  "read from a file"),
     (TEST,  ": ${PATH:=.}; npm test",              "set while it is expanded"),
     (TEST,  "for PATH in .; do npm test; done",    "set by a loop"),
+    (TEST,  "umask 0; npm test",                   "what it makes is everybody's"),
     (TEST,  "set -a; FOO=1; npm test",             "every variable is handed on"),
     (TEST,  "exec > docs/x; npm test",             "the output of all that follows"),
     (TEST,  "source docs/a.md; npm test",          "after code that may change anything"),

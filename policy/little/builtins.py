@@ -352,6 +352,34 @@ def shopt(call: Call) -> None:
 _SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit"])
 
 
+def umask(call: Call) -> None:
+    """`umask`: what it takes away is nobody's loss; what it leaves to everybody is like `chmod` on all that comes."""
+    shape = parse(call.rule, call.label, call.words)
+    if shape.trouble or len(shape.operands) > 1:
+        call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
+        return
+    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
+        call.because(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
+        call.changes(Tier.WRITE)
+
+
+def _keeps_others_out(mode: str) -> bool:
+    """Whether a mode of umask(1p), by number or by letters, leaves others nothing to write to."""
+    if _MASK.fullmatch(mode):
+        return bool(int(mode, 8) & 0o002)
+    clauses = [_CLAUSE.fullmatch(clause) for clause in mode.split(",")]
+    return all(
+        clause is not None
+        and (clause[2] == "-" or clause[1] in ("u", "g", "ug", "gu") or not set(clause[3]) & set("wug"))
+        for clause in clauses
+    )
+
+
+_MASK = re.compile(r"[0-7]{1,4}", re.ASCII)
+_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXstugo]*)", re.ASCII)
+
+
 def evaluate(call: Call) -> None:
     """`eval`: its words are a script, read in this very shell."""
     texts = [word.text for word in call.words]

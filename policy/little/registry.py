@@ -56,6 +56,7 @@ GRAMMARS = {
     "test": "tests.test",
     "transfer": "network.transfer",
     "trap": "builtins.trap",
+    "umask": "builtins.umask",
     "unset": "builtins.unset",
     "watch": "runners.watch",
     "wget": "fetch.wget",
