@@ -104,7 +104,8 @@ class Search:
         """Why nothing was found: everything that was tried, and the ways to mend it that are open here."""
         what, broken, last = f"no API key for `{self.provider}`", self.broken(), self.tried[-1]
         if broken is not None and broken.source is not Source.KEYRING:
-            return Problem(what, f"{broken.name}: {broken.why}", broken.fix)
+            before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
+            return Problem(what, f"{broken.name}: {broken.why} (before it {before})", broken.fix)
         fix = ways(self.provider, keyring=last.state is State.ABSENT)
         why = "; ".join(f"{each.name}: {each.why}" for each in self.tried)
         return Problem(what, why, f"{last.fix}; or {fix}" if last.fix else fix)

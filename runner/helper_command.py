@@ -10,8 +10,9 @@ import select
 import signal
 import stat
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from policy.record import dataclass
 from runner.secrets import LONGEST, Secret, usable
@@ -44,7 +45,7 @@ class HelperFailed(Exception):
 
 
 def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") -> Secret:
-    """What the program prints. Raises HelperFailed.
+    """What the program prints. Raises HelperFailed; SystemExit when a signal ends us meanwhile.
 
     With a `workspace` (a real path), a program or file of it is refused: commands of the agent can write there, and
     would run outside the sandbox by it the next time.
@@ -52,10 +53,39 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
     path = _search_path(environ, workspace)
     program = _program(helper.argv[0] if helper.argv else "", path, environ)
     _refuse_workspace((program, *helper.argv[1:]), workspace)
+    with _listening() as ended:
+        answer = _run([program, *helper.argv[1:]], path, environ, helper, ended)
+    if ended:
+        raise SystemExit(128 + ended[0])
+    if isinstance(answer, HelperFailed):
+        raise answer  # here: the frames of the others hold what it printed, and there are tools that show frames
+    return answer
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[list[int]]:
+    """The signals that came meanwhile and would have ended us at once: the program is in a session of its own, and
+    would go on without us. Those that somebody handles or ignores are left alone, and so are other threads'."""
+    ended: list[int] = []
+    main = threading.current_thread() is threading.main_thread()
+    taken = [each for each in (signal.SIGTERM, signal.SIGHUP) if main and signal.getsignal(each) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, lambda number, _: ended.append(number))
+    try:
+        yield ended
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _run(
+    argv: list[str], path: list[str], environ: Mapping[str, str], helper: Helper, ended: list[int]
+) -> Secret | HelperFailed:
+    """What it prints. Nothing of it is left afterwards. `ended` is looked at while it runs."""
     home = environ.get("HOME", "")
     try:
         process = subprocess.Popen(
-            [program, *helper.argv[1:]],
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -67,7 +97,7 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
         said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words hold a NUL"
         raise HelperFailed(f"it cannot be started: {said or 'the system refused it'}", "correct its words") from None
     try:
-        answer = _answer(process, time.monotonic() + helper.seconds, helper)
+        return _answer(process, time.monotonic() + helper.seconds, helper, ended)
     finally:
         # SAFETY: kill(2). The leader is not reaped yet, so nobody else can have the number of its group.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -75,14 +105,13 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
         if process.stdout is not None:
             process.stdout.close()
         process.wait()
-    if isinstance(answer, HelperFailed):
-        raise answer  # here: the frames of the others hold what it printed, and there are tools that show frames
-    return answer
 
 
-def _answer(process: "subprocess.Popen[bytes]", deadline: float, helper: Helper) -> Secret | HelperFailed:
+def _answer(
+    process: "subprocess.Popen[bytes]", deadline: float, helper: Helper, ended: list[int]
+) -> Secret | HelperFailed:
     by_hand = "run it by hand to see what it prints"
-    printed = _printed(process, deadline)
+    printed = _printed(process, deadline, ended)
     if printed is None:
         why = f"it was not done within {helper.seconds:g} seconds and was ended"
         return HelperFailed(why, f"{by_hand}; it must not ask anything at the terminal")
@@ -90,8 +119,8 @@ def _answer(process: "subprocess.Popen[bytes]", deadline: float, helper: Helper)
         return HelperFailed(f"it printed more than {LONGEST:,} characters", f"{by_hand}: exactly one line, the key")
     status = _status(process)
     if status:
-        ended = f"it was ended by signal {-status}" if status < 0 else f"it ended with exit code {status}"
-        return HelperFailed(ended, f"{by_hand}, and which errors")
+        why = f"it was ended by signal {-status}" if status < 0 else f"it ended with exit code {status}"
+        return HelperFailed(why, f"{by_hand}, and which errors")
     found = _key_of(printed)
     if isinstance(found, str):
         return HelperFailed(found, f"{by_hand}: exactly one line, the key")
@@ -110,8 +139,8 @@ def _key_of(printed: bytes) -> Secret | str:
     return usable(printed.decode("ascii")) or "it printed blanks or other characters that a key never has"
 
 
-def _printed(process: "subprocess.Popen[bytes]", deadline: float) -> bytes | None:
-    """All of it, or a little more than a key may be long; None when the time is over before the program is."""
+def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[int]) -> bytes | None:
+    """All of it, or a little more than a key may be long; None when its time, or ours, is over before it is."""
     assert process.stdout is not None
     pipe = process.stdout.fileno()
     os.set_blocking(pipe, False)
@@ -127,7 +156,7 @@ def _printed(process: "subprocess.Popen[bytes]", deadline: float) -> bytes | Non
         if over:  # what it left running may still hold the pipe
             return printed
         left = deadline - time.monotonic()
-        if left <= 0:
+        if left <= 0 or ended:
             return None
         select.select([pipe] if open_ else [], [], [], min(left, 0.01))
     return printed

@@ -77,6 +77,16 @@ def test_a_refusal_names_everything_that_was_tried_and_no_value(
     assert KEY not in text + repr(caught.value)
 
 
+@pytest.mark.threat("T20")
+def test_so_does_one_that_a_broken_helper_ends(tmp_path: Path) -> None:
+    with pytest.raises(SecretError) as caught:
+        find(Wanted("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, helper=BAD))
+    assert caught.value.problem.why == (
+        "helper command: it ended with exit code 3 (before it `--api-key-stdin`: not given; "
+        "environment variable `ANTHROPIC_API_KEY`: not set)"
+    )
+
+
 # ---- whole runs
 
 # Everything that would lead to the keyring, and then to the key itself, tried by a program that the policy lets run.

@@ -128,6 +128,26 @@ def test_nothing_of_it_is_left(script: str, seconds: float, good: bool, why: str
 
 
 @pytest.mark.threat("T81")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_ends_us_ends_it_too(number: signal.Signals, tmp_path: Path, nap: str) -> None:
+    folder = tmp_path / ".config/ringfence"
+    folder.mkdir(parents=True)
+    line = f'helper = ["/bin/sh", "-c", "trap : TERM HUP; sleep {nap} & wait; wait"]\nhelper_timeout = 600\n'
+    (folder / "config.toml").write_text(f"[auth.anthropic]\n{line}")
+    agent = str(Path(sys.executable).parent / "agent")
+    status = subprocess.Popen([agent, "auth", "status", "anthropic"], env={"HOME": str(tmp_path), "PATH": "/usr/bin"}, cwd=tmp_path)  # fmt: skip
+    end = time.monotonic() + 30
+    while not sleepers(nap):
+        assert time.monotonic() < end, "it was never started"
+        time.sleep(0.01)
+    status.send_signal(number)
+    assert status.wait(30) == 128 + number
+    while sleepers(nap):
+        assert time.monotonic() < end, "it goes on without us"
+        time.sleep(0.01)
+
+
+@pytest.mark.threat("T81")
 @pytest.mark.threat("T20")
 def test_it_is_given_little(tmp_path: Path) -> None:
     """Few variables, an empty input, no terminal, a group of its own, nothing that we have open."""
