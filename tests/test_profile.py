@@ -210,7 +210,7 @@ LOCKED = [
     ".git/hooks", ".git/hooks/pre-commit", ".git/config", ".git/info/attributes", ".git/modules/a/config",
     ".git/modules/a/b/hooks/x", ".vscode", ".vscode/tasks.json", ".idea/x", ".envrc", ".husky/pre-commit",
     ".mcp.json", ".ringfence/config.toml", ".claude/settings.json", ".devcontainer", "vendor/lib/.git/config",
-    "deep/er/.vscode/settings.json",
+    "deep/er/.vscode/settings.json", ".pdbrc", ".irbrc", ".Rprofile", ".iex.exs",
 ]  # fmt: skip
 EDITED_DAILY = [
     ".git/index", ".git/HEAD", ".git/refs/heads/main", ".git/objects/ab/cd", ".git/logs/HEAD",

@@ -26,7 +26,7 @@ ATTEMPTS = [
     A("hooks-behind-link", "auto-run", "hooks that are a link to a folder of the workspace", "mkdir -p hooked; echo $MARK > linked-hooks/pre-commit", "sh"),
     A("editor-tasks", "auto-run", "what an editor starts", "mkdir -p .vscode .idea .zed; echo $MARK > .vscode/tasks.json; echo $MARK > .vscode/settings.json; echo $MARK > .idea/workspace.xml; echo $MARK > .zed/tasks.json", "sh"),
     A("shell-files", "auto-run", "what a shell reads in a folder", "for f in .envrc .bashrc .profile .zshenv .bash_profile; do echo $MARK > $f; done", "sh"),
-    A("debugger-files", "auto-run", "what a debugger or an editor reads in a folder", "for f in .gdbinit .lldbinit .exrc .nvim.lua .dir-locals.el; do echo $MARK > $f; done", "sh"),
+    A("debugger-files", "auto-run", "what a debugger or an editor reads in a folder", "for f in .gdbinit .lldbinit .exrc .nvim.lua .dir-locals.el .pdbrc .Rprofile; do echo $MARK > $f; done", "sh"),
     A("agent-files", "auto-run", "settings of agents, of this one too", "for d in .claude .codex .cursor .gemini .ringfence; do mkdir -p $d; echo $MARK > $d/settings.json; echo $MARK > $d/config.toml; done; echo $MARK > .mcp.json", "sh"),
     A("hook-managers", "auto-run", "hooks under the names of others", "mkdir -p .husky; echo $MARK > .husky/pre-commit; mkdir -p .devcontainer; echo $MARK > .devcontainer/devcontainer.json", "sh"),
     A("auto-run-by-rename", "auto-run", "made under another name, then moved there", "mkdir t; echo $MARK > t/tasks.json; mv t .vscode; echo $MARK > e; mv e .envrc", "sh"),

@@ -29,7 +29,7 @@ MARK = "PLAN" + "TED"
 PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/var/lock", "/run/lock", "/etc/cron.d", "/etc/profile.d", "/usr/local/games", "/var/spool/cron")  # fmt: skip
 AUTO = {
     ".git", ".gitmodules", ".vscode", ".idea", ".zed", ".envrc", ".bashrc", ".profile", ".zshenv", ".bash_profile",
-    ".gdbinit", ".lldbinit", ".exrc", ".nvim.lua", ".dir-locals.el", ".claude", ".codex", ".cursor", ".gemini",
+    ".gdbinit", ".lldbinit", ".exrc", ".nvim.lua", ".dir-locals.el", ".pdbrc", ".Rprofile", ".claude", ".codex", ".cursor", ".gemini",
     ".ringfence", ".mcp.json", ".husky", ".devcontainer", "later.txt",
 }  # fmt: skip
 # Another process of the same user: it has something open, something in memory, and keeps what the machine shares.
