@@ -163,7 +163,7 @@ def _wider(what: What, step: Step, facts: Facts) -> Iterator[What]:
         and (named or not what.host or _names_host(words, what.host))
     ):
         hole = replace(what.shape, words=(*words[:-1], HOLE))
-    if hole is not None and not named and not step.interprets:
+    if hole is not None and not named and not step.interprets and not _takes_orders(words):
         yield replace(what, shape=hole)
     if named and not (words and hole is None) and not runs:
         read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
@@ -196,6 +196,11 @@ def _runs_input(step: Step, words: Sequence[str]) -> bool:
     """Whether it runs what it is given: then its words say nothing about what was agreed to."""
     operands = [word for word in words[1:] if not is_flag(word)]
     return step.interprets and (not operands or any(word == "-" or word.startswith(_STREAMS) for word in operands))
+
+
+def _takes_orders(words: Sequence[str]) -> bool:
+    """Whether its words may be an order to something else, such as a command for another machine: no hole for that."""
+    return words[0].rpartition("/")[2] in _ORDERED_BY_INPUT or " ".join(words[:2]) in _ORDERED_BY_INPUT
 
 
 def _ordered_by_input(step: Step) -> bool:

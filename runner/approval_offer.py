@@ -80,11 +80,16 @@ NOTHING = Offer((), None, ())
 def _said(keep: Keep, words: list[str]) -> Keep | None:
     """With what stands behind a number; None when that is something else, such as a sentence that begins with one."""
     span, life, uses, reason = keep.span, keep.life, keep.uses, ""
+    told: set[str] = set()  # of two times, or two folders, nobody can say which was meant
     for place, word in enumerate(words):
         lasting, often = _LIFE.fullmatch(word), _USES.fullmatch(word)
         if word == "because" and words[place + 1 :]:
             reason = " ".join(words[place + 1 :])
             break
+        kind = "life" if lasting else "uses" if often else "span"
+        if kind in told:
+            return None
+        told.add(kind)
         if word in ("project", "user"):
             span = Span(word)
         elif lasting and int(lasting[1]) * _SECONDS[lasting[2]] <= _MOST_LIFE:

@@ -61,8 +61,14 @@ WORKSPACE = Annotated[
 
 
 @grants_app.callback()
-def bare(context: typer.Context) -> int:
-    return listing() if context.invoked_subcommand is None else Exit.DONE
+def bare(context: typer.Context, json: JSON = False) -> int:
+    if context.invoked_subcommand is None:
+        return listing(json=json)
+    if json:
+        name = context.invoked_subcommand
+        why = f"`agent grants {name}` takes its options after its name"
+        raise usage("an option stands before the command", why, f"see `agent grants {name} --help`")
+    return Exit.DONE
 
 
 @grants_app.command("list")

@@ -157,6 +157,7 @@ def test_grants_of_another_folder_are_listed_when_asked_for(desk: Desk) -> None:
     other = desk.base / "other"
     other.mkdir()
     assert len(desk.listed("--workspace", str(desk.work))) == 1
+    assert json.loads(desk.agent("grants", "--json").stdout) == desk.listed(), "the list needs no word of its own"
     assert desk.listed("--workspace", str(other)) == []
     assert len(desk.listed("--all", "--workspace", str(other))) == 1
 
@@ -187,6 +188,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("grants", "revoke"),                      2, "not clear what",           "nothing to take back"),
     (("grants", "revoke", "--all", "g1"),       2, "not clear what",           "one and all"),
     (("grants", "revoke", "g\x1b[2J"),          2, "there is no grant",        "a name that drives the terminal"),
+    (("grants", "--json", "prune"),             2, "option stands before",     "an option that nothing would come of"),
     (("grants", "add", "sudo ls"),              2, "nothing of that",          "dangerous: once at most"),
     (("grants", "add", "make build", "7"),      2, "the numbers are 1 to",     "a number that is not there"),
     (("grants", "add", "make build", "often"),  2, "is no answer",             "words that mean nothing"),
