@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 # What T3 cannot do, in words; `agent doctor` and every record of it list them.
 T3_LACKS = (
-    "the file names and sizes of the whole machine can be seen and watched (no private root)",
+    "names, sizes, attributes and link targets of all files of the machine can be seen, and watched (no private root)",
     "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
     "secret files inside the workspace cannot be masked, nor its auto-run files and hard links kept read-only",
     "memory and processes are limited one by one, not for everything that a command starts",
     "a command can end the process that watches it, and what it left then goes on",
-    "other processes of your user share the PID and IPC namespaces: their memory can be shared, their priority lowered",
+    "other processes of your user share the PID and IPC namespaces: memory and queues too, and can be slowed down",
     "a file of the workspace that has a second name outside (a hard link) is changed there too",
 )
 _T3_OPEN = frozenset({"processes"})

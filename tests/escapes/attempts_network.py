@@ -43,7 +43,7 @@ ATTEMPTS = [
     A("accept-inherited", "services", "a listener that the launcher had open", 's = socket.socket(fileno=204)\ns.settimeout(0.2)\nprint(s.getsockname()) or got("listener")'),
     A("dbus", "services", "the message bus", 'each(*(lambda p=p: socket.socket(socket.AF_UNIX).connect(p) or got(p) for p in ("/run/dbus/system_bus_socket", f"/run/user/{os.getuid()}/bus", "/run/systemd/private", "/var/run/docker.sock", "/run/containerd/containerd.sock", W["bus"])))'),
     A("sysv-memory", "services", "shared memory of the machine", 'libc.shmat.restype = ctypes.c_void_p\ni = libc.shmget(W["shm"], 0, 0)\nif i >= 0: print(ctypes.string_at(libc.shmat(i, None, 0x1000), 40))'),
-    A("sysv-queue", "services", "a message queue of the machine", 'i = libc.msgget(W["shm"], 0)\nb = ctypes.create_string_buffer(99)\nif i >= 0 and libc.msgrcv(i, b, 80, 0, 0o4000) > 0: print(b.raw)'),
+    A("sysv-queue", "services", "a message queue of the machine", 'i = libc.msgget(W["shm"], 0)\nb = ctypes.create_string_buffer(99)\nn = libc.msgrcv(i, b, 80, 0, 0o4000) if i >= 0 else -1\nif n > 0: print(b.raw, libc.msgsnd(i, b, n, 0))'),  # put back: who comes next shall find it
     A("posix-queue", "services", "a named queue of the machine", 'f = libc.syscall(ctypes.c_long(240), W["queue"].encode(), os.O_RDWR | os.O_NONBLOCK, 0, None)\nif f >= 0: got("queue")', x86=True),
     A("ipc-in-proc", "services", "who shares memory on this machine", 'each(*(lambda n=n: str(W["shm"]) in open(f"/proc/sysvipc/{n}").read() and got(n) for n in ("shm", "msg")))'),
     A("keyring", "services", "keys that the kernel holds for the user", '''
