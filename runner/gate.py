@@ -160,4 +160,7 @@ def folder(text: str | None) -> Path:
         raise usage(f"`{shown}` cannot be worked in", why, "give an existing folder with --cwd") from None
     if not path.is_dir():
         raise usage(f"`{text}` cannot be worked in", "it is not a folder", "give an existing folder with --cwd")
+    if not os.access(path, os.R_OK | os.X_OK):
+        why, fix = "you may not look into it", "ask whoever owns it, or give another folder with --cwd"
+        raise usage(f"`{text or path}` cannot be worked in", why, fix)
     return path

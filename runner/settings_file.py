@@ -33,7 +33,7 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        link = whose == "repository" and path.is_symlink()
+        link = whose == "repository" and os.path.islink(path)  # false where its folder cannot be entered
         why = "it is a link" if link else (getattr(error, "strerror", None) or "its name is not valid").lower()
         raise _refused(path, why, "make it a plain file that you may read, or remove it") from None
     try:

@@ -1,5 +1,6 @@
 """What went wrong, in words: a boundary that cannot be built, a command that did not start, a file action."""
 
+import errno
 import os
 from collections.abc import Callable
 
@@ -90,11 +91,13 @@ def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcom
     reason = os.strerror(code).lower() if code else "the sandbox refused"
     status = 127 if code == 2 else 126
     text = f"{name or program}: {reason}\n"
-    problem = Problem(
-        f"`{program}` could not be started",
-        f"{reason} (inside the sandbox, where only granted paths exist)",
-        "check the name, and that the folder and the program lie in the workspace or a system folder",
-    )
+    fix = "check the name, and that the folder and the program lie in the workspace or a system folder"
+    if code == errno.EACCES:
+        fix = (
+            "check that the modes of the working folder and of the program let you in: root, too, is held to them here"
+        )
+    why = f"{reason} (inside the sandbox, where only granted paths exist)"
+    problem = Problem(f"`{program}` could not be started", why, fix)
     return Outcome(status, b"", text.encode(), seconds, problem=problem)
 
 

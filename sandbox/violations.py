@@ -114,6 +114,10 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
         return None  # it does not exist outside either
     if not private and not _may(real, os.R_OK):
         return None
+    whole = os.path.realpath(path)
+    if private and not leads and any(inside(whole, root) for root in visible):
+        what = f"`{path}` goes through a link that is not inside; where it leads, `{whole}`, is"
+        return Violation(what, path, f"use `{whole}` itself", inferred=True)
     what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
     return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True)
 

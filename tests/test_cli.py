@@ -3,10 +3,12 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -113,6 +115,31 @@ def test_exec(desk: Desk, words: tuple[str, ...], stdin: bytes | None, code: int
     assert err in done.stderr
     if not err:
         assert done.stderr == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes somebody whom modes stop")
+@pytest.mark.parametrize(
+    ("shut", "code", "err", "why"),
+    [
+        (".", 2, "you may not look into it", "a workspace that may not be entered"),
+        (".ringfence", 0, "permission denied; the repository's configuration is ignored", "a configuration in one"),
+    ],
+)
+def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, err: str, why: str) -> None:
+    base = Path(tempfile.mkdtemp(dir="/var/tmp"))  # pytest's own folder is for one user
+    try:
+        (base / "work" / ".ringfence").mkdir(parents=True)
+        for path in (base, *base.rglob("*")):
+            os.chown(path, 65534, 65534)
+        (base / "work" / shut).chmod(0)
+        done = subprocess.run(
+            [AGENT, "exec", "--unattended", "--cwd", str(base / "work"), "pwd"],
+            env={"PATH": os.environ["PATH"], "HOME": str(base)}, cwd=base, capture_output=True, text=True, timeout=60,
+            user=65534, group=65534, extra_groups=[],
+        )  # fmt: skip
+        assert (done.returncode, err in done.stderr) == (code, True), (why, done.stderr)
+    finally:
+        shutil.rmtree(base)
 
 
 @pytest.mark.parametrize(("name", "number"), [("TERM", 15), ("KILL", 9), ("SEGV", 11)])

@@ -146,6 +146,19 @@ def test_a_workspace_on(bench: Bench, kind: str, mount: tuple[str, ...], script:
             )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_a_workspace_that_cannot_be_entered(bench: Bench) -> None:
+    """Root has no privileges inside, so it is anybody in another's closed folder."""
+    folder = bench.base / "closed"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 12345, 12345)
+    answer = bench.run("echo ran", workspace=str(folder))
+    told = answer.get("unavailable") or answer["problem"]
+    assert answer.get("out", "") == ""
+    assert "permission denied" in told[1], answer
+    assert "mode" in told[2] or "unavailable" in answer, answer
+
+
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
 def test_a_workspace_below_a_place_that_the_sandbox_has_of_its_own(bench: Bench, place: str) -> None:
     folder = Path(place) / f"ringfence-odd-{os.getpid()}-{bench.user}"

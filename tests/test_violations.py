@@ -64,6 +64,7 @@ STOPPED = [
     (f"{PY} 'open(\"/var/tmp/x\", \"w\")'",          "work", "/var/tmp/x",           "outside what",         "a file outside"),
     ("cat {outside}/target.txt",                     "work", "{outside}/target.txt", "outside what",         "a file outside, read"),
     ("cat {home}/.ssh/id_rsa",                       "work", "{home}/.ssh/id_rsa",   "outside what",         "a key in the home"),
+    ("cat {base}/way/file.txt",                      "work", "{base}/way/file.txt",  "where it leads, `{ws}/file.txt`", "a link outside, to what was given"),
     ("cat {ws}/out/target.txt",                      "work", "{ws}/out/target.txt",  "leads to `{outside}/", "a link that leads out"),
     ("echo x > {ws}/out/new",                        "work", "{ws}/out/new",         "leads to `{outside}/", "and writing behind it"),
     ("echo x > {ws}/.git/config",                    "work", "{ws}/.git/config",     "kept read-only",       "a locked file"),
@@ -85,7 +86,7 @@ def test_what_was_stopped_is_told(bench: Bench, script: str, rights: str, path: 
     workspace = bench.workspace
 
     def filled(text: str) -> str:
-        return text.format(ws=workspace, home=bench.home, outside=bench.outside)
+        return text.format(ws=workspace, home=bench.home, outside=bench.outside, base=bench.base)
 
     (workspace / ".git").mkdir(exist_ok=True)
     (workspace / "sub").mkdir(exist_ok=True)
@@ -94,6 +95,7 @@ def test_what_was_stopped_is_told(bench: Bench, script: str, rights: str, path: 
     if not (workspace / "out").is_symlink():
         (workspace / "out").symlink_to(bench.outside)
         os.link(bench.outside / "target.txt", workspace / "hard")
+        (bench.base / "way").symlink_to(workspace)
     bench.own(workspace)
     answer = bench.run(filled(script), rights=rights, locked=[".git/config"], hidden=[".env"])
     assert answer["status"] != 0, answer
