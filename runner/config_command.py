@@ -18,6 +18,7 @@ from runner.config.keys import SHAPES, Key, key_of
 from runner.config.layer import Layer
 from runner.config.load import WHOSE, files
 from runner.gate import folder
+from runner.live_secrets import from_environment, masked
 from runner.problems import Exit, say, usage
 from runner.settings_file import ConfigError, as_text, settings_bytes
 from runner.trust.notices import condensed
@@ -53,16 +54,16 @@ def run_show(key: str | None, options: Options, *, effective: bool, as_json: boo
     found, lists = shown(settings, key), entries(settings, key)
     alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
     if as_json:
-        print(dumps(plain(settings, found, lists)))
+        _print(dumps(plain(settings, found, lists)))
     elif alone and not effective:
         value = found[0].value
         if value is None:
             return Exit.FAILED
         from runner.config.toml_value import toml
 
-        print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
+        _print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
     else:
-        print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
+        _print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
     _tell(settings)
     return Exit.FAILED if alone and found[0].value is None else Exit.DONE
 
@@ -78,17 +79,17 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         found = check_here(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
     if as_json:
         faults = [{"file": each.file, "line": each.line, "text": each.text, "fix": each.fix} for each in found.faults]
-        print(dumps({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
+        _print(dumps({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
     else:
         for fault in found.faults:
-            print(visible(str(fault), lines=False))
+            _print(visible(str(fault), lines=False))
         for notice in found.notices:
-            print(visible(f"notice: {notice}", lines=False))
+            _print(visible(f"notice: {notice}", lines=False))
         count, idle = len(found.faults), len(found.notices)
         said = f"{count} fault{'' if count == 1 else 's'}" if count else "nothing is wrong"
         if idle and not count:
             said = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
-        print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))
+        _print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))
     return Exit.USAGE if found.faults else Exit.DONE
 
 
@@ -96,11 +97,11 @@ def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
     """Print where the files are; answers the exit code."""
     found = files(folder(cwd), os.environ, config=Path(config) if config else None)
     if as_json:
-        print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in found}))
+        _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in found}))
         return Exit.DONE
     for layer, path in found:
         there = "" if os.path.lexists(path) else "  (not there)"
-        print(f"{layer:<8} {visible(str(path), lines=False)}{there}")
+        _print(f"{layer:<8} {visible(str(path), lines=False)}{there}")
     return Exit.DONE
 
 
@@ -185,6 +186,12 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     if not user:
         _ignore(path.parent)
     return Exit.DONE
+
+
+def _print(text: str) -> None:
+    """For what shows values: a variable that holds a secret may have been put in the place of one."""
+    from_environment(os.environ)
+    print(masked(text))
 
 
 def _ignore(folder: Path) -> None:

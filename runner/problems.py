@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import TextIO
 
 from policy.verdict import Problem
-from runner.live_secrets import masked
+from runner.live_secrets import from_environment, masked
 
 ISSUES = "the project's issue tracker"
 
@@ -60,6 +60,7 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
 
 def say(text: str) -> None:
     """One message on stderr, whole, whatever encoding the terminal speaks."""
+    from_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
     data = f"{masked(text)}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
     sys.stderr.flush()
     try:

@@ -437,3 +437,36 @@ def test_a_command_of_ones_own_neither_shows_nor_records_what_the_environment_ho
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "it.txt"]
     assert "audit.db" in {path.name for path in kept}
     assert [path for path in kept if token.encode() in path.read_bytes()] == []
+
+
+MISTYPED = [
+    ("run", "--unattended", "--model", "TOKEN", "hello"),
+    ("TOKEN",),
+    ("config", "set", "model", "TOKEN"),
+    ("config", "show", "--effective", "--model", "openai:TOKEN"),
+    ("config", "show", "--json", "--model", "openai:TOKEN"),
+    ("config", "check", "TOKEN"),
+    ("config", "path", "--config", "/tmp/TOKEN"),
+    ("auth", "login", "TOKEN"),
+    ("sessions", "show", "TOKEN"),
+    ("exec", "--mode", "TOKEN", "--", "true"),
+]
+
+
+@pytest.mark.threat("T48")
+@pytest.mark.parametrize("words", MISTYPED, ids=" ".join)
+def test_what_is_typed_in_the_wrong_place_is_not_said_back(words: tuple[str, ...], tmp_path: Path) -> None:
+    """The shell put the value of a variable there, and no run had begun that would have asked the environment."""
+    token = "tok/5d0c1d2e3f4a5b6c="  # made up
+    done = subprocess.run(
+        [AGENT, *(word.replace("TOKEN", token) for word in words)],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORGE_TOKEN": token},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    said = done.stdout + done.stderr
+    assert MASK in said, said
+    assert token not in said
