@@ -172,9 +172,8 @@ def _six(text: str) -> str | Problem:
     except ValueError:
         return _wrong(text, "it is no IPv6 address", "write it like `[2001:db8::1]`")
     if address.scope_id is not None or address.ipv4_mapped is not None:
-        return _wrong(
-            text, "an address in an interface's scope, or of IPv4 inside IPv6, is none of its own", "name that"
-        )
+        why = "an address in an interface's scope, or of IPv4 inside IPv6, is none of its own"
+        return _wrong(text, why, "name the address without its interface, or the IPv4 address itself")
     return f"[{address.compressed}]"
 
 

@@ -80,6 +80,7 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
     # By name, so that printing an error loads none of the modules that could have raised it.
     codes = {
         "SandboxUnavailable": Exit.SANDBOX,
+        "NoDaemon": Exit.SANDBOX,
         "AuditError": Exit.FAILED,
         "ProviderError": Exit.FAILED,
         "JournalError": Exit.FAILED,

@@ -57,7 +57,7 @@ def explain(
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
     for line in text.splitlines():
         if _FAMILY.search(line) and terms.rights is Rights.WORK:
-            told.setdefault("family", _family(terms))  # IPv4 and IPv6 are there
+            told.setdefault("family", _family(terms, private))
         elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
             told.setdefault("network", _network(terms))
         error = _ERROR.search(line)
@@ -172,7 +172,10 @@ def _fix(path: str, terms: Terms) -> str:
     return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
 
 
-def _family(terms: Terms) -> Violation:
+def _family(terms: Terms, private: bool) -> Violation:
+    if not private:  # without a network of its own
+        fix = "a person could run it under T1 or T2: `agent doctor` says what they need"
+        return Violation("sockets of every kind are closed in this sandbox", "", fix, inferred=True)
     if terms.unix:
         what = "sockets of other families than IPv4, IPv6 and AF_UNIX are closed to every command"
         return Violation(what, "", "do without that socket", inferred=True)

@@ -142,6 +142,12 @@ def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, er
         shutil.rmtree(base)
 
 
+def test_a_container_daemon_that_is_not_there_is_a_sandbox_that_is_not(desk: Desk) -> None:
+    done = desk.agent("exec", "--backend", "container", "ls", env={"DOCKER_HOST": f"unix://{desk.base}/none.sock"})
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "there is no container daemon" in done.stderr
+
+
 @pytest.mark.parametrize(("name", "number"), [("TERM", 15), ("KILL", 9), ("SEGV", 11)])
 def test_a_signal_is_128_and_its_number(desk: Desk, name: str, number: int) -> None:
     done = desk.agent("exec", "--mode", "dangerously", f"kill -{name} $$")

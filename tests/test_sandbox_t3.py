@@ -27,6 +27,8 @@ def outside(bench: Bench) -> Path:
     target = folder / "known.txt"
     target.write_text("original")
     target.chmod(0o644)
+    (folder / "t3-way").unlink(missing_ok=True)
+    (folder / "t3-way").symlink_to("known.txt")
     for name in ("t3-hard", ".t3-env"):
         (bench.workspace / name).unlink(missing_ok=True)
     os.link(target, bench.workspace / "t3-hard")
@@ -39,8 +41,9 @@ def outside(bench: Bench) -> Path:
 # fmt: off
 LET_THROUGH = [
     # a part of the words for it, the attempt, what it prints when it got through
-    ("names and sizes",   "stat -c %s {target}",                                         "8"),
-    ("names and sizes",   f"{PY} 'import ctypes; print(ctypes.CDLL(None).inotify_add_watch(ctypes.CDLL(None).inotify_init(), b\"{{folder}}\", 0x100))'", "1"),
+    ("names, sizes",      "stat -c %s {target}",                                         "8"),
+    ("names, sizes",      f"{PY} 'import ctypes; print(ctypes.CDLL(None).inotify_add_watch(ctypes.CDLL(None).inotify_init(), b\"{{folder}}\", 0x100))'", "1"),
+    ("link targets",      "readlink {folder}/t3-way",                                    "known.txt"),
     ("modes, times",      "chmod 600 {target} && stat -c %a {target}",                   "600"),
     ("modes, times",      "touch -d @1 {target} && stat -c %Y {target}",                 "1"),
     ("secret files",      "cat .t3-env",                                                 SECRET),
@@ -85,6 +88,13 @@ def test_what_it_holds(bench: Bench, outside: Path, attempt: str, why: str) -> N
     script = attempt.format(target=outside, folder=outside.parent, pid=os.getpid())
     assert bench.run(script)["status"] != 0, why
     assert outside.read_text() == "original"
+
+
+@pytest.mark.threat("T66")
+@pytest.mark.parametrize("family", ["AF_INET", "AF_UNIX"])
+def test_no_socket_is_said_to_be_there(bench: Bench, family: str) -> None:
+    answer = bench.run(f"{PY} 'import socket; socket.socket(socket.{family})'", unix=True)
+    assert [violation[0] for violation in answer["violations"]] == ["sockets of every kind are closed in this sandbox"]
 
 
 def test_named_hosts_are_refused(bench: Bench) -> None:

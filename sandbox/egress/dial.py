@@ -64,8 +64,12 @@ class Dialer:
             right = f"{method} {host}{port_part}{path}" if method else f"{host}{port_part}"
             right = f"{host}{port_part}" if isinstance(host_rule(right), Problem) else right
             what = f"host {host} is not on the allowlist"
-        if any(rule.private for rule in named) and right:
-            right += " private"  # as the entry that is there: without it the next attempt would end at the address
+        # As the entry that is there, or the address, needs it: without it the next attempt would end at the address.
+        literal = host.strip("[]") if _literal(host) else ""
+        if literal and refusal(literal, private=True):
+            right = ""
+        elif right and (any(rule.private for rule in named) or (literal and refusal(literal, private=False))):
+            right += " private"
         return Refused(what, right=right, host=host)
 
     async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:
@@ -93,7 +97,7 @@ class Dialer:
 
     async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
         """Those that may be connected to; at least one."""
-        if host.startswith("[") or host.replace(".", "").isdigit():
+        if _literal(host):
             found: tuple[str, ...] = (host.strip("[]"),)
         else:
             async with self._resolving:
@@ -111,6 +115,10 @@ class Dialer:
             right = _private(host, port) if can_be_private(address) else ""
             raise Refused(what, host=host, right=right)
         return good[:_ADDRESSES]
+
+
+def _literal(host: str) -> bool:
+    return host.startswith("[") or host.replace(".", "").isdigit()
 
 
 def shown(path: str) -> str:
