@@ -69,7 +69,7 @@ class AccountFile:
 
     def read(self) -> Held[Shelf]:
         """What it says; makes nothing."""
-        if not os.path.lexists(f"{places.private(self._environ)[0]}/{_FILE}"):
+        if not os.path.lexists(places.private(self._environ)[0]):
             return Held(Shelf())
         return self._file().read()
 

@@ -81,6 +81,7 @@ def login(
     by_hand = os.isatty(0)
     try:
         kept_in = store.name()
+        listed.read()  # a list that cannot be used is told before a key is stored that nobody would find
         if store.holds(provider, name) and not again:
             _ask_to_replace(provider, name, by_hand)
         key = typed_key(provider) if by_hand else piped_key(whole=True)

@@ -261,8 +261,7 @@ def _stored() -> tuple[Grant, ...]:
     from runner.grant_store import grant_file
     from runner.places import private
 
-    folder = Path(private(os.environ)[0])
-    if not os.path.lexists(folder / "grants.json"):
+    if not os.path.lexists(private(os.environ)[0]):
         return ()
     held = grant_file(_folder()).read()
     _notices(held.notices)

@@ -407,3 +407,10 @@ def test_older_files_are_rewritten_on_demand(here: Here, text: str, then: str, w
     assert here.user.read_text() == then, why
     assert here.agent("config", "check").returncode == 0
     assert "format of today" in here.agent("config", "migrate").stdout
+
+
+def test_a_file_of_tomorrow_is_left_alone(here: Here) -> None:
+    here.write(here.user, "version = 99\nlater = 3\n")
+    done = here.agent("config", "migrate")
+    assert (done.returncode, "written for a newer ringfence" in done.stderr) == (2, True), done.stderr
+    assert here.user.read_text() == "version = 99\nlater = 3\n"

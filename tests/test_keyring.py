@@ -363,6 +363,19 @@ def test_the_names_of_accounts_lie_in_a_file_that_nobody_else_could_write(place:
         assert "symbolic link" in said(place, "run", "--model", "openai:m", "hello", code=2)
 
 
+def test_a_state_folder_that_anybody_could_have_filled_is_refused_before_a_key_is_stored(place: Desk) -> None:
+    folder = place.home / ".local/state/ringfence"
+    folder.mkdir(parents=True)
+    for each in (folder.parent.parent, folder.parent, folder):
+        place.own(each)
+    folder.chmod(0o777)
+    with place.secret_service():
+        for words in (("auth", "status"), ("auth", "login", "openai"), ("grants", "list")):
+            assert "everybody may write to it" in said(place, *words, stdin=KEY, code=2), words
+        folder.chmod(0o700)
+        assert sources(place, "openai", code=1)["keyring"] == "absent", "nothing was stored"
+
+
 def _decoy(place: Desk) -> Path:
     path = place.home / "decoy.json"
     path.write_text('{"version": 1, "accounts": {}}')

@@ -7,6 +7,7 @@ from typing import Any, cast
 from policy.keyed import Path as KeyPath
 from policy.keyed import Shape, dotted, lines_of, survey, too_deep, value_of
 from policy.verdict import Problem
+from runner.config.checks import version_up_to
 from runner.config.keys import Key
 from runner.config.migrations import MIGRATIONS, VERSION, renew
 from runner.config.toml_value import toml
@@ -76,6 +77,8 @@ def without(text: str, path: KeyPath) -> str | None:
 def migrated(text: str) -> str:
     """`text` in the format of today, with its number. Raises ConfigError when that cannot be done safely."""
     wanted = _document(text)
+    if isinstance(version := wanted.get("version"), int) and (fault := version_up_to(VERSION)(version)):
+        raise ConfigError(Problem("a file cannot be brought to the format of today", *fault))
     was = renew(wanted)
     rows = text.split("\n")
     for new, old in was.items():
