@@ -23,6 +23,7 @@ from sandbox.backend import Outcome
 
 BUSY_SECONDS = 15.0
 _ZERO = "0" * 64
+_INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -308,8 +309,18 @@ def _speaking(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise AuditError(Problem(what=what, why=f"`{path}`: {why}".lower(), fix=_fix(path, why))) from error
+        why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
+        if "i/o" in why and _full(path.parent):
+            why = "the disk is full"  # all that SQLite says when the index beside the log finds no room
+        raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, why))) from error
+
+
+def _full(folder: Path) -> bool:
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return False  # what SQLite said stands
+    return free.f_bavail * free.f_frsize < _INDEX
 
 
 def _fix(path: Path, why: str) -> str:

@@ -126,8 +126,10 @@ async def open_session(
         )
         if options.beginning is not None and (before := options.beginning.past) is not None:
             for grant in grants.restore(before.grants, fork=options.beginning.fork):
-                said = "allows" if grant.ruling is Ruling.ALLOW else "forbids"
-                emit(Notice(f"grant {grant.id} of this session {said} again: {grant.what.words}"))
+                said = "allows again" if grant.ruling is Ruling.ALLOW else "forbids again"
+                if options.unattended and grant.ruling is Ruling.ALLOW:
+                    said = "allows nothing while nobody is there"
+                emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
         yield World(
             session=session,
             cwd=cwd,

@@ -182,6 +182,13 @@ def test_show_and_export_say_what_was_done(desk: Desk) -> None:
     types = [json.loads(line)["type"] for line in desk.agent("sessions", "show", "--json", id).stdout.splitlines()]
     assert types == ["session", "run", "message", "message", "call", "message", "message", "end"]
     assert desk.agent("sessions", "export", id, "--format", "jsonl").stdout == desk.store.path(id).read_text()
+    with desk.store.path(id).open("a") as file:
+        file.write(
+            '{"id":"9","parentId":"8","time":"2026-11-22T11:30:41.437Z","type":"notice","text":"one:\\n\\ntwo \\u001b[2J"}\n'
+        )
+    assert "] one:\n    \n    two ␛[2J\n" in desk.agent("sessions", "show", id).stdout, (
+        "as lines that begin nothing new"
+    )
     for words in (("show", id), ("export", id)):
         for sink, code, said in (("/dev/full", 1, "the output could not be written"), ("", 141, "")):
             done = _into(desk, sink, "sessions", *words)
@@ -192,6 +199,20 @@ def test_show_and_export_say_what_was_done(desk: Desk) -> None:
     again = desk.agent("sessions", "export", id, "-o", str(out))
     assert again.returncode == 2, "nothing is written over"
     assert "exists" in again.stderr
+
+
+def test_one_of_a_later_version_is_said_to_be_that_wherever_it_is_read(desk: Desk) -> None:
+    desk.run("look around")
+    id = str(desk.list()[0]["id"])
+    path = desk.store.path(id)
+    path.write_text(path.read_text().replace('"version":1', '"version":9', 1))
+    assert desk.list()[0]["broken"] == "its format is 9, and this version reads 1"
+    for words in (("sessions", "show", id), ("sessions", "export", id)):
+        done = desk.agent(*words)
+        assert (done.returncode, "its format is 9" in done.stderr, done.stdout) == (2, True, ""), words
+    for words in (("--fork", id, "x"), ("-c", "x")):
+        done = desk.run(*words)
+        assert (done.returncode, "its format is 9" in done.stderr, done.stdout) == (2, True, ""), words
 
 
 def test_removing_takes_the_file_and_its_outputs_and_no_other(desk: Desk) -> None:

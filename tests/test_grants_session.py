@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from test_cli_sessions import Desk, Tmux
+from test_cli_sessions import AGENT, Desk
+from tmux import Tmux
 
 _BUILDS = """
 [[turn]]
@@ -29,7 +30,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def _talk(desk: Desk, *words: str) -> Tmux:
-    window = Tmux(desk, "--model", desk.model, *words)
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, *words)
     window.until("/quit to leave")
     return window
 
@@ -63,6 +64,9 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
     assert not (desk.state / "grants.json").exists()
     assert desk.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
 
+    (desk.base / "quiet.toml").write_text('[[turn]]\ntext = "done"\n')
+    alone = desk.agent("run", "--model", f"scripted:{desk.base / 'quiet.toml'}", "-c", "go on")
+    assert f"grant {name} of this session allows nothing while nobody is there: " in " ".join(alone.stdout.split())
     window = _talk(desk, "-c")
     try:
         screen = window.until("/quit to leave")

@@ -54,7 +54,9 @@ def as_text(session: Session) -> Iterator[str]:
     for part in session.parts():
         name = _NAMES[part.kind].lower()
         if part.kind == "note":
-            yield f"\n[{_minute(part.time)}] {one_line(part.title, 2000)}"
+            first, *rest = visible(part.title).split("\n")
+            yield f"\n[{_minute(part.time)}] {first}"
+            yield from (f"    {row}" for row in rest)
             continue
         yield f"\n[{_minute(part.time)}] {name}{': ' if part.title else ''}{visible(part.title)}"
         for label, words in part.facts:

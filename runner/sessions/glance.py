@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from policy.record import dataclass
 from runner.messages import UserMessage
-from runner.sessions.entries import LONGEST, Unsound, message_of, parse
+from runner.sessions.entries import LONGEST, VERSION, Unsound, message_of, parse
 from runner.sessions.past import words_of
 from runner.sessions.store import Found, SessionError, Store
 from runner.visible import one_line
@@ -47,6 +47,8 @@ def glance(store: Store, id: str, found: Found | None = None) -> Glance:
             head = parse(file.readline(LONGEST))
             if head.type != "session":
                 raise Unsound("its first line does not begin a session")
+            if (version := head.body["version"]) != VERSION:
+                raise Unsound(f"its format is {version}, and this version reads {VERSION}")
         except Unsound as error:
             return Glance(id, store.key, "", "", found.written, found.size, None, "", 0, 0, str(error))
         first = _first(file)

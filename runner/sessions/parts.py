@@ -83,7 +83,8 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
             case "notice":
                 yield Part("note", entry.time, str(body["text"]))
             case "end":
-                yield Part("note", entry.time, f"{body['reason']} (exit {body['exit']}, {body['turns']} turns)")
+                turns = f"{body['turns']} {'turn' if body['turns'] == 1 else 'turns'}"
+                yield Part("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
             case "grant":
                 yield Part("note", entry.time, _granted(body["grant"]))
             case "snapshot":

@@ -87,6 +87,8 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
         told.through()
     except Unsound as error:
         broken = f"line {tree.line(at)}: {error}"
+        if not told.begun:
+            raise no_session(name, broken) from None
         if not lenient:
             raise _stopped(name, broken) from None
         path = path[: path.index(taken) + 1]
@@ -120,6 +122,10 @@ class _Told:
         self._prompts: tuple[UserMessage, UserMessage] | None = None  # the first and the last
         self._count = self._turns = 0
         self._said: AssistantMessage | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._head is not None
 
     def take(self, entry: Entry) -> None:
         """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
@@ -176,7 +182,7 @@ class _Told:
             self._open, self._results = (), {}
 
     def past(self, name: str, path: Sequence[int], notices: tuple[str, ...], last_entry: Entry) -> Past:
-        assert self._head is not None  # a tree begins with its head
+        assert self._head is not None  # or `past` would have stopped
         body = self._head.body
         origin = body["forked_from"]
         first, last = map(words_of, self._prompts) if self._prompts is not None else ("", "")
