@@ -49,6 +49,9 @@ def action_words(action: Action, workspace: str) -> str:
             assert_never(never)
 
 
+_UNIX = "AF_UNIX as well: who listens in the workspace, a named path or a system folder can be reached"
+
+
 def terms_words(terms: Terms) -> tuple[tuple[str, str], ...]:
     """What a permit with these terms may do, as (label, words) pairs. Nothing it may do is left out."""
     writes = list(terms.write)
@@ -63,6 +66,7 @@ def terms_words(terms: Terms) -> tuple[tuple[str, str], ...]:
         ("reads", ", ".join(["the workspace", "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
         ("network", ", ".join(terms.hosts) or "none"),
+        *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORK else ()),
         *((("uses", f"credential {', '.join(terms.credentials)}, unseen"),) if terms.credentials else ()),
         ("limits", f"{terms.limits.wall:g} s, {terms.limits.memory >> 20} MB of memory, {terms.limits.pids} processes"),
     )

@@ -142,6 +142,14 @@ def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, er
         shutil.rmtree(base)
 
 
+def test_sockets_of_the_machine_are_said_to_be_open(desk: Desk) -> None:
+    told = ("--mode", "trust-project", "make")
+    for words in (("sandbox", "show"), ("why",)):
+        assert "sockets  AF_UNIX" in desk.agent(*words, "--unix", *told).stdout, words
+        assert "AF_UNIX" not in desk.agent(*words, *told).stdout, words
+    assert "AF_UNIX" not in desk.agent("sandbox", "show", "--unix", "ls").stdout, "what only reads has no sockets"
+
+
 def test_a_container_daemon_that_is_not_there_is_a_sandbox_that_is_not(desk: Desk) -> None:
     done = desk.agent("exec", "--backend", "container", "ls", env={"DOCKER_HOST": f"unix://{desk.base}/none.sock"})
     assert (done.returncode, done.stdout) == (4, "")
