@@ -75,7 +75,7 @@ BROKEN = [
     ("wall = 5.5", "wall = -1.5", 16, ["above 0"], "negative"),
     ("wall = 5.5", "wall = nan", 16, ["above 0"], "not a number"),
     ("wall = 5.5", "wall = inf", 16, ["above 0"], "endless"),
-    ("wall = 5.5", 'wall = "5"', 16, ["a number of seconds"], "a text"),
+    ("wall = 5.5", 'wall = "5 parrots"', 16, ["a number of seconds"], "a text that is no time"),
     ("wall = 5.5", "wall = true", 16, ["a number of seconds"], "a switch"),
     ('memory = "2 GiB"', 'memory = "many"', 17, ["`limits.memory`", "512 MiB"], "no size"),
     ('memory = "2 GiB"', "memory = 1.5", 17, ["512 MiB"], "part of a byte"),
