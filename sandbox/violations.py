@@ -37,6 +37,7 @@ _NEAR = re.compile(
     r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connection refused", re.IGNORECASE
 )  # its own loopback
 _MISSING = "no such file or directory"
+_READ_ONLY_SAID = "read-only file system"
 _PLAIN = ("permission denied", "operation not permitted")
 _TAIL = 64 << 10  # bytes of each stream that are looked at
 _MOST = 5
@@ -59,7 +60,7 @@ def explain(
         if _FAMILY.search(line) and terms.rights is Rights.WORK:
             told.setdefault("family", _family(terms, private))
         elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
-            told.setdefault("network", _network(terms))
+            told.setdefault("network", _network(terms, private))
         error = _ERROR.search(line)
         if not error:
             continue
@@ -105,6 +106,9 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
             return None  # nobody else could write there either
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
         return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True)
+    if private and said == _READ_ONLY_SAID and inside(real, "/proc"):
+        what = f"`{path}` belongs to the kernel, and is read-only to every command"
+        return Violation(what, path, "change it yourself, outside the agent", inferred=True)
     if any(inside(real, place) for place in own) and not (
         private and inside(real, terms.home) and os.path.lexists(real)
     ):
@@ -187,7 +191,7 @@ def _family(terms: Terms, private: bool) -> Violation:
     )
 
 
-def _network(terms: Terms) -> Violation:
+def _network(terms: Terms, private: bool) -> Violation:
     if terms.hosts:
         return Violation(
             f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.hosts)})",
@@ -198,6 +202,7 @@ def _network(terms: Terms) -> Violation:
     return Violation(
         "the network is closed to this command (no host in its terms)",
         "",
-        "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`",
+        "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`"
+        + ("" if private else ", under T1 or T2"),
         inferred=True,
     )

@@ -97,5 +97,11 @@ def test_no_socket_is_said_to_be_there(bench: Bench, family: str) -> None:
     assert [violation[0] for violation in answer["violations"]] == ["sockets of every kind are closed in this sandbox"]
 
 
+@pytest.mark.threat("T66")
+def test_where_a_host_could_be_opened_is_said(bench: Bench) -> None:
+    (violation,) = bench.run(f"{PY} 'import socket; socket.getaddrinfo(\"example.org\", 80)'")["violations"]
+    assert violation[2].endswith("`agent exec --host HOST`, under T1 or T2")
+
+
 def test_named_hosts_are_refused(bench: Bench) -> None:
     assert "no network of its own" in bench.run("echo ran", hosts=["example.org"])["unavailable"][1]

@@ -73,6 +73,7 @@ STOPPED = [
     ("cat {ws}/.env",                                "work", "{ws}/.env",            "masked",               "a secret"),
     ("cat .env",                                     "look", "{ws}/.env",            "masked",               "a secret by a short name"),
     ("touch {ws}/new",                               "look", "{ws}",                 "changing anything",    "a change by a reader"),
+    ("echo x > /proc/sys/kernel/hostname",           "work", "/proc/sys/kernel/hostname", "belongs to the kernel", "a setting of the kernel"),
     ("echo x > /usr/planted",                        "work", "/usr/planted",         "writing",              "a system folder"),
     (f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'", "work", "", "AF_UNIX sockets are closed", "a family"),
     (f"{PY} 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)'", "work", "", "network is closed", "a host"),
