@@ -51,7 +51,7 @@ class Turns:
             self._count(reply.usage)
             if not reply.message.calls:
                 if reply.message.content:
-                    self.messages.append(reply.message)
+                    self.messages.append(self._world.redactor.mask(reply.message))
                     self._world.journal.message(reply.message)
                 return _why_over(reply)
             await self._turn(reply)
@@ -61,7 +61,8 @@ class Turns:
         calls = reply.message.calls
         stopped = TextBlock("not run: the turn was stopped before this call was done")
         results = [ToolResult(call.id, (stopped,), is_error=True) for call in calls]
-        self.messages.append(reply.message)
+        # A model can know the key: its server is sent it. It is not said back, and goes to no other server later.
+        self.messages.append(self._world.redactor.mask(reply.message))
         self._left = set(range(len(calls)))
         try:
             self._world.journal.message(reply.message)

@@ -1,5 +1,6 @@
 """The law of secrets: a canary in the keyring and in the environment is in no byte that leaves, but the one header."""
 
+import base64
 import json
 from collections.abc import Iterator
 
@@ -28,11 +29,16 @@ print(glob.glob("/run/user/*/*"), glob.glob("/tmp/dbus-*"))
 print("looked")' | tee seen.txt"""
 
 
+def coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 def answer(turn: int, headers: str, body: bytes) -> Delta | str:
-    """Asks for two commands; says back what it was told; then fails and repeats every header it was sent."""
+    """Asks for two commands, with the key that its server saw; says back what it was told; then fails and repeats every
+    header it was sent."""
     if turn > 3:
         return f"bad request: {headers}"
-    commands = {1: LOOK_AROUND, 2: "env; cat seen.txt; git remote -v"}
+    commands = {1: LOOK_AROUND, 2: f"env; cat seen.txt; git remote -v; echo {KEY} {coded(KEY)}"}
     if turn in commands:
         return calling(commands[turn], f"c{turn}")
     return {"content": f"You said: {json.loads(body)['messages'][-1]['content']}"[:3000]}
