@@ -106,9 +106,11 @@ def _open(cwd: str | None) -> "tuple[Ground, Store | None]":
     from runner.config import load
     from runner.facts import gather
     from runner.gate import folder
+    from runner.live_secrets import from_environment
     from runner.undo.choice import choice_of, ground_of, place
     from runner.undo.store import Store
 
+    from_environment(os.environ)  # taking back keeps what it replaces, and no copy of a secret is made
     here = folder(cwd)
     settings = load(here, os.environ, unattended=True)
     facts = gather(str(here), os.environ, settings.profile)

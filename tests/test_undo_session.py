@@ -223,6 +223,18 @@ def test_rewind_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     assert "one" in [event for event in events if isinstance(event, Finished)][-1].text
 
 
+def test_looking_back_keeps_no_copy_of_what_the_environment_holds(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session keeps no file with a key in it; `agent undo` is another process, which has to know the key as well."""
+    token = "tok-5d0c1d2e3f4a5b6c"  # made up
+    desk = Desk(base)
+    monkeypatch.setattr(Desk, "environ", desk.environ | {"FORGE_TOKEN": token})
+    desk.run(("bash", {"command": f"printf %s {token} > note.txt"}))
+    shown = desk.agent("undo", "--diff")
+    assert token not in shown.stdout + shown.stderr
+    kept = [path for path in (base / "state").rglob("*") if path.is_file()]
+    assert [path for path in kept if token.encode() in path.read_bytes()] == []
+
+
 def test_with_required_nothing_runs_that_could_not_be_undone(base: Path) -> None:
     desk = Desk(base)
     (base / "home/.config/ringfence").mkdir(parents=True, mode=0o700)
