@@ -525,6 +525,21 @@ def test_auto_run_files_are_read_only(bench: Bench) -> None:
 
 
 @pytest.mark.threat("T16")
+def test_what_was_named_exactly_is_open_in_a_folder_that_is_locked_and_nothing_beside_it(bench: Bench) -> None:
+    folder = bench.workspace / "named" / ".vscode"
+    folder.mkdir(parents=True)
+    (folder.parent / ".git").mkdir()  # a repository: there editors look for it
+    for name in ("tasks.json", "settings.json"):
+        (folder / name).write_text("original")
+    bench.own(folder.parent)
+    script = "cd named; echo mine > .vscode/tasks.json; echo P > .vscode/settings.json; echo P > .vscode/new; mv .vscode gone"
+    bench.run(script, locked=[".vscode"], write=[str(folder / "tasks.json")])
+    assert (folder / "tasks.json").read_text() == "mine\n"
+    assert (folder / "settings.json").read_text() == "original"
+    assert names(folder) == {"tasks.json", "settings.json"}
+
+
+@pytest.mark.threat("T16")
 def test_new_auto_run_files_are_set_aside_and_reported(bench: Bench) -> None:
     answer = bench.run(
         "echo PWNED > .envrc; mkdir .idea; echo PWNED > .idea/workspace.xml; echo fine > notes.md",
