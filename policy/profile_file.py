@@ -1,10 +1,12 @@
 """A profile as TOML text: read once, strictly, into a Profile."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from policy.keyed import Keyed, KeyedError, Path, Shape, Value, read
+from policy.pattern import pattern
 from policy.profile import Profile
 from policy.verdict import Limits, Problem
 
@@ -33,7 +35,7 @@ _LISTS: Mapping[Path, str] = {  # where it stands in the file -> the field of Pr
 # fmt: on
 _ABSOLUTE = {("secret", "paths"), ("system", "folders")}
 _NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
-CREDENTIAL = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY", "APIKEY", "AUTH", "COOKIE", "SESSION")
+_CREDENTIAL = pattern(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE)
 
 
 class ProfileError(Exception):
@@ -101,10 +103,10 @@ def patterns(value: Value) -> tuple[tuple[str, ...], ...]:
 
 def patterns_fault(value: Value) -> tuple[str, str] | None:
     """What is wrong with the first pattern whose first word would stand for every program, and what to do."""
-    for pattern in patterns(value):
-        if not pattern[0].strip("*?"):
-            why = f"the first word of {list(pattern)} would stand for every program"
-            return why, "start the pattern with a program's name"
+    for words in patterns(value):
+        if not words[0].strip("*?"):
+            why = f"the first word of {list(words)} would stand for every program"
+            return why, "start the words with a program's name"
     return None
 
 
@@ -138,10 +140,15 @@ def _fault(entry: str, path: Path) -> str | None:
     return None
 
 
+def names_credential(name: str) -> bool:
+    """Whether a variable of this name holds a credential more often than not."""
+    return _CREDENTIAL.search(name) is not None
+
+
 def _name_fault(entry: str) -> str | None:
     stem = entry[:-1] if entry.endswith("*") else entry
     if not stem.replace("_", "").isalnum() or not stem.isascii() or (stem != entry and len(stem) < 3):
         return "is not a variable name (a `*` may end one of three letters or more)"
-    if any(word in entry.upper() for word in CREDENTIAL):
+    if names_credential(entry):
         return "looks like a credential, and those never enter the sandbox"
     return None

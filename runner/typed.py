@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from policy.pattern import pattern
 from policy.phrases import plain
-from policy.profile_file import CREDENTIAL
+from policy.profile_file import names_credential
 from policy.typed import Typed
 from policy.variables import undoing
 from policy.verdict import Problem
@@ -53,7 +53,7 @@ _RANDOM = pattern(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{32,}")
 
 def _looks_secret(name: str, value: str) -> bool:
     """Whether a variable is probably a credential, by its name or by what it holds."""
-    if any(word in name.upper() for word in CREDENTIAL):
+    if names_credential(name):
         return True
     return bool(_ISSUED.match(value)) or (bool(_RANDOM.fullmatch(value)) and "/" not in value[:2])
 

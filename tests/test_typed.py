@@ -306,6 +306,9 @@ def test_flags_reach_the_sandbox_and_the_record(place: Path) -> None:
     done = run(place, "exec", "--unattended", "--write", f"{place}/out", f"cat {place}/out/x > {place}/out/y")
     assert (done.returncode, (place / "out" / "y").read_text()) == (0, "outside\n"), done.stderr
     assert run(place, "exec", "--unattended", "--env", "FOO=bar", "--", "printenv", "FOO").stdout == "bar\n"
+    for name, warned in (("GIT_AUTHOR_NAME", False), ("AUTHORS", False), ("AUTHORIZATION", True), ("HTTP_AUTH", True)):
+        done = run(place, "exec", "--unattended", "--env", f"{name}=x", "--", "true")
+        assert ("looks like a credential" in done.stderr) is warned, name
     log = run(place, "audit", "--json").stdout
     shown = json.loads(run(place, "audit", "show", str(json.loads(log.splitlines()[0])["id"])).stdout)
     assert isinstance(shown["typed"], list)
