@@ -385,8 +385,7 @@ def test_going_on_at_a_terminal(desk: Desk) -> None:
             assert told in screen
         window.type("go on", "Enter")
         window.until("done (2 turns)")
-        window.type("C-d")
-        window.until("LEFT 0")
+        window.leave()
     finally:
         window.close()
     assert [each["prompts"] for each in desk.list()] == [2]
@@ -425,8 +424,7 @@ def test_looking_at_a_session_and_leaving_writes_nothing(desk: Desk) -> None:
     window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "-c")
     try:
         window.until("/quit to leave")
-        window.type("C-d")
-        window.until("LEFT 0")
+        window.leave()
     finally:
         window.close()
     assert path.read_bytes() == before

@@ -35,11 +35,6 @@ def _talk(desk: Desk, *words: str) -> Tmux:
     return window
 
 
-def _leave(window: Tmux) -> None:
-    window.type("C-d")
-    window.until("LEFT 0")
-
-
 @pytest.mark.threat("T77")
 def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Desk) -> None:
     window = _talk(desk)
@@ -55,7 +50,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         window.type("/grants", "Enter")
         screen = window.until("in this session, by")
         assert re.search(rf"^{name}  allow  exactly `make build`", screen, re.MULTILINE), "in line with what is below"
-        _leave(window)
+        window.leave()
     finally:
         window.close()
     id = str(desk.list()[0]["id"])
@@ -80,7 +75,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         window.until("allow once?")
         window.type("n", "Enter")
         window.until("Turn two is over.")
-        _leave(window)
+        window.leave()
     finally:
         window.close()
     records = [json.loads(line) for line in desk.agent("audit", "--json").stdout.splitlines()]
@@ -96,7 +91,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
         assert name not in window.until("/quit to leave").partition("resumed")[0], "what was revoked does not come back"
         window.type("/grants", "Enter")
         window.until("nothing was remembered")
-        _leave(window)
+        window.leave()
     finally:
         window.close()
 
@@ -108,7 +103,7 @@ def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
         window.until("allow once?")
         window.type("1", "Enter")
         window.until("Turn one is over.")
-        _leave(window)
+        window.leave()
     finally:
         window.close()
     window = _talk(desk, "--fork", str(desk.list()[0]["id"]))
@@ -117,6 +112,6 @@ def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
         window.until("allow once?")
         window.type("n", "Enter")
         window.until("Turn one is over.")
-        _leave(window)
+        window.leave()
     finally:
         window.close()

@@ -261,7 +261,6 @@ def test_on_a_real_terminal(base: Path) -> None:
         assert "change back a.txt" in shown
         assert (desk.w / "a.txt").read_text() == "never committed\n"
         assert (desk.w / "src/m.py").exists()
-        window.type("C-d")
-        window.until("LEFT 0")
+        window.leave()
     finally:
         window.close()

@@ -30,5 +30,14 @@ class Tmux:
     def type(self, *keys: str) -> None:
         self._do("send-keys", *keys)
 
+    def leave(self) -> None:
+        """End a conversation as a person does, at its prompt: while a turn runs, the key would be nobody's."""
+        end = time.monotonic() + 60
+        while self._do("capture-pane", "-p").rstrip().rpartition("\n")[2] != ">":
+            assert time.monotonic() < end, self._do("capture-pane", "-p")
+            time.sleep(0.05)
+        self.type("C-d")
+        self.until("LEFT 0")
+
     def close(self) -> None:
         self._do("kill-server")
