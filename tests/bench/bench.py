@@ -21,16 +21,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import sessions as kept
 from egress import measure
 from lines import LINES, WORST
 
 import profiles
 from policy.action import RunArgv
 from policy.verdict import _MINT, Permit, Rights, Terms
-from runner.undo.store import Store
-from runner.undo.taking import Bounds, Taker
-from runner.undo.walk import Rules
 from sandbox.linux import Linux
 from sandbox.scan import scan
 from sandbox.tree import Trees
@@ -353,6 +349,10 @@ def workspace(folder: str, files: int = 100_000) -> None:
 
 def snapshots(folder: str) -> None:
     """What `agent undo` costs: everything is kept once, later looks ask each file for its times."""
+    from runner.undo.store import Store  # as below: the other user of the launches has no copy of this package
+    from runner.undo.taking import Bounds, Taker
+    from runner.undo.walk import Rules
+
     print("a snapshot of all files, before and after each action that may write")
     for files in (10_000, 100_000):
         place, each = os.path.join(folder, f"kept-{files}"), 50
@@ -366,7 +366,7 @@ def snapshots(folder: str) -> None:
         taker, rules, times = Taker(store, Bounds(), threading.Event()), Rules(lambda name: False), []
         for _ in range(6):
             started = time.perf_counter()
-            with store.locked(), store.transaction():
+            with store.turns.locked(), store.transaction():
                 taker.take(place, rules)
             times.append(time.perf_counter() - started)
         store.close()
@@ -384,9 +384,11 @@ def network(folder: str) -> None:
 
 def sessions(folder: str) -> None:
     """Going on with a long session (a process each, from the import of ours to the whole conversation), and adding."""
+    from sessions import measure as measured
+
     place = os.path.join(folder, "state")
     os.mkdir(place, 0o700)
-    found = kept.measure(place)
+    found = measured(place)
     print(f"a session of 100,000 entries, {found['megabytes']:.0f} MB")
     row("gone on with", f"{found['seconds']:.2f} s", "< 1 s")
     row("resident memory of that process", f"{found['rss']:.0f} MB", "< 150 MB")
@@ -401,23 +403,24 @@ def as_other_user() -> dict[str, float]:
     """The same in a process of uid 65534, with a copy of the code that it may read."""
     import pyseccomp
 
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as base:
-        code, work = Path(base, "code"), Path(base, "work")
-        work.mkdir()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        base = Path(folder)
+        code = base / "code"
+        (base / "work").mkdir()
         for package in ("policy", "sandbox", "profiles"):
             shutil.copytree(HERE.parent.parent.parent / package, code / package)
         shutil.copy(pyseccomp.__file__, code / "pyseccomp.py")
         for name in ("bench.py", "egress.py", "lines.py"):
             shutil.copy(HERE.parent / name, code / name)
-        for path in (Path(base), *Path(base).rglob("*")):
+        for path in (base, *base.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
         done = subprocess.run(
-            ["/usr/bin/python3", str(code / "bench.py"), "--launches", str(work)],
+            ["/usr/bin/python3", str(code / "bench.py"), "--launches", str(base / "work")],
             env={"PYTHONPATH": str(code), "PATH": "/usr/bin:/bin"},
             user=NOBODY,
             group=NOBODY,
             extra_groups=[],
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
