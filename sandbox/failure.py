@@ -66,7 +66,7 @@ def too_many(most: int) -> SandboxUnavailable:
         Problem(
             "the workspace holds too many secret, auto-run or hard-linked files for the T2 sandbox",
             f"bubblewrap takes too long over more than {most} of them, and protecting only some would be a gap",
-            "use --cwd with a smaller folder",
+            "use --cwd with a smaller folder; a clone that shares its objects stops doing so by `git repack -a -d`",
         )
     )
 

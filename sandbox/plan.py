@@ -141,9 +141,15 @@ def refuse_impossible(terms: Terms, found: Scan, look: Look) -> None:
             refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
     if found.truncated:
         refuse(
-            "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
+            "the workspace holds too many secret or auto-run files to protect one by one",
             "protecting only some of them would be a silent gap",
-            "use --cwd with a smaller folder; a clone that shares its objects stops doing so by `git repack -a -d`",
+            "use --cwd with a smaller folder",
+        )
+    if found.crowded and terms.rights is Rights.WORK:
+        refuse(
+            "the workspace holds too many files with hard links elsewhere to protect one by one",
+            "who changes one of them changes a file outside, and protecting only some would be a silent gap",
+            "a clone that shares its objects stops doing so by `git repack -a -d`; or use --cwd with a smaller folder",
         )
     for path in terms.read + terms.write:
         shape = look(path)

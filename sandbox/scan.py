@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from policy.record import dataclass
 from sandbox.gitfiles import common, named
@@ -24,6 +25,9 @@ _statx = getattr(ctypes.CDLL(None), "statx", None)  # Linux alone has it
 
 # More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
 MOST = 4000
+# What has further hard links is mostly the objects of a repository that was cloned from a neighbouring folder: Git
+# packs them when there are 6,700 (git-gc(1), gc.auto). Each takes a mount where the workspace may be written.
+MOST_SHARED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class Scan:
     `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
     change it.
     `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
+    `crowded`: it found more than MOST_SHARED shared files, so nothing that may write may run on it.
     """
 
     masked: tuple[str, ...] = ()
@@ -50,6 +55,7 @@ class Scan:
     named: tuple[str, ...] = ()
     marks: tuple[tuple[str, int, int, int], ...] = ()
     truncated: bool = False
+    crowded: bool = False
 
     def with_masked(self, other: "Scan") -> "Scan":
         """The same, with the secret files of a further folder."""
@@ -61,9 +67,12 @@ class Scan:
 
     def _joined(self, other: "Scan", *fields: str) -> "Scan":
         both = {name: tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in fields}
+        kept: dict[str, Any] = {
+            name: paths if name in ("roots", "inner") else paths[:MOST] for name, paths in both.items()
+        }
         return replace(
             self,
-            **{name: paths if name in ("roots", "inner") else paths[:MOST] for name, paths in both.items()},
+            **kept,
             marks=tuple(sorted({*self.marks, *other.marks})),
             truncated=self.truncated
             or other.truncated
@@ -171,13 +180,14 @@ def scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(sorted(fixed))[:MOST],
         pinned=tuple(sorted(pinned))[:MOST],
-        shared=tuple(sorted(path for path, *_ in shared))[:MOST],
+        shared=tuple(sorted(path for path, *_ in shared))[:MOST_SHARED],
         roots=tuple(sorted(roots)),
         inner=tuple(sorted(set(inner))),
         closed=tuple(sorted(closed)),
         named=tuple(sorted(said)),
-        marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[:MOST]), *shared}))[:MOST],
-        truncated=max(len(masked), len(fixed), len(pinned), len(shared)) > MOST,
+        marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[: 3 * MOST]), *shared})),
+        truncated=max(len(masked), len(fixed), len(pinned)) > MOST,
+        crowded=len(shared) > MOST_SHARED,
     )
     tree.answers.pop(key, None)
     if _certain(tree, answer, locked) and not any(c in place for place in placed for c in "/*?["):

@@ -153,7 +153,7 @@ class Seatbelt:
         """The whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
         self.scratch = self.scratch or Scratch()
         written = profile_for(terms, found, scratch=self.scratch.path, code=code, proxy=proxy)
-        if found.truncated or _size(written) > _MOST:
+        if found.truncated or (found.crowded and terms.rights is Rights.WORK) or _size(written) > _MOST:
             raise SandboxUnavailable(
                 Problem(
                     "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",

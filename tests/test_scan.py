@@ -7,14 +7,17 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from policy.verdict import Rights, Terms
+from sandbox import plan
 from sandbox import scan as scanning
 from sandbox import tree as trees_module
 from sandbox.autorun import Watch
+from sandbox.backend import SandboxUnavailable
 from sandbox.gitfiles import harmless
 from sandbox.scan import Scan, scan
 from sandbox.tree import Trees
@@ -284,6 +287,28 @@ def test_too_many_special_files_are_never_a_part_of_them(tmp_path: Path, monkeyp
     assert not look(tmp_path).truncated
     make(tmp_path, "c/.env")
     assert look(tmp_path).truncated
+
+
+@pytest.mark.threat("T17")
+def test_too_many_hard_links_matter_where_they_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a clone of a neighbouring folder, whose objects are the same files."""
+    here, there = tmp_path / "w", tmp_path / "elsewhere"
+    make(here, "a")
+    make(there, *"bcd")
+    for name in "bcd":
+        os.link(there / name, here / name)
+    terms = Terms(Rights.WORK, str(here), "/nonexistent", system=("/usr",))
+    for most, crowded in ((3, False), (2, True)):
+        monkeypatch.setattr(scanning, "MOST_SHARED", most)
+        found = look(here)
+        assert (found.crowded, found.truncated, len(found.shared)) == (crowded, False, most)
+        plan.refuse_impossible(replace(terms, rights=Rights.LOOK), found, plan.kind)
+        if not crowded:
+            plan.refuse_impossible(terms, found, plan.kind)
+            assert {path for path, *_ in found.marks} == {*found.shared}
+            continue
+        with pytest.raises(SandboxUnavailable, match="git repack"):
+            plan.refuse_impossible(terms, found, plan.kind)
 
 
 @pytest.mark.threat("T04")
