@@ -133,7 +133,7 @@ class Helper:
                 ended = str(request["why"])
             elif ended is None:
                 ended = self.watchdog.excess()
-                reap_others(pid)
+                reap_others(pid, self.watchdog.search)
             if ended is not None:
                 self.end_leftovers(pid, reap=False)
 
@@ -191,15 +191,18 @@ def nobody_left() -> bool:
     return False
 
 
-def reap_others(pid: int) -> None:
-    """Bury the orphans that ended meanwhile: a zombie keeps its number, and numbers are limited (waitid(2))."""
+def reap_others(*waited_for: int) -> None:
+    """Bury the orphans that ended meanwhile: a zombie keeps its number, and numbers are limited (waitid(2)).
+
+    Not those that somebody waits for: what they ended with would be lost, and the wait an error.
+    """
     while True:
         try:
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if found is None or found.si_pid in (0, pid):
-            return  # the command itself is over: the rest is buried with it
+        if found is None or found.si_pid in (0, *waited_for):
+            return  # the rest is buried when that one is
         os.waitpid(found.si_pid, 0)
 
 

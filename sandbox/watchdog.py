@@ -43,7 +43,7 @@ class Watchdog:
 
     def end(self) -> None:
         """Forget the command; a search that still runs is ended by whoever ends what the command left."""
-        self._search = 0
+        self.search = 0  # the process that looks for the command's files; `_space` waits for it
         self._started = self._clock = self._cleared = self._reaped = 0.0
         self._free = {}
         self._seen = {}
@@ -102,16 +102,16 @@ class Watchdog:
             lost, files = max(lost, before[0] - now[0]), max(files, before[1] - now[1])
         if lost > 2 * self.disk or files > 2 * self.disk // _A_FILE:
             return "disk"  # whoever it is: the machine comes first
-        if self._search:
-            pid, status = os.waitpid(self._search, os.WNOHANG)
+        if self.search:
+            pid, status = os.waitpid(self.search, os.WNOHANG)
             if pid:
-                self._search = 0
+                self.search = 0
                 if os.waitstatus_to_exitcode(status) != 1:
                     return "disk"
                 self._cleared = max(self._cleared, lost + self.disk / 8)
         elif lost > self._cleared:
-            self._search = os.fork()
-            if self._search == 0:
+            self.search = os.fork()
+            if self.search == 0:
                 self._look_for_it()
         return None
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from policy.verdict import Limits
 from sandbox.backend import Outcome
 from sandbox.limits import amount, passed, reached
 
+ROOT = Path(__file__).parent.parent
 M, G = 1 << 20, 1 << 30
 PY = "/usr/bin/python3 -c"
 ON_DISK = "import os, time; "
@@ -256,3 +258,31 @@ def test_what_ended_a_command_is_said_with_its_number_and_its_flag(ended: str, w
 @pytest.mark.parametrize(("size", "text"), [(1, "1"), (1024, "1K"), (1536, "1536"), (3 * M, "3M"), (5 * G, "5G")])
 def test_amounts_are_as_the_flag_takes_them(size: int, text: str) -> None:
     assert amount(size) == text
+
+
+REAPS = """
+import os, sys
+from sandbox.helper import reap_others
+
+def ended(status):
+    child = os.fork()
+    if child == 0:
+        os._exit(status)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    return child
+
+search, orphan = ended(1), ended(0)
+reap_others(0, search)
+assert os.waitstatus_to_exitcode(os.waitpid(search, 0)[1]) == 1
+reap_others(0, search)
+try:
+    os.waitpid(orphan, 0)
+except ChildProcessError:
+    print("buried")
+"""
+
+
+def test_orphans_are_buried_but_for_what_the_watchdog_waits_for() -> None:
+    """Its search for a command's files may end between its look and the burial, and with it the helper ended."""
+    done = subprocess.run([sys.executable, "-c", REAPS], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "buried\n", done.stderr
