@@ -123,7 +123,9 @@ def _waiting(compiled: "Plan", scratch: Scratch) -> "Waiting":
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     """What has to be masked, locked and pinned for `terms` now. What commands left in `scratch` is theirs."""
     trees = known_trees(cache)
-    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees)
+    # Who links one of its files elsewhere matters where that file may be written.
+    work = terms.rights is Rights.WORK
+    found = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
     names = plain_names(terms.hidden)
     for folder in terms.read:
         if os.path.isdir(folder) and folder != scratch:
@@ -131,7 +133,7 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     for folder in terms.write:
         if os.path.isdir(folder) and folder != scratch:
             found = found.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
-    return _own_code_kept(found, (terms.workspace, *terms.write)) if terms.rights is Rights.WORK else found
+    return _own_code_kept(found, (terms.workspace, *terms.write)) if work else found
 
 
 def _own_code_kept(found: Scan, folders: tuple[str, ...]) -> Scan:

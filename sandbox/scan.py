@@ -109,7 +109,8 @@ def scan(
 
     A pattern of `hidden` is a name; with a first `/` it is one place, seen from the workspace. With `trees`, folders
     that did not change since they were read are not read again; the answer is the same (`sandbox/tree.py` has the
-    limits). Without `count`, the links of files in such folders are not counted again.
+    limits). Without `count`, the links of files in such folders are not counted again, but where one appeared: a
+    second name of a secret file is secret.
     """
     trees = trees or Trees(None)
     names = plain_names(hidden)
@@ -117,7 +118,7 @@ def scan(
     tree = trees.take(workspace, (names, shown))
     tree.renew(secret, everything=count and tree.due())
     shared, odd = _shared(tree)
-    if count and not odd <= tree.odd:
+    if not odd <= tree.odd:
         # A file with names elsewhere that was not there at the last count: others may have got some as well.
         tree.renew(secret, everything=True)
         shared, odd = _shared(tree)

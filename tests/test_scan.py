@@ -211,6 +211,24 @@ def test_a_cache_that_is_not_whole_is_as_good_as_none(tmp_path: Path, quick: Non
     assert look(folder, Trees(tmp_path / "none")) == expected
 
 
+@pytest.mark.threat("T04")
+def test_another_name_of_a_secret_is_seen_where_nobody_counts_links(tmp_path: Path, quick: None) -> None:
+    """A reader's look asks no file for its links; that of the old name is told by the folder of the new one."""
+    make(tmp_path, "a/.env", "b/free")
+    wait_until_settled()
+    trees = Trees(None)
+
+    def masked() -> set[str]:
+        return short(scan(str(tmp_path), SECRETS, SHOWN, LOCKED, trees, count=False).masked, tmp_path)
+
+    assert masked() == {"a/.env"}
+    os.link(tmp_path / "a/.env", tmp_path / "b/notes.txt")
+    assert masked() == {"a/.env", "b/notes.txt"}
+    os.unlink(tmp_path / "a/.env")
+    os.link(tmp_path / "b/notes.txt", tmp_path / "a/.env")
+    assert masked() == {"a/.env", "b/notes.txt"}
+
+
 @pytest.mark.threat("T17")
 @pytest.mark.parametrize(
     ("few", "many", "noticed"), [(500, 30_000, "now"), (1, 30_000, "a second"), (1, 2, "a minute")]
