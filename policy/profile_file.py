@@ -106,7 +106,7 @@ def patterns_fault(value: Value) -> tuple[str, str] | None:
     for words in patterns(value):
         if not words[0].strip("*?"):
             why = f"the first word of {list(words)} would stand for every program"
-            return why, "start the words with a program's name"
+            return why, "start the pattern with a program's name"
     return None
 
 

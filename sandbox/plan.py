@@ -228,7 +228,8 @@ def mounts(
         over: list[Step] = [("rw", path, path) for path in found.pinned if not _lies_in(path, kept)]
         over += [("ro", path, path) for path in (*found.locked, *found.shared) if path not in terms.write]
         # What was named exactly stays open in a folder that is locked.
-        over += [("rw", path, path) for path in terms.write if _lies_in(path, {*found.locked} - {path})]
+        locked = {*found.locked}
+        over += [("rw", path, path) for path in terms.write if _lies_in(os.path.dirname(path), locked)]
         steps += sorted(over, key=lambda step: step[2].count("/"))
     steps += [("mask", "file", path) for path in _FACTS if look(path)]
     return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
