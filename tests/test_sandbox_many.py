@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,6 +87,17 @@ def state(backend: Linux) -> dict[str, object]:
     }
 
 
+async def rested(backend: Linux) -> dict[str, object]:
+    """The same once the helper waits for a request: it answers before it closes what it watched the command by."""
+    (slot,) = backend.pool.all
+    inner = Path(f"/proc/{slot.process.pid}/task/{slot.process.pid}/children").read_text().strip()
+    end = time.monotonic() + 30
+    while Path(f"/proc/{inner}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < end, "it never comes to rest"
+        await asyncio.sleep(0.01)
+    return state(backend)
+
+
 def resident(backend: Linux) -> int:
     """Bytes of this process and of the helper that serves."""
     (slot,) = backend.pool.all
@@ -101,14 +113,14 @@ def test_a_thousand_in_a_row_grow_nothing(terms: Terms, tmp_path: Path) -> None:
         leaves = Permit(RunScript("sleep 99 & (sleep 98 &); echo x", terms.workspace), terms, _MINT)
         for number in range(60):
             await backend.run((true, fails, leaves)[number % 3])
-        before, size = state(backend), resident(backend)
+        before, size = await rested(backend), resident(backend)
         for number in range(1000):
             if number % 20:
                 assert (await backend.run(true)).status == 0
             else:
                 assert (await backend.run(fails)).status == 1
                 assert (await backend.run(leaves)).stdout == b"x\n"
-        assert state(backend) == before
+        assert await rested(backend) == before
         assert resident(backend) - size < 2 << 20, "less than 2 kB a command"
         scratch, groups = backend.scratch, [path for (slot,) in [backend.pool.all] for _, path in slot.group._made]
         assert scratch is not None
