@@ -4,14 +4,18 @@ import shlex
 import subprocess
 import time
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
+
+_numbers = count()
 
 
 class Tmux:
     """One window of a tmux server of its own, whose socket lies in `base`; `LEFT N` comes when the command has ended."""
 
     def __init__(self, base: Path, work: Path, environ: Mapping[str, str], *command: str) -> None:
-        self._server = ["tmux", "-f", "/dev/null", "-S", str(base / "tmux")]
+        # A socket of its own: a server that was told to end may still hold that of the window before.
+        self._server = ["tmux", "-f", "/dev/null", "-S", str(base / f"tmux-{next(_numbers)}")]
         told = f"{shlex.join(command)}; echo LEFT $?; sleep 60"
         words = [*self._server, "new-session", "-d", "-x", "110", "-y", "50", told]
         subprocess.run(words, check=True, cwd=work, env=environ)
