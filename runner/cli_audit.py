@@ -44,8 +44,8 @@ def listing(
                 f"see `agent audit {name} --help`",
             )
         return Exit.DONE
-    from runner.audit import AuditLog
-    from runner.audit_view import json_lines, lines
+    from runner.audit.log import AuditLog
+    from runner.audit.view import json_lines, lines
 
     path = _path(file)
     if file is None and not path.exists():
@@ -77,8 +77,8 @@ def show(
         agent audit show 12
         agent audit show 12 | jq .terms
     """
-    from runner.audit import AuditLog
-    from runner.audit_view import whole
+    from runner.audit.log import AuditLog
+    from runner.audit.view import whole
 
     with AuditLog.open_to_read(_path(file)) as log:
         found = whole(log, number)
@@ -110,7 +110,7 @@ def verify(
         agent audit verify --expect 12:56a0164898f859af...
         agent audit verify --json --file audit.db
     """
-    from runner.audit import AuditLog, Broken, Sealed
+    from runner.audit.log import AuditLog, Broken, Sealed
 
     if expect is not None and not re.fullmatch(r"\d+:[0-9a-f]{64}", expect):
         raise usage(

@@ -14,8 +14,8 @@ from pathlib import Path
 from policy.record import dataclass
 from policy.tier import Mode, Tier
 from runner.approval import Unattended
-from runner.audit import AuditLog
-from runner.audit_view import lines
+from runner.audit.log import AuditLog
+from runner.audit.view import lines
 from runner.calls import Call
 from runner.config import load
 from runner.demo_repo import KEY, TOKEN, Stage, fresh_folder, git, lay_out

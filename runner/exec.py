@@ -12,7 +12,7 @@ from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Ask, Deny
-from runner.audit_records import Answer, Decision, SessionInfo
+from runner.audit.records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
 from runner.gate import Gate, nobody_there, open_gate
@@ -24,7 +24,7 @@ from runner.visible import visible
 from sandbox.backend import Enforcement, Level
 
 if TYPE_CHECKING:
-    from runner.audit import AuditLog  # SQLite is loaded while the sandbox starts
+    from runner.audit.log import AuditLog  # SQLite is loaded while the sandbox starts
     from runner.exec_grants import Asked
     from sandbox.egress.broker import Lend
     from sandbox.spawn import Spare
@@ -191,7 +191,7 @@ def _finish_now(work: Coroutine[object, object, _Said]) -> _Said:
 
 
 def open_log() -> "AuditLog":
-    from runner.audit import AuditLog
+    from runner.audit.log import AuditLog
     from runner.redactor import Redactor
 
     # What was typed may hold a key, such as one that our caller's shell put in the place of a variable.

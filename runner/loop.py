@@ -16,9 +16,9 @@ from policy.hearing import Hearing
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Permit, Problem
-from runner import audit_records as records
 from runner.approval import Halt, No, Yes
-from runner.audit import AuditError
+from runner.audit import records
+from runner.audit.log import AuditError
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
 from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Notice, Prompted, Proposed, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage

@@ -13,7 +13,7 @@ from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Ask, Deny, Verdict
 from runner.approval_offer import Offer
-from runner.audit_records import Answer
+from runner.audit.records import Answer
 from runner.grant_store import GrantStore, Keep
 from runner.state_file import StateError
 from runner.wording import action_words

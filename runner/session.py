@@ -12,8 +12,8 @@ from policy.tier import Mode
 from runner import live_secrets
 from runner.amounts import apply_limits
 from runner.approval import Approver
-from runner.audit import AuditLog
-from runner.audit_records import SessionInfo
+from runner.audit.log import AuditLog
+from runner.audit.records import SessionInfo
 from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
 from runner.config import Settings

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from policy.rules import RuleBook
     from policy.tier import Mode
     from runner.approval import Approver
-    from runner.audit import AuditLog
+    from runner.audit.log import AuditLog
     from runner.events import Emit, SessionStarted
     from runner.grant_store import GrantStore
     from runner.messages import Provider

@@ -21,9 +21,9 @@ from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
-from runner.audit import AuditError, AuditLog, Broken, Sealed
-from runner.audit_records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
-from runner.audit_view import json_lines, lines, whole
+from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from runner.audit.records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
+from runner.audit.view import json_lines, lines, whole
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
 
 TERMS = Terms(Rights.LOOK, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
@@ -90,8 +90,8 @@ def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
     script = """
         import os, signal, sys
         from pathlib import Path
-        from runner.audit import AuditLog
-        from runner.audit_records import Refusal
+        from runner.audit.log import AuditLog
+        from runner.audit.records import Refusal
         from policy.verdict import Problem
         log = AuditLog.open(Path(sys.argv[1]))
         for number in range(1_000_000):
@@ -119,8 +119,8 @@ def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
     script = """
         import sys
         from pathlib import Path
-        from runner.audit import AuditLog
-        from runner.audit_records import Refusal
+        from runner.audit.log import AuditLog
+        from runner.audit.records import Refusal
         from policy.verdict import Problem
         with AuditLog.open(Path(sys.argv[1])) as log:
             for number in range(40):
@@ -244,8 +244,8 @@ def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None
     script = """
         import resource, sys
         from pathlib import Path
-        from runner.audit import AuditError, AuditLog
-        from runner.audit_records import Refusal
+        from runner.audit.log import AuditError, AuditLog
+        from runner.audit.records import Refusal
         from policy.verdict import Problem
         log = AuditLog.open(Path(sys.argv[1]))
         log.refused("s", Refusal("bash", "before", Problem("a", "b", "c")))
@@ -275,8 +275,8 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
     script = """
         import sys
         from pathlib import Path
-        from runner.audit import AuditError, AuditLog
-        from runner.audit_records import Refusal
+        from runner.audit.log import AuditError, AuditLog
+        from runner.audit.records import Refusal
         from policy.verdict import Problem
         path = Path(sys.argv[1]) / "State/audit.db"
         path.parent.mkdir()

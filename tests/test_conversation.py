@@ -13,7 +13,7 @@ import pytest
 
 from policy.tier import Mode
 from runner.approval import Unattended
-from runner.audit import AuditLog
+from runner.audit.log import AuditLog
 from runner.config import load
 from runner.conversation import converse
 from runner.events import Event, Finished, Judged, Notice, RunEnded, SessionStarted

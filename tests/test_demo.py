@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from policy.tier import Tier
-from runner.audit import AuditLog, Sealed
+from runner.audit.log import AuditLog, Sealed
 from runner.demo import demo
 from runner.demo_repo import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.events import Denied, Event, Finished, RunEnded, SessionStarted

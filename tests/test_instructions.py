@@ -12,7 +12,7 @@ import pytest
 
 from policy.tier import Mode
 from runner.approval import Unattended
-from runner.audit import AuditLog
+from runner.audit.log import AuditLog
 from runner.config import load
 from runner.events import Event
 from runner.instructions import CAP, block, texts

@@ -18,8 +18,8 @@ from policy.tier import Mode
 from policy.verdict import Ask, Permit, Problem, Terms
 from runner.approval import Answer, Halt, No, Unattended, Yes
 from runner.approval_offer import NOTHING, Offer
-from runner.audit import AuditLog
-from runner.audit_records import SessionInfo
+from runner.audit.log import AuditLog
+from runner.audit.records import SessionInfo
 from runner.config import load
 from runner.events import Chunk, Denied, Event, Finished, Judged, Malformed, Notice, Proposed, RunEnded, Said
 from runner.facts import child_environment, gather

@@ -1,7 +1,7 @@
 """A verdict, in the words that a session keeps of it. The audit log has all of it, under the number."""
 
 from policy.verdict import Allow
-from runner.audit_records import Decision
+from runner.audit.records import Decision
 from runner.calls import Planned
 from runner.sessions.journal import Verdict
 from runner.visible import one_line

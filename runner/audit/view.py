@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from policy.record import dataclass
-from runner.audit import AuditLog, Record
+from runner.audit.log import AuditLog, Record
 from runner.visible import one_line, visible
 
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"

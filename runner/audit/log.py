@@ -18,7 +18,7 @@ from pathlib import Path
 
 from policy.record import dataclass
 from policy.verdict import Problem
-from runner.audit_records import Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body, session_body
+from runner.audit.records import Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body, session_body
 from sandbox.backend import Outcome
 
 BUSY_SECONDS = 15.0

@@ -1,0 +1,1 @@
+"""The record: what was decided, why, with which rights, and what came of it; sealed, read, and told."""

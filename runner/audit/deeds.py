@@ -1,0 +1,34 @@
+"""A decision with its session and with what became of it: what every reader of the log walks over."""
+
+from collections.abc import Iterator
+
+from policy.record import dataclass
+from runner.audit.log import AuditLog, Record
+from runner.audit.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """`record` is `decided` or `refused`. `session` is None in a log whose beginning was pruned; `finished` is None
+    when nothing ran, when it still runs, or when the program died."""
+
+    record: Record
+    session: Record | None
+    finished: Record | None
+
+
+def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[Deed]:
+    """What `query` wants, newest first, `limit` at most."""
+    wanted = query or Query()
+    sessions: dict[str, Record | None] = {}
+    left = limit
+    for record in log.rows(kind=("decided", "refused"), denied=wanted.verdicts == ("deny",)):
+        if left == 0:
+            return
+        name = str(record.body.get("session", ""))
+        if name not in sessions:
+            sessions[name] = next(log.rows(kind="session", session=name, limit=1), None)
+        session, finished = sessions[name], log.outcome_of(record.id)
+        if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
+            left = None if left is None else left - 1
+            yield Deed(record, session, finished)

@@ -1,0 +1,114 @@
+"""Which decisions are wanted. Column filters are for whoever stores the records; the rest looks into a decision."""
+
+from fnmatch import fnmatchcase
+
+from policy.record import dataclass
+
+# What a store can select by itself, in every store the same; all but `decided` are texts.
+COLUMNS = ("kind", "verdict", "decided", "session", "time", "tier", "mode", "tool", "rule")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Empty means: any. Within one field any value does; all fields must hold.
+
+    `tiers`: one of the action's tiers. `rules`: the beginning of a rule's `file:line`, of any reason. `paths`, `hosts`:
+    glob patterns over targets of effects and over connections. `sessions`, `workspaces`: beginnings.
+    `since` (inclusive), `until` (exclusive): UTC times as records spell them, or a beginning of one. `asked`: only what
+    was a question. `commands`: the first word of a command line.
+    """
+
+    verdicts: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    workspaces: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
+    asked: bool = False
+
+    def matches(self, decision: dict[str, object], session: dict[str, object], outcome: dict[str, object]) -> bool:
+        """Whether these bodies (of a `decided` or `refused` record, its session, its outcome or empty) are wanted."""
+        time = str(decision.get("time", ""))
+        return (
+            _one(self.verdicts, str(decision.get("verdict", "")))
+            and _any(self.tiers, _texts(decision.get("tiers")))
+            and _begins(
+                self.rules, [str(reason.get("rule", "")) for reason in _objects(decision, "reasons", "because")]
+            )
+            and _one(self.modes, str(decision.get("mode", "")))
+            and _one(self.tools, str(decision.get("tool", "")))
+            and _any(self.commands, [_command(decision)])
+            and _globs(self.paths, _targets(decision, connects=False))
+            and _globs(
+                self.hosts,
+                [
+                    *_targets(decision, connects=True),
+                    *(str(c.get("host", "")) for c in _objects(outcome, "connections")),
+                ],
+            )
+            and _begins(self.sessions, [str(decision.get("session", ""))])
+            and _begins(self.workspaces, [str(session.get("workspace", ""))])
+            and (not self.since or time >= self.since)
+            and (not self.until or time < self.until)
+            and (not self.asked or was_question(decision))
+        )
+
+
+def was_question(decision: dict[str, object]) -> bool:
+    """Whether the matrix asked: a person or a grant answered, or nobody was there."""
+    cell = decision.get("cell")
+    return bool(decision.get("answer")) or (isinstance(cell, dict) and cell.get("ruling") == "ask")
+
+
+def _one(wanted: tuple[str, ...], value: str) -> bool:
+    return not wanted or value in wanted
+
+
+def _any(wanted: tuple[str, ...], values: list[str]) -> bool:
+    return not wanted or any(value in wanted for value in values)
+
+
+def _begins(wanted: tuple[str, ...], values: list[str]) -> bool:
+    return not wanted or any(value.startswith(wanted) for value in values)
+
+
+def _globs(wanted: tuple[str, ...], values: list[str]) -> bool:
+    return not wanted or any(fnmatchcase(value, pattern) for value in values for pattern in wanted)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []
+
+
+def _objects(body: dict[str, object], *names: str) -> list[dict[str, object]]:
+    found: list[object] = []
+    for name in names:
+        value = body.get(name)
+        found += value if isinstance(value, list) else [value]
+    return [item for item in found if isinstance(item, dict)]
+
+
+def _targets(decision: dict[str, object], *, connects: bool) -> list[str]:
+    return [
+        str(effect.get("target", ""))
+        for effect in _objects(decision, "effects")
+        if (effect.get("kind") == "connects") is connects
+    ]
+
+
+def _command(decision: dict[str, object]) -> str:
+    """The first word of what was to run; empty for a file tool."""
+    action = decision.get("action")
+    if not isinstance(action, dict):
+        return ""
+    text = action.get("argv", action.get("script", ""))
+    if isinstance(text, dict):
+        text = text.get("cut", "")
+    words = text if isinstance(text, list) else str(text).split(None, 1)
+    return str(words[0]) if words else ""

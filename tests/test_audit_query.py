@@ -1,0 +1,61 @@
+"""Which decisions a query wants, row by row."""
+
+import pytest
+
+from runner.audit.query import Query
+
+SESSION: dict[str, object] = {"workspace": "/home/ann/shop"}
+DECIDED: dict[str, object] = {
+    "kind": "decided",
+    "time": "2026-03-04T05:06:07.089Z",
+    "session": "a1b2c3",
+    "tool": "bash",
+    "action": {"type": "RunScript", "script": "curl https://example.com -o out/page"},
+    "effects": [
+        {"kind": "connects", "target": "example.com:443"},
+        {"kind": "writes", "target": "/home/ann/shop/out/page"},
+    ],
+    "tiers": ["network", "write"],
+    "reasons": [{"tier": "write", "rule": "policy/commands/net.toml:12"}],
+    "because": {"tier": "network", "rule": "policy/matrix.py"},
+    "mode": "default",
+    "cell": {"tier": "network", "mode": "default", "ruling": "ask"},
+    "verdict": "deny",
+    "answer": None,
+}
+OUTCOME: dict[str, object] = {"connections": [{"host": "cdn.example.net"}]}
+
+# fmt: off
+ROWS = [
+    (Query(),                                           True,  "nothing is asked for"),
+    (Query(verdicts=("deny",)),                         True,  "the verdict"),
+    (Query(verdicts=("allow",)),                        False, "another verdict"),
+    (Query(tiers=("write",)),                           True,  "not only the worst tier counts"),
+    (Query(tiers=("secret", "network")),                True,  "any of the values does"),
+    (Query(tiers=("dangerous",)),                       False, "no such tier"),
+    (Query(rules=("policy/commands/net.toml",)),        True,  "a file without its line"),
+    (Query(rules=("policy/matrix",)),                   True,  "the rule that decided counts too"),
+    (Query(rules=("net.toml",)),                        False, "the middle of a name is no beginning"),
+    (Query(modes=("default",), tools=("bash",)),        True,  "two fields that hold"),
+    (Query(modes=("default",), tools=("exec",)),        False, "one that does not"),
+    (Query(commands=("curl",)),                         True,  "the first word"),
+    (Query(commands=("cur",)),                          False, "the whole of it"),
+    (Query(paths=("*/out/*",)),                         True,  "a path that is written"),
+    (Query(paths=("example.com*",)),                    False, "a host is no path"),
+    (Query(hosts=("example.com:*",)),                   True,  "a host that it wants"),
+    (Query(hosts=("*.example.net",)),                   True,  "a host that it reached"),
+    (Query(hosts=("/home/*",)),                         False, "a path is no host"),
+    (Query(sessions=("a1",)),                           True,  "the beginning of a name"),
+    (Query(workspaces=("/home/ann",)),                  True,  "a folder above"),
+    (Query(workspaces=("/home/bob",)),                  False, "another"),
+    (Query(since="2026-03-04"),                         True,  "a day begins with itself"),
+    (Query(until="2026-03-04"),                         False, "and does not end with itself"),
+    (Query(since="2026-03-04T05:06:08"),                False, "a second later"),
+    (Query(asked=True),                                 True,  "a question that nobody answered"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("query", "wanted", "why"), ROWS, ids=[why for _, _, why in ROWS])
+def test_a_query_wants(query: Query, wanted: bool, why: str) -> None:
+    assert query.matches(DECIDED, SESSION, OUTCOME) is wanted
