@@ -8,46 +8,65 @@ from typing import Annotated
 
 import typer
 
-from runner.cli_gate import FLAG, JSON
+from runner.audit.flags import FILE, filtered
+from runner.audit.query import Query
+from runner.cli_gate import JSON
 from runner.problems import Exit, Stopped, coloured, usage
 
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
-FILE = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read this log instead of your own.")]
+LISTED = 50
+LIMIT = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions.")]
 
 
 @audit_app.callback()
-def listing(
-    context: typer.Context,
-    denied: Annotated[bool, typer.Option("--denied", metavar=FLAG, help="Only what was denied.")] = False,
-    json: JSON = False,
-    limit: Annotated[int, typer.Option(metavar="N", min=1, help="The newest N decisions.")] = 50,
-    file: FILE = None,
-) -> int:
+@filtered
+def bare(context: typer.Context, query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE = None) -> int:
     """List decisions, newest first: tier, verdict, action, why, rule, and what became of it.
 
-    Malformed calls of a model are listed as denials; they ran nothing. Times are UTC.
+    The same as `agent audit list`, which says more about the filters. Times are UTC.
 
     **Examples**
 
         agent audit --denied
+        agent audit --since 7d --tier network --host '*.example.com'
         agent audit --json --limit 1000 | jq 'select(.outcome.status != 0) | .id'
         agent audit show 12
         agent audit verify
     """
-    if context.invoked_subcommand is not None:
-        if denied or json or file or limit != 50:
-            name = context.invoked_subcommand
-            raise usage(
-                "an option stands before the command",
-                f"`{name}` has options of its own",
-                f"see `agent audit {name} --help`",
-            )
-        return Exit.DONE
+    name = context.invoked_subcommand
+    if name is None:
+        return _list(query, json, limit, file)
+    if query != Query() or json or file or limit != LISTED:
+        why = f"`{name}` has options of its own"
+        raise usage("an option stands before the command", why, f"see `agent audit {name} --help`")
+    return Exit.DONE
+
+
+@audit_app.command("list")
+@filtered
+def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE = None) -> int:
+    """List decisions, newest first: tier, verdict, action, why, rule, and what became of it.
+
+    Malformed calls of a model are listed as denials; they ran nothing. Times are UTC. A filter that is given twice
+    takes either; different filters must all hold.
+
+    **Examples**
+
+        agent audit list --denied --since yesterday
+        agent audit list --command git --command make --asked
+        agent audit list --tier secret --tier dangerous --workspace .
+        agent audit list --rule policy/commands/network.toml
+        agent audit list --json --limit 1000 | jq 'select(.outcome.status != 0) | .id'
+    """
+    return _list(query, json, limit, file)
+
+
+def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
     from runner.audit.log import AuditLog
     from runner.audit.view import json_lines, lines
 
-    path = _path(file)
+    path = path_of(file)
     if file is None and not path.exists():
         if not json:
             print("nothing was decided yet")
@@ -55,9 +74,9 @@ def listing(
     with AuditLog.open_to_read(path) as log:
         colour = coloured(sys.stdout)
         shown = (
-            json_lines(log, denied=denied, limit=limit)
+            json_lines(log, query, limit=limit)
             if json
-            else lines(log, denied=denied, limit=limit, colour=colour, width=_width())
+            else lines(log, query, limit=limit, colour=colour, width=_width())
         )
         for line in shown:
             print(line)
@@ -80,7 +99,7 @@ def show(
     from runner.audit.log import AuditLog
     from runner.audit.view import whole
 
-    with AuditLog.open_to_read(_path(file)) as log:
+    with AuditLog.open_to_read(path_of(file)) as log:
         found = whole(log, number)
     if found is None:
         raise usage(
@@ -116,7 +135,7 @@ def verify(
         raise usage(
             f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
         )
-    path = _path(file)
+    path = path_of(file)
     with AuditLog.open_to_read(path) as log:
         result = log.verify(expect=expect)
     if json:
@@ -138,7 +157,7 @@ def verify(
             )
 
 
-def _path(file: Path | None) -> Path:
+def path_of(file: Path | None) -> Path:
     from runner.places import state_dir
 
     if file is not None and not file.is_file():

@@ -15,6 +15,7 @@ from policy.record import dataclass
 from policy.tier import Mode, Tier
 from runner.approval import Unattended
 from runner.audit.log import AuditLog
+from runner.audit.query import Query
 from runner.audit.view import lines
 from runner.calls import Call
 from runner.config import load
@@ -121,7 +122,7 @@ def _print_denied(stage: Stage) -> None:
     print("\nWhat was denied, as `agent audit --denied` prints it:\n")
     with AuditLog.open_to_read(stage.state / "audit.db") as log:
         width = shutil.get_terminal_size((110, 24)).columns
-        for line in lines(log, denied=True, colour=coloured(sys.stdout), width=width):
+        for line in lines(log, Query(verdicts=("deny",)), colour=coloured(sys.stdout), width=width):
             print(line)
 
 

@@ -22,6 +22,7 @@ from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from runner.audit.query import Query
 from runner.audit.records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
 from runner.audit.view import json_lines, lines, whole
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
@@ -427,7 +428,7 @@ def test_whatever_is_recorded_verifies(tmp_path_factory: pytest.TempPathFactory,
 def test_the_listing(tmp_path: Path) -> None:
     with AuditLog.open(tmp_path / "audit.db") as log:
         assert list(lines(log)) == ["nothing was decided yet"]
-        assert list(lines(log, denied=True)) == ["nothing was denied"]
+        assert list(lines(log, Query(verdicts=("deny",)))) == ["nothing was denied"]
         session = log.session(info())
         one = log.decided(session, allowed(RunScript("cat a\nrm b", "/w")))
         stopped = Violation("write was stopped", "/etc/x", "do not", True)
@@ -450,7 +451,7 @@ def test_the_listing(tmp_path: Path) -> None:
             "       network: a.org:443 allowed, b.org:443 denied, [2001:db8::1]:443 denied, nobody denied",
             "       stopped: write was stopped",
         ]
-        assert [json.loads(line)["id"] for line in json_lines(log, denied=True)] == [5, 4]
+        assert [json.loads(line)["id"] for line in json_lines(log, Query(verdicts=("deny",)))] == [5, 4]
         assert [json.loads(line)["id"] for line in json_lines(log, limit=1)] == [5]
         newest_first = [json.loads(line)["outcome"] for line in json_lines(log)]
         assert newest_first[:2] == [None, None]

@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator
 
 from policy.record import dataclass
+from runner.audit.deeds import deeds
 from runner.audit.log import AuditLog, Record
+from runner.audit.query import Query
 from runner.visible import one_line, visible
 
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
@@ -33,29 +35,36 @@ class Entry:
     typed: str = ""
 
 
-def entries(log: AuditLog, *, denied: bool = False, limit: int | None = None) -> Iterator[Entry]:
+def entries(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[Entry]:
     """The decisions, newest first."""
-    for record, finished in _decisions(log, denied, limit):
-        yield _entry(record, finished)
+    for deed in deeds(log, query, limit=limit):
+        yield _entry(deed.record, deed.finished)
 
 
 def lines(
-    log: AuditLog, *, denied: bool = False, limit: int | None = None, colour: bool = False, width: int = 110
+    log: AuditLog, query: Query | None = None, *, limit: int | None = None, colour: bool = False, width: int = 110
 ) -> Iterator[str]:
     """The listing for people, safe to print on a terminal. Says so when there is nothing to list."""
     empty = True
-    for entry in entries(log, denied=denied, limit=limit):
+    for entry in entries(log, query, limit=limit):
         empty = False
         yield from _lines(entry, colour, width)
     if empty:
-        yield "nothing was denied" if denied else "nothing was decided yet"
+        yield nothing(query)
 
 
-def json_lines(log: AuditLog, *, denied: bool = False, limit: int | None = None) -> Iterator[str]:
+def nothing(query: Query | None) -> str:
+    """What to say when a query found nothing."""
+    if query is None or query == Query():
+        return "nothing was decided yet"
+    return "nothing was denied" if query == Query(verdicts=("deny",)) else "no decision matches"
+
+
+def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[str]:
     """The same decisions with every field of their records, and `outcome` (null when nothing ran)."""
-    for record, finished in _decisions(log, denied, limit):
-        outcome = {"id": finished.id, **finished.body} if finished else None
-        yield json.dumps({"id": record.id, "hash": record.hash, **record.body, "outcome": outcome})
+    for deed in deeds(log, query, limit=limit):
+        outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
+        yield json.dumps({"id": deed.record.id, "hash": deed.record.hash, **deed.record.body, "outcome": outcome})
 
 
 def whole(log: AuditLog, number: int) -> str | None:
@@ -69,11 +78,6 @@ def whole(log: AuditLog, number: int) -> str | None:
     shown["session_record"] = session.body if session and session.id != number else None
     shown["outcome"] = finished.body if finished else None
     return json.dumps(shown, indent=2)
-
-
-def _decisions(log: AuditLog, denied: bool, limit: int | None) -> Iterator[tuple[Record, Record | None]]:
-    for record in log.rows(kind=("decided", "refused"), denied=denied, limit=limit):
-        yield record, log.outcome_of(record.id)
 
 
 def _entry(record: Record, finished: Record | None) -> Entry:
