@@ -6,16 +6,15 @@ missing, never be a wrong one.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from policy.record import dataclass
+from runner import reflink
 
 LARGE = 1 << 20  # bytes; from here on a content has a file of its own
-_FICLONE = 0x40049409  # ioctl_ficlone(2)
 _CHUNK = 1 << 20
 _FULL = 64 << 20  # bytes, after which a new pack is begun: packs are dropped and rewritten as a whole
 
@@ -128,13 +127,9 @@ class Packs:
         self._open, self._offset = os.open(self._path(self._number), flags, 0o600), 0
 
     def _cloned(self, source: int, target: int) -> bool:
-        try:
-            fcntl.ioctl(target, _FICLONE, source)
-        except OSError:
-            # Another file system, or one that has no reflinks: the next file there will not do either.
-            self.reflinks = False
-            return False
-        return True
+        # Another file system, or one that has no reflinks: the next file there will not do either.
+        self.reflinks = reflink.shared(source, target)
+        return self.reflinks
 
     def _write(self, handle: int | None = None) -> None:
         handle = self._open if handle is None else handle
