@@ -74,8 +74,8 @@ WRONG: list[tuple[dict[str, object], str, str]] = [
     ({"tier": ["READ_OUTSIDE"]},                "there is no `--tier READ_OUTSIDE`",                "did you mean `read-outside`?"),
     ({"mode": ["trustproject"]},                "there is no `--mode trustproject`",                "did you mean `trust-project`?"),
     ({"denied": True, "verdict": ["allow"]},    "`--denied` and `--verdict allow` stand together",  "nothing is both"),
-    ({"since": "1h", "until": "2h"},            "the time ends before it begins",                   "swap"),
-    ({"since": "1h", "until": "1h"},            "the time ends before it begins",                   "nothing would be in it"),
+    ({"since": "1h", "until": "2h"},            "the time ends before it begins",                   "swap them"),
+    ({"since": "1h", "until": "1h"},            "the time ends before it begins",                   "swap them"),
     ({"tool": [""]},                            "`--tool` has no value",                            "leave it out"),
     ({"rule": [" "]},                           "`--rule` has no value",                            "would be in everything"),
 ]
