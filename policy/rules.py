@@ -302,18 +302,20 @@ def parse_examples(text: str, file: str) -> tuple[Example, ...]:
 class RuleBook:
     """Finds the rule of a program by its bare name."""
 
-    __slots__ = ("_chunks", "_rules", "_sets")
+    __slots__ = ("_chunks", "_rules", "_sets", "files")
 
     def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
         self._rules: dict[str, CommandRule] = {rule.name: rule for rule in rules}
         self._chunks: dict[str, list[Chunk]] = {}
         self._sets: dict[str, list[Chunk] | dict[str, str]] = {}  # by file; as tables until they are needed
+        self.files: Mapping[str, str] = {}  # what it was read from: name -> text
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "RuleBook":
         """Index rule files (name -> text). A table is read, and its errors raised, when it is asked for; `check` does
         all of them at once."""
         book = cls()
+        book.files = files
         for file, text in files.items():
             tables = list(chunks(text, file))
             book._sets[file] = [chunk for chunk in tables if chunk.words == _SETS]

@@ -2,12 +2,14 @@
 
 import os
 import sys
+import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from policy.action import Action
 from policy.assessment import Assessment
+from policy.fingerprint import fingerprint
 from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Tier
@@ -24,6 +26,7 @@ from runner.visible import visible
 from sandbox.backend import Enforcement, Level
 
 if TYPE_CHECKING:
+    from policy.grant import Grant
     from runner.audit.log import AuditLog  # SQLite is loaded while the sandbox starts
     from runner.exec_grants import Asked
     from sandbox.egress.broker import Lend
@@ -42,6 +45,7 @@ class Case:
     answer: Answer | None
     attended: bool
     grants: tuple[str, ...] = ()
+    granted: "tuple[Grant, ...]" = ()  # those that the verdict rests on
 
     @property
     def typed(self) -> tuple[str, ...]:
@@ -50,9 +54,24 @@ class Case:
 
     def decision(self, verdict: Allow | Deny, backend: str) -> Decision:
         """For the record; `backend` is `none` when nothing is to be run."""
-        return Decision("exec", self.assessment, verdict, backend, self.answer, self.typed, self.grants)
+        return Decision(
+            "exec",
+            self.assessment,
+            verdict,
+            backend,
+            self.answer,
+            self.typed,
+            self.grants,
+            self.granted,
+            Source.PERSON,
+            self.gate.backend,
+        )
 
-    def session(self, enforcement: Enforcement | None) -> SessionInfo:
+    def policy(self) -> str:
+        """The fingerprint of what decided."""
+        return fingerprint(self.gate.settings.profile, self.gate.settings.rules)
+
+    def session(self, enforcement: Enforcement | None, policy: str) -> SessionInfo:
         """For the record; `enforcement` is None when nothing is to be run."""
         return SessionInfo(
             mode=self.gate.mode.value,
@@ -62,6 +81,8 @@ class Case:
             argv=("agent", *without_values(sys.argv[1:])),
             commit=head_commit(self.gate.facts.workspace),
             sources=self.gate.settings.sources,
+            policy=policy,
+            hashes=self.gate.settings.hashes,
         )
 
 
@@ -78,7 +99,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     match case.verdict:
         case Deny() as verdict:
             with open_log() as audit:
-                session = audit.session(case.session(None))
+                session = audit.session(case.session(None, case.policy()))
                 audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict)
         case Allow() as verdict:
@@ -144,7 +165,7 @@ def _settled(gate: Gate, asked: "Asked", attended: bool) -> Case:
     if isinstance(found.verdict, Ask):
         verdict, answer, names = _settle(found.verdict, asked)
         return Case(gate, found.assessment, verdict, answer, attended, names)
-    return Case(gate, found.assessment, found.verdict, found.answer, attended, found.names)
+    return Case(gate, found.assessment, found.verdict, found.answer, attended, found.names, found.by)
 
 
 def _settle(ask: Ask, asked: "Asked") -> tuple[Allow | Deny, Answer, tuple[str, ...]]:
@@ -154,7 +175,9 @@ def _settle(ask: Ask, asked: "Asked") -> tuple[Allow | Deny, Answer, tuple[str, 
     from policy.grants import approve, refuse
     from runner.approval import Halt, No, Terminal, Yes
 
+    began = time.monotonic()
     said = _finish_now(Terminal(Console(stderr=True), _ask_line).ask(ask, asked.offer))
+    waited = time.monotonic() - began
     if isinstance(said, Halt):
         raise KeyboardInterrupt
     names, told = asked.keep(said.keep) if said.keep is not None else ((), "")
@@ -162,9 +185,9 @@ def _settle(ask: Ask, asked: "Asked") -> tuple[Allow | Deny, Answer, tuple[str, 
         say(f"notice: {told}")
     match said:
         case Yes():
-            return approve(ask), Answer(ask.question, True, "terminal"), names
+            return approve(ask), Answer(ask.question, True, "terminal", None, waited), names
         case No(feedback=feedback):
-            return refuse(ask, feedback), Answer(ask.question, False, "terminal", feedback), names
+            return refuse(ask, feedback), Answer(ask.question, False, "terminal", feedback, waited), names
 
 
 async def _ask_line(prompt: str) -> str:

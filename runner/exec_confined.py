@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from policy.verdict import Allow, Terms
+from runner.audit.records import Ran
 from runner.exec import Case, open_log
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
@@ -35,17 +37,19 @@ async def confine(
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
         with open_log() as audit:
+            policy = case.policy()  # while the helper locks itself in
             backend, enforcement = await opening
-            session = audit.session(case.session(enforcement))
+            session = audit.session(case.session(enforcement, policy))
             # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.
             decided = audit.decided(session, case.decision(verdict, backend.name))
+            ran = Ran(time.time(), len(stdin or b""))
             try:
                 report.started(case.assessment, verdict, session, enforcement)
                 outcome, ours = await _run(backend, verdict, stdin, report)
             except BaseException:
-                audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"))
+                audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
                 raise
-            audit.finished(decided, outcome)
+            audit.finished(decided, outcome, ran)
         return report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
 
 

@@ -63,13 +63,22 @@ def judge(call: Call, world: World) -> Judgement | Report:
 async def settle(judged: Judgement, world: World) -> Report:
     """Ask if the verdict is a question, seal the decision, and only then let the sandbox act on it."""
     found = spent(judged.recalled, world.grants)
-    planned, verdict, said, names = judged.planned, found.verdict, found.answer, found.names
+    planned, verdict, said, names, by = judged.planned, found.verdict, found.answer, found.names, found.by
     ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
     reason, cell, tiers = verdict.reason, verdict.cell, judged.assessment.tiers
     world.emit(Judged(planned.call.key, tiers, ruling, reason.text, reason.rule, cell))
     if isinstance(verdict, Ask):
         verdict, said, names = await _ask(verdict, found.hearing, planned.call, world)
-    decision = records.Decision(planned.call.name, judged.assessment, verdict, world.sandbox.name, said, grants=names)
+    decision = records.Decision(
+        planned.call.name,
+        judged.assessment,
+        verdict,
+        world.sandbox.name,
+        said,
+        grants=names,
+        granted=by,
+        reach=world.sandbox.name,
+    )
     # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
     number = world.audit.decided(world.session, decision)
     world.journal.call(verdict_of(planned, decision, number, world.cwd))
@@ -84,6 +93,7 @@ async def _ask(
 ) -> tuple[Allow | Deny, records.Answer, tuple[str, ...]]:
     """Put the question, and remember the answer where the person said so; its grants are named in the record."""
     world.emit(Asked(call.key, question.question))
+    began = time.monotonic()
     verdict: Allow | Deny
     feedback: str | None = None
     match await world.approver.ask(question, offer(hearing, question, (Span.SESSION, Span.PROJECT), world.grants)):
@@ -93,13 +103,14 @@ async def _ask(
             verdict = refuse(question, feedback)
         case Halt():
             raise asyncio.CancelledError  # nothing was decided, nothing ran, and the turn is over
+    waited = time.monotonic() - began
     yes = isinstance(verdict, Allow)
     world.emit(Answered(call.key, yes, feedback))
     names: tuple[str, ...] = ()
     if wanted is not None:
         names, told = keep(hearing, question, wanted, world.grants)
         world.emit(Notice(told))
-    return verdict, records.Answer(question.question, yes, world.approver.name, feedback), names
+    return verdict, records.Answer(question.question, yes, world.approver.name, feedback, waited), names
 
 
 async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:
@@ -126,15 +137,15 @@ async def _undoable(permit: Permit, number: int, planned: Planned, world: World)
 
 async def _confined(permit: Permit, number: int, call: Call, world: World) -> Outcome:
     """Run the permit; whatever ends it, the record says so."""
-    started = time.monotonic()
+    started, ran = time.monotonic(), records.Ran(time.time())
     try:
         outcome = await world.sandbox.run(permit, listen=listener(call, world.emit))
     except BaseException as end:
         how = "cancelled" if isinstance(end, asyncio.CancelledError) else "failure"
         seconds, made = time.monotonic() - started, noted_connections(end)
-        world.audit.finished(number, Outcome(status=130, seconds=seconds, ended_by=how, connections=made))
+        world.audit.finished(number, Outcome(status=130, seconds=seconds, ended_by=how, connections=made), ran)
         raise
-    world.audit.finished(number, outcome)
+    world.audit.finished(number, outcome, ran)
     return outcome
 
 

@@ -5,13 +5,16 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
+from policy.fingerprint import fingerprint
 from policy.grant import MAIN, Key
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode
+from policy.verdict import Problem
 from runner import live_secrets
 from runner.amounts import apply_limits
 from runner.approval import Approver
+from runner.audit.end import Ends
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.broker.opened import lending, with_bundle
@@ -104,8 +107,15 @@ async def open_session(
             model=f"{model.provider.name}:{model.model}",
             commit=head_commit(facts.workspace),
             sources=settings.sources,
+            policy=fingerprint(profile, settings.rules),
+            hashes=settings.hashes,
         )
         session = audit.session(info)
+        ends = Ends(audit, session, prices(settings).get(str(info.model)))
+        told = emit  # the end is told when the session is closed already
+        stack.callback(lambda: _told(ends.problem, told))
+        stack.push(ends.record)
+        emit = ends.watch(emit)
         journal = Journal()
         if options.beginning is not None:
             run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
@@ -159,6 +169,9 @@ async def open_session(
 
 
 def _end(journal: Journal, emit: Emit) -> None:
-    problem = journal.close()
+    _told(journal.close(), emit)
+
+
+def _told(problem: Problem | None, emit: Emit) -> None:
     if problem is not None:
         emit(Notice(f"{problem.what}: {problem.why}"))

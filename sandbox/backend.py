@@ -63,6 +63,16 @@ class Connection:
     credential: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What an action and all that it waited for used: `cpu` in seconds, and `memory`, the bytes that the largest of its
+    processes had in memory at once. The kernel counts a process from before it became the command, so it is never less
+    than what the helper itself has."""
+
+    cpu: float
+    memory: int
+
+
 MOST_TOLD = 200  # connections of one command that an event names; the record counts them all
 
 
@@ -86,6 +96,7 @@ class Outcome:
     problem: Problem | None = None
     data: dict[str, object] = field(default_factory=dict)
     enforcement: Enforcement | None = None
+    used: Used | None = None
 
 
 def note_connections(end: BaseException, made: tuple[Connection, ...]) -> None:

@@ -84,11 +84,11 @@ class Helper:
         if not self.watchdog.begun:
             self.watchdog.begin()
         try:
-            status, ended = self.watch(started, watched)
+            status, ended, used = self.watch(started, watched)
             self.end_leftovers(started)
             if self.vanishing:
                 removal.empty(self.vanishing)
-            self.say(f"exit {status} {ended or '-'}")
+            self.say(f"exit {status} {ended or '-'} {used}")
         finally:  # ours alone, so nobody has to wait for it
             self.poll.unregister(watched)
             os.close(watched)
@@ -118,14 +118,20 @@ class Helper:
             path, argv, environment, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[]
         )
 
-    def watch(self, pid: int, watched: int) -> tuple[int, str | None]:
-        """Wait for `pid` (`watched`: by its descriptor), and end everything when told to or when a limit is passed."""
+    def watch(self, pid: int, watched: int) -> tuple[int, str | None, str]:
+        """Wait for `pid` (`watched`: by its descriptor), and end everything when told to or when a limit is passed.
+
+        The last value is what it and all that it waited for used: milliseconds of processor time, and KiB of the
+        largest of them (wait4(2), getrusage(2)).
+        """
         ended: str | None = None
         while True:
             ready = [handle for handle, _ in self.poll.poll(TICK)]
             if watched in ready:
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                return (code if code >= 0 else 128 - code), ended or SIGNALS.get(-code)
+                _, status, used = os.wait4(pid, 0)
+                code = os.waitstatus_to_exitcode(status)
+                told = f"{round((used.ru_utime + used.ru_stime) * 1000)} {used.ru_maxrss}"
+                return (code if code >= 0 else 128 - code), ended or SIGNALS.get(-code), told
             if ready and ended is None:
                 request, _handles = receive(self.control)
                 if request is None:

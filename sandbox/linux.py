@@ -12,7 +12,7 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Rights, Terms
 from sandbox import canary, cgroup, decoys, kernel, landlock
 from sandbox.autorun import Watch
-from sandbox.backend import Enforcement, Level, Listener, Outcome
+from sandbox.backend import Enforcement, Level, Listener, Outcome, Used
 from sandbox.cgroup import Group
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.kernellog import Feed, feed, processes
@@ -37,6 +37,7 @@ T3_LACKS = (
     "other processes of your user share the PID and IPC namespaces: memory and queues too, and can be slowed down",
     "a file of the workspace that has a second name outside (a hard link) is changed there too",
 )
+_DIGITS = 16  # more than any machine has of milliseconds or of KiB
 _T3_OPEN = frozenset({"processes"})
 _T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything closes these
 
@@ -207,14 +208,23 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
     if verb == "failed":
         return not_started(rest, request, seconds)
     # A kill for want of memory may come between two looks, and may have met the helper itself.
-    passed = slot.group.excess() if ended is None and line != "exit 0 -" else None
+    passed = slot.group.excess() if ended is None and not line.startswith("exit 0 - ") else None
     if verb != "exit":
         if ended or passed:
             return Outcome(137, bytes(out), bytes(err), seconds, ended or passed, ended == "output")
         return Outcome(125, bytes(out), bytes(err), seconds, "helper", problem=GONE)
-    code, _, why = rest.partition(" ")
+    code, _, told_of = rest.partition(" ")
+    why, *numbers = told_of.split(" ")
     ended = ended or passed or (None if why == "-" else why)
+    used = _used(numbers)
     if request["op"] == "spawn":
         told = (bytes(out), bytes(err), seconds, ended, ended == "output")
-        return Outcome(int(code), *told, enforcement=slot.enforcement)
-    return file_outcome(int(code), bytes(out), seconds, ended)
+        return Outcome(int(code), *told, enforcement=slot.enforcement, used=used)
+    return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
+
+
+def _used(numbers: list[str]) -> Used | None:
+    """What a helper said that its command used. It is on the other side: what is no number is nothing."""
+    if len(numbers) != 2 or not all(each.isdigit() and len(each) < _DIGITS for each in numbers):
+        return None
+    return Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)

@@ -80,7 +80,7 @@ def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
         "rule": "policy/commands/cat.toml:3",
         "span": [0, 3],
     }
-    assert body["answer"] == {"question": "really?", "yes": False, "by": "terminal", "feedback": "no!"}
+    assert body["answer"] == {"question": "really?", "yes": False, "by": "terminal", "feedback": "no!", "seconds": None}
     assert body["session"] == session
 
 

@@ -18,7 +18,18 @@ from pathlib import Path
 
 from policy.record import dataclass
 from policy.verdict import Problem
-from runner.audit.records import Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body, session_body
+from runner.audit.records import (
+    Decision,
+    Ran,
+    Refusal,
+    SessionEnd,
+    SessionInfo,
+    decided_body,
+    ended_body,
+    finished_body,
+    refused_body,
+    session_body,
+)
 from sandbox.backend import Outcome
 
 BUSY_SECONDS = 15.0
@@ -140,9 +151,13 @@ class AuditLog:
         """Record a tool call that never became an action (malformed arguments, unknown tool)."""
         return self._append(refused_body(session, refusal), "the refusal could not be recorded")
 
-    def finished(self, decided: int, outcome: Outcome) -> int:
+    def finished(self, decided: int, outcome: Outcome, ran: Ran | None = None) -> int:
         """Record what became of the action that record `decided` allowed."""
-        return self._append(finished_body(decided, outcome), "the outcome of an action could not be recorded")
+        return self._append(finished_body(decided, outcome, ran), "the outcome of an action could not be recorded")
+
+    def ended(self, session: str, end: SessionEnd) -> int:
+        """Record how a session ended."""
+        return self._append(ended_body(session, end), "the end of the session could not be recorded")
 
     def rows(
         self,
@@ -260,7 +275,7 @@ def _redacted(value: object, redact: Callable[[str], str]) -> object:
         case list():
             return [_redacted(item, redact) for item in value]
         case dict():
-            return {key: _redacted(item, redact) for key, item in value.items()}
+            return {redact(key): _redacted(item, redact) for key, item in value.items()}
         case _:
             return value
 

@@ -12,10 +12,15 @@ from dataclasses import fields
 
 from policy.action import Action
 from policy.assessment import Assessment, Effect, Reason
+from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.verdict import Allow, Deny, Problem, Terms
 from runner.version import VERSION
 from sandbox.backend import Connection, Enforcement, Outcome
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.grant import Grant
 
 TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
@@ -33,22 +38,28 @@ class SessionInfo:
     model: str | None = None
     commit: str | None = None
     sources: tuple[str, ...] = ()
+    policy: str = ""  # the fingerprint of what decides here
+    hashes: tuple[tuple[str, str], ...] = ()  # of the files among `sources`: name, SHA-256 of the bytes that were read
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person said to a question. `by` says who and where: `terminal`, `grant 12`, ..."""
+    """What a person said to a question. `by` says who and where: `terminal`, `grant 12`, ... `seconds`: how long that
+    took; None when it was remembered."""
 
     question: str
     yes: bool
     by: str
     feedback: str | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A final verdict on one action. `tool` is who proposed it: `exec`, or the name of the model's tool; `typed` what
-    flags added to it; `grants` the names of the remembered answers that it rests on, or that it left behind."""
+    """A final verdict on one action. `tool` is what it came by: `exec`, or the name of the model's tool; `source` who
+    proposed it; `typed` what flags added to it; `grants` the names of the remembered answers that it rests on, or that
+    it left behind; `granted` those that it rests on, as they were. `reach`: the backend whose reach was judged, None
+    when none was chosen yet."""
 
     tool: str
     assessment: Assessment
@@ -57,6 +68,33 @@ class Decision:
     answer: Answer | None = None
     typed: tuple[str, ...] = ()
     grants: tuple[str, ...] = ()
+    granted: "tuple[Grant, ...]" = ()
+    source: Source = Source.MODEL
+    reach: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The run of an action as the runner saw it. `started`: seconds since 1970; `given`: bytes of standard input.
+
+    `changed`: (path, `added`, `modified` or `deleted`), where undo keeps what changed; None where nobody looked.
+    """
+
+    started: float
+    given: int = 0
+    changed: tuple[tuple[str, str], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """How a session of a model ended. `exit` is the program's; `usage` in tokens by kind; `cost` is None when nobody
+    said what the model costs."""
+
+    exit: int
+    reason: str
+    turns: int
+    usage: tuple[tuple[str, int], ...]
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +121,10 @@ def session_body(name: str, info: SessionInfo) -> dict[str, object]:
         "model": info.model,
         "workspace": info.workspace,
         "commit": info.commit,
+        "policy": info.policy,
+        "offset": time.localtime().tm_gmtoff,
         "sources": list(info.sources),
+        "hashes": dict(info.hashes),
         "argv": [_text(word) for word in info.argv],
         "enforcement": _enforcement(info.enforcement) if info.enforcement else None,
     }
@@ -98,6 +139,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "time": _now(),
         "session": session,
         "tool": decision.tool,
+        "source": decision.source.value,
         "action": _action(assessment.action),
         "tree": _text(assessment.tree),
         "effects": [_effect(effect) for effect in assessment.effects[:LISTED]],
@@ -115,6 +157,8 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "answer": _answer(decision.answer),
         "typed": [_text(word) for word in decision.typed],
         "grants": list(decision.grants),
+        "granted": _granted(decision.granted),
+        "reach": decision.reach,
     }
 
 
@@ -130,15 +174,25 @@ def refused_body(session: str, refusal: Refusal) -> dict[str, object]:
     }
 
 
-def finished_body(decided: int, outcome: Outcome) -> dict[str, object]:
+def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dict[str, object]:
+    changed = ran.changed if ran is not None else None
+    used = outcome.used
     return {
         "kind": "finished",
         "time": _now(),
         "decided": decided,
+        "started": _now(ran.started) if ran is not None else None,
         "status": outcome.status,
         "seconds": round(outcome.seconds, 6),
         "ended_by": outcome.ended_by,
-        "bytes": {"stdout": len(outcome.stdout), "stderr": len(outcome.stderr)},
+        "bytes": {
+            "stdin": ran.given if ran is not None else None,
+            "stdout": len(outcome.stdout),
+            "stderr": len(outcome.stderr),
+        },
+        "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
+        "changed": [{"path": _text(path), "how": how} for path, how in (changed or ())[:LISTED]],
+        "changes": len(changed) if changed is not None else None,
         "truncated": outcome.truncated,
         "problem": _problem(outcome.problem) if outcome.problem else None,
         "violations": [
@@ -154,14 +208,27 @@ def finished_body(decided: int, outcome: Outcome) -> dict[str, object]:
     }
 
 
+def ended_body(session: str, end: SessionEnd) -> dict[str, object]:
+    return {
+        "kind": "ended",
+        "time": _now(),
+        "session": session,
+        "exit": end.exit,
+        "reason": _text(end.reason),
+        "turns": end.turns,
+        "usage": dict(end.usage),
+        "cost": end.cost,
+    }
+
+
 def _connection(made: Connection) -> dict[str, object]:
     """One attempt to reach a host, with the verdict of the proxy."""
     told = {item.name: getattr(made, item.name) for item in fields(made)}
     return {**told, "host": _text(made.host), "asked": _text(made.asked), "why": _text(made.why)}
 
 
-def _now() -> str:
-    now = time.time()
+def _now(now: float | None = None) -> str:
+    now = time.time() if now is None else now
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
 
 
@@ -203,7 +270,17 @@ def _answer(answer: Answer | None) -> dict[str, object] | None:
     if answer is None:
         return None
     feedback = _text(answer.feedback) if answer.feedback is not None else None
-    return {"question": _text(answer.question), "yes": answer.yes, "by": answer.by, "feedback": feedback}
+    seconds = round(answer.seconds, 3) if answer.seconds is not None else None
+    said = {"question": _text(answer.question), "yes": answer.yes, "by": answer.by}
+    return {**said, "feedback": feedback, "seconds": seconds}
+
+
+def _granted(grants: "tuple[Grant, ...]") -> list[dict[str, object]]:
+    if not grants:
+        return []
+    from runner.grant_json import to_json  # few actions rest on one
+
+    return [to_json(grant) for grant in grants]
 
 
 def _enforcement(report: Enforcement) -> dict[str, object]:
@@ -229,5 +306,8 @@ def _terms(terms: Terms) -> dict[str, object]:
         "locked": list(terms.locked),
         "hosts": list(terms.hosts),
         "env": [name for name, _ in terms.env],
+        "cache": terms.cache,
+        "unix": terms.unix,
+        "credentials": list(terms.credentials),
         "limits": {item.name: getattr(terms.limits, item.name) for item in fields(terms.limits)},
     }

@@ -60,6 +60,11 @@ class Settings:
         return found
 
     @property
+    def hashes(self) -> tuple[tuple[str, str], ...]:
+        """Name and SHA-256 of every file that was read, lowest layer first; what is shipped goes with the version."""
+        return tuple((given.keyed.source, given.sha256) for given in self.layers if given.sha256)
+
+    @property
     def origins(self) -> Origins:
         """By path, every place that says something about it: the one that counts last, unless it is one of `adds`."""
         from runner.config.origins import origins
