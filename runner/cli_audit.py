@@ -10,6 +10,7 @@ import typer
 
 from runner.audit.flags import FILE, filtered
 from runner.audit.query import Query
+from runner.cli_audit_export import export
 from runner.cli_gate import JSON
 from runner.problems import Exit, Stopped, coloured, usage
 
@@ -169,3 +170,6 @@ def _width() -> int:
     import shutil
 
     return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400
+
+
+audit_app.command("export")(filtered(export))

@@ -1,0 +1,1 @@
+"""The record in the forms that other programs and people read: one module for each."""

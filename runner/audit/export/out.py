@@ -1,0 +1,85 @@
+"""Where an export goes: standard output, or a file of ours that appears whole or not at all."""
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from policy.verdict import Problem
+from runner.problems import Exit, Stopped, usage
+
+_Item = TypeVar("_Item")
+_EVERY = 0.25  # seconds between two words on the progress
+
+
+def write(lines: Iterable[str], path: Path | None) -> None:
+    """Each line and its end, in UTF-8, as they come. Raises Stopped when the file cannot be written; BrokenPipeError
+    when nobody reads standard output any more."""
+    if path is None:
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+        return
+    with whole(path) as file:
+        for line in lines:
+            file.write(f"{line}\n")
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[TextIO]:
+    """A file to write, 0600, that replaces `path` when the block ends well and leaves nothing when it does not."""
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                raise usage(
+                    f"`{path}` is not a plain file", "a report replaces a file as a whole", "name another with --out"
+                )
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unwritten(path, error) from None
+    try:
+        # Lone surrogates are in what a model wrote; JSON escapes them, and the others must not fail on one.
+        with open(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield file
+            file.flush()
+            os.fsync(handle)
+        os.rename(beside, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise _unwritten(path, error) from None
+        raise
+
+
+def counted(found: Iterable[_Item], noun: str) -> Generator[_Item, None, None]:
+    """The same; at a terminal, stderr says meanwhile how many there were."""
+    if not sys.stderr.isatty():
+        yield from found
+        return
+    shown, count = time.monotonic(), 0
+    try:
+        for count, item in enumerate(found, 1):
+            if time.monotonic() - shown > _EVERY:
+                shown = time.monotonic()
+                sys.stderr.write(f"\r{count:,} {noun} ...")
+                sys.stderr.flush()
+            yield item
+    finally:
+        if count:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _unwritten(path: Path, error: OSError) -> Stopped:
+    why = (error.strerror or str(error)).lower()
+    return Stopped(
+        Problem(f"`{path}` cannot be written", why, "name another file with --out, or leave it out to print"),
+        Exit.FAILED,
+    )

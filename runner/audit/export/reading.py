@@ -1,0 +1,108 @@
+"""What a record says, field by field. A record may be of another version, or cut: what is missing is empty."""
+
+from collections.abc import Iterator
+
+from runner.audit.deeds import Deed
+from runner.audit.query import was_question
+
+# What tells most of an action, by the name of its field.
+_TELLING = ("script", "argv", "pattern", "path", "url", "root")
+
+
+def text(value: object) -> str:
+    """A text, or the kept beginning of one that was cut when it was recorded."""
+    if isinstance(value, dict):
+        value = value.get("cut")
+    return value if isinstance(value, str) else ""
+
+
+def length(value: object) -> int:
+    """Of the whole text, also where only its beginning was recorded."""
+    if isinstance(value, dict) and isinstance(value.get("length"), int):
+        return int(value["length"])
+    return len(text(value))
+
+
+def mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def number(value: object) -> int | float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def body(deed: Deed) -> dict[str, object]:
+    return deed.record.body
+
+
+def outcome(deed: Deed) -> dict[str, object]:
+    return deed.finished.body if deed.finished else {}
+
+
+def session(deed: Deed) -> dict[str, object]:
+    return deed.session.body if deed.session else {}
+
+
+def telling(deed: Deed) -> object:
+    """What was to be done, as recorded: a script, the words of a program (joined), a path, the arguments of a call."""
+    if deed.record.kind == "refused":
+        return body(deed).get("arguments")
+    action = mapping(body(deed).get("action"))
+    found = next((action[name] for name in _TELLING if name in action), "")
+    if isinstance(found, list):
+        return " ".join(text(word) for word in found)
+    return found if not isinstance(found, dict) else {**found, "cut": text(found).replace("\0", " ")}
+
+
+def action(deed: Deed) -> str:
+    return text(telling(deed))
+
+
+def tier(deed: Deed) -> str:
+    """The tier that decided; `malformed` for a call that never became an action."""
+    return "malformed" if deed.record.kind == "refused" else text(mapping(body(deed).get("cell")).get("tier"))
+
+
+def rule(deed: Deed) -> str:
+    return text(mapping(body(deed).get("because")).get("rule"))
+
+
+def why(deed: Deed) -> str:
+    said = body(deed).get("problem") if deed.record.kind == "refused" else body(deed).get("because")
+    return text(mapping(said).get("what" if deed.record.kind == "refused" else "text"))
+
+
+def denied(deed: Deed) -> bool:
+    return body(deed).get("verdict") == "deny"
+
+
+def asked(deed: Deed) -> bool:
+    return was_question(body(deed))
+
+
+def connections(deed: Deed) -> Iterator[dict[str, object]]:
+    """Every attempt to reach a host that was recorded, first to last."""
+    for item in items(outcome(deed).get("connections")):
+        yield mapping(item)
+
+
+def hosts(deed: Deed) -> list[str]:
+    """The hosts that it named or tried, each once, without ports."""
+    named = [
+        text(effect.get("target"))
+        for effect in map(mapping, items(body(deed).get("effects")))
+        if effect.get("kind") == "connects"
+    ]
+    tried = [text(made.get("host")) for made in connections(deed)]
+    return list(dict.fromkeys(_bare(host) for host in [*named, *tried] if host))
+
+
+def _bare(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    if colon and port.isdigit() and (":" not in name or name.endswith("]")):
+        return name.strip("[]")
+    return host.strip("[]")

@@ -1,0 +1,102 @@
+"""Rules as dashboards list them: a stable id, what it means and what to do, a level.
+
+An id is `TIER/NAME`: the tier that decided, and the file of the rule without folder, ending and line (lines move with
+every release): `secret/coreutils`, `network/hosts`, `dangerous/shell`, `write/settings` for rules of configuration.
+"""
+
+import re
+
+from policy.record import dataclass
+from runner.audit.deeds import Deed
+from runner.audit.export import reading
+
+# fmt: off
+# tier: level, severity (0-10, as CVSS counts), what it does
+_TIERS: dict[str, tuple[str, str, str]] = {
+    "read":          ("note",    "2.0", "reads the workspace or system files"),
+    "write":         ("warning", "4.0", "changes files of the workspace"),
+    "execute":       ("warning", "5.0", "runs code that cannot be seen through"),
+    "agent-spawn":   ("warning", "5.0", "starts another agent"),
+    "read-outside":  ("warning", "5.5", "reads files outside of the workspace"),
+    "mcp-external":  ("warning", "6.0", "calls a server that acts outside of the sandbox"),
+    "network":       ("warning", "6.5", "talks to a host that is not on the allowlist"),
+    "unknown":       ("error",   "7.0", "cannot be read with certainty"),
+    "write-outside": ("error",   "7.5", "changes files outside of the workspace"),
+    "denied":        ("error",   "8.0", "is on the denied list"),
+    "dangerous":     ("error",   "8.5", "cannot be undone, takes privilege, or runs a download"),
+    "secret":        ("error",   "9.0", "reads or changes credentials, keys or the agent's own state"),
+    "malformed":     ("note",    "1.0", "is no call that a tool takes"),
+    "other":         ("warning", "5.0", "needs a decision"),
+}
+# tier: what to do about it
+_FIXES = {
+    "read":          "allow the path by a rule, or use a mode that reads",
+    "write":         "use `--mode accept-edits`, or allow the path by a rule",
+    "execute":       "use `--mode trust-project`, or allow the command by a rule",
+    "agent-spawn":   "use `--mode trust-project`, or do without",
+    "read-outside":  "allow the path by a rule, or copy the file into the workspace",
+    "mcp-external":  "allow that tool by a rule if the task needs it",
+    "network":       "allow the host by a rule if the task needs it",
+    "unknown":       "write it plainly: one command, words without tricks",
+    "write-outside": "allow the path by a rule if the task needs it",
+    "denied":        "take it off the list if it is meant",
+    "dangerous":     "leave it to a person; no rule allows this tier",
+    "secret":        "do it yourself if it is meant; no mode and no rule allows it",
+    "malformed":     "nothing ran, and the model was told",
+    "other":         "see the record",
+}
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    id: str
+    tier: str
+    name: str
+
+    @property
+    def level(self) -> str:
+        return _TIERS[self.tier][0]
+
+    def descriptor(self) -> dict[str, object]:
+        """A `reportingDescriptor`. All of its words are ours."""
+        level, severity, what = _TIERS[self.tier]
+        told = f"The action {what} (tier `{self.tier}`, rule `{self.name}`)."
+        fix = f"What to do: {_FIXES[self.tier]}."
+        help_ = f"{told}\n\n{fix}\n\nSee the record with `agent audit show ID`; the ID is in the result."
+        return {
+            "id": self.id,
+            "name": "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", self.id)),
+            "shortDescription": {"text": f"An action that {what}"},
+            "fullDescription": {"text": told},
+            "help": {"text": help_, "markdown": help_},
+            "defaultConfiguration": {"level": level},
+            "properties": {
+                "tags": ["security", "agent", self.tier],
+                "security-severity": severity,
+                "precision": "very-high",
+            },
+        }
+
+
+def of(deed: Deed) -> Rule:
+    tier = reading.tier(deed) or "unknown"
+    tier = tier if tier in _TIERS else "other"
+    name = "call" if deed.record.kind == "refused" else _name(reading.rule(deed))
+    return Rule(f"{tier}/{name}", tier, name)
+
+
+def _name(rule: str) -> str:
+    """Of `policy/commands/git.toml:508`: `git`. A configuration's rules are one, so that no path is part of an id."""
+    file = re.sub(r":\d+$", "", rule)
+    if file.startswith("policy/"):
+        return _plain(file.rpartition("/")[2].partition(".")[0])
+    if file.startswith("--"):
+        return "flags"
+    if file.startswith("["):
+        return "denied-list"
+    return "grant" if file.startswith("grant:") else "settings"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", name.lower())[:60] or "unnamed"

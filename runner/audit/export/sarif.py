@@ -1,0 +1,247 @@
+"""SARIF 2.1.0: what was denied, as results that code-scanning dashboards show.
+
+SOURCE: docs.oasis-open.org/sarif/sarif/v2.1.0 (the format), docs.github.com "SARIF support for code scanning" (which
+properties a dashboard wants, and how many results it takes). Nothing here is Markdown that a model wrote: dashboards
+render `message.text` as text, but for links (section 3.11.6), which are escaped.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from urllib.parse import quote
+
+from runner.audit.deeds import Deed
+from runner.audit.export import reading, rules
+from runner.version import VERSION
+from runner.visible import one_line, visible
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+MOST = 25_000  # results of one run; dashboards take no more
+FALLBACK = ".ringfence/config.toml"  # where a repository would say otherwise
+_BASE = "%SRCROOT%"
+_TEXT = 1_000  # characters of one message
+_RECORDS = 100  # that are named of one result
+
+
+def document(
+    deeds: Iterable[Deed],
+    workspace: str,
+    *,
+    questions: bool = False,
+    fallback: str | None = None,
+    exits: Mapping[str, int] | None = None,
+) -> dict[str, object]:
+    """One SARIF log of the denied among `deeds` (with `questions`, also of what a person or a grant allowed).
+
+    The same denial twice is one result with a count. Paths are relative to `workspace`; `fallback` is the relative
+    path that a result points at when no file of the workspace is known (a prompt, a workflow). `exits`: exit codes of
+    sessions by their id. Nothing is read but `deeds`.
+    """
+    run = _Run(workspace, fallback, exits or {})
+    for deed in deeds:
+        run.session(deed)
+        if reading.denied(deed) or (questions and reading.asked(deed)):
+            run.result(deed)
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run.whole()]}
+
+
+class _Run:
+    """What is collected of the deeds: rules in the order of their first use, results by fingerprint."""
+
+    def __init__(self, workspace: str, fallback: str | None, exits: Mapping[str, int]) -> None:
+        self._workspace = PurePosixPath(workspace)
+        self._fallback = fallback or FALLBACK
+        self._exits = exits
+        self._rules: dict[str, rules.Rule] = {}
+        self._results: dict[str, dict[str, object]] = {}
+        self._sessions: dict[str, dict[str, object]] = {}
+        self._left = 0
+
+    def session(self, deed: Deed) -> None:
+        name = reading.text(reading.body(deed).get("session"))
+        if name not in self._sessions:
+            self._sessions[name] = self._invocation(name, reading.session(deed))
+
+    def result(self, deed: Deed) -> None:
+        body = reading.body(deed)
+        rule = rules.of(deed)
+        level = rule.level if reading.denied(deed) else "note"
+        path, known = self._path(deed)
+        action = reading.action(deed)
+        told = "\0".join((rule.id, level, reading.text(body.get("tool")), action, path))
+        print_ = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        seen = self._results.get(print_)
+        if seen is not None:
+            _again(seen, deed)
+            return
+        if len(self._results) >= MOST:
+            self._left += 1
+            return
+        self._rules.setdefault(rule.id, rule)
+        self._results[print_] = {
+            "ruleId": rule.id,
+            "ruleIndex": list(self._rules).index(rule.id),
+            "level": level,
+            "message": {"text": _message(deed)},
+            "locations": [_location(path, deed)],
+            "partialFingerprints": {
+                # A dashboard that finds this one computes none from the lines of the file, which say nothing here.
+                "primaryLocationLineHash": f"{print_[:16]}:1",
+                "ringfenceAction/v1": print_,
+            },
+            "occurrenceCount": 1,
+            "properties": _properties(deed, known),
+        }
+
+    def whole(self) -> dict[str, object]:
+        driver = {
+            "name": "ringfence",
+            "version": VERSION,
+            "semanticVersion": VERSION,
+            "rules": [rule.descriptor() for rule in self._rules.values()],
+        }
+        run: dict[str, object] = {
+            "tool": {"driver": driver},
+            "automationDetails": {"id": "ringfence/audit/"},
+            "originalUriBaseIds": {_BASE: {"uri": _folder(str(self._workspace))}},
+            "columnKind": "unicodeCodePoints",
+            "results": list(self._results.values()),
+        }
+        if self._sessions:
+            run["invocations"] = list(self._sessions.values())
+        if self._left:
+            run["properties"] = {"left out": self._left}
+        return run
+
+    def _path(self, deed: Deed) -> tuple[str, bool]:
+        """The file of the workspace that it is about, and whether there is one: a target, else the rule's own file."""
+        body = reading.body(deed)
+        targets = [
+            reading.text(effect.get("target"))
+            for effect in map(reading.mapping, reading.items(body.get("effects")))
+            if effect.get("kind") in ("reads", "writes", "deletes")
+        ]
+        asked = reading.text(reading.mapping(body.get("action")).get("path"))
+        for target in (asked, *targets, reading.rule(deed).rpartition(":")[0]):
+            found = self._relative(target, reading.text(reading.session(deed).get("workspace")))
+            if found is not None:
+                return found, True
+        return self._fallback, False
+
+    def _relative(self, target: str, workspace: str) -> str | None:
+        if not target or "\0" in target or ".." in PurePosixPath(target).parts:
+            return None
+        if not target.startswith("/"):
+            # Rules that we ship bear relative names too; only our folder of a repository is one of the workspace's.
+            return target if target.startswith(".ringfence/") else None
+        for root in (self._workspace, PurePosixPath(workspace or "/nowhere")):
+            try:
+                found = PurePosixPath(target).relative_to(root)
+            except ValueError:
+                continue
+            if found.parts:
+                return str(found)
+        return None
+
+    def _invocation(self, name: str, session: dict[str, object]) -> dict[str, object]:
+        code = self._exits.get(name)
+        found: dict[str, object] = {
+            # A denial (3) is a result, not a failure of the tool.
+            "executionSuccessful": code in (None, 0, 3),
+            "properties": {"session": name, **_kept(session, ("mode", "model", "commit", "unattended", "program"))},
+        }
+        if code is not None:
+            found["exitCode"] = code
+            found["exitCodeDescription"] = _EXITS.get(code, "")
+        if time := reading.text(session.get("time")):
+            found["startTimeUtc"] = time
+        if process := reading.number(session.get("process")):
+            found["processId"] = process
+        if where := reading.text(session.get("workspace")):
+            found["workingDirectory"] = {"uri": _folder(where)}
+        if argv := reading.items(session.get("argv")):
+            found["arguments"] = [visible(reading.text(word), lines=False) for word in argv[1:]]
+        return found
+
+
+_EXITS = {
+    0: "done",
+    1: "failed",
+    2: "usage or configuration",
+    3: "finished, but policy denied something",
+    4: "sandbox unavailable",
+    5: "a limit was reached",
+    130: "interrupted",
+}
+
+
+def _again(result: dict[str, object], deed: Deed) -> None:
+    count = result["occurrenceCount"]
+    records = reading.items(reading.mapping(result["properties"]).get("records"))
+    assert isinstance(count, int)
+    result["occurrenceCount"] = count + 1
+    if len(records) < _RECORDS:
+        records.append(deed.record.id)
+
+
+def _message(deed: Deed) -> str:
+    what = "denied" if reading.denied(deed) else "asked, and allowed"
+    tool = visible(reading.text(reading.body(deed).get("tool")), lines=False)
+    shown = one_line(reading.action(deed), _TEXT)
+    why = one_line(reading.why(deed), _TEXT)
+    text = f"{what}: {tool} `{shown}`: {why}" if shown else f"{what}: {tool}: {why}"
+    return _unlinked(text)
+
+
+def _unlinked(text: str) -> str:
+    """Section 3.11.6: `[a](b)` is a link, unless its brackets are escaped."""
+    return re.sub(r"([\\\[\]])", r"\\\1", text) if re.search(r"\]\s*\(", text) else text
+
+
+def _location(path: str, deed: Deed) -> dict[str, object]:
+    session = reading.text(reading.body(deed).get("session"))
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": _uri(path), "uriBaseId": _BASE},
+            "region": {"startLine": 1},
+        },
+        "logicalLocations": [{"fullyQualifiedName": f"session {session}/record {deed.record.id}", "kind": "record"}],
+    }
+
+
+def _properties(deed: Deed, known: bool) -> dict[str, object]:
+    body = reading.body(deed)
+    return {
+        "records": [deed.record.id],
+        "hash": deed.record.hash,
+        "time": body.get("time"),
+        "tier": reading.tier(deed),
+        "mode": body.get("mode"),
+        "tool": visible(reading.text(body.get("tool")), lines=False),
+        "rule": visible(reading.rule(deed), lines=False),
+        "action": one_line(reading.action(deed), _TEXT * 4),
+        "fix": one_line(reading.text(reading.mapping(body.get("problem")).get("fix")), _TEXT),
+        "file known": known,
+    }
+
+
+def _kept(body: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:
+    return {name: body[name] for name in names if body.get(name) is not None}
+
+
+def _uri(path: str) -> str:
+    """A relative reference (RFC 3986): a first part with a colon would be a scheme, hence all of it is escaped."""
+    return quote(path.encode("utf-8", "surrogateescape" if _escaped(path) else "surrogatepass"), safe="/")
+
+
+def _escaped(path: str) -> bool:
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _folder(path: str) -> str:
+    return f"file://{_uri(path).rstrip('/')}/" if path.startswith("/") else "file:///"

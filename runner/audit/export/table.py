@@ -1,0 +1,75 @@
+"""CSV: one decision a line, in columns that keep their names and order; new ones are added at the end."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+
+from runner.audit.deeds import Deed
+from runner.audit.export import reading
+
+COLUMNS = (
+    "id", "time", "session", "workspace", "model", "tool", "verdict", "asked", "tier", "mode", "ruling", "action",
+    "why", "rule", "answer", "answered_by", "hosts", "status", "seconds", "ended_by", "violations", "hash",
+)  # fmt: skip
+_CUT = 2_000  # characters of one cell; a spreadsheet takes 32,767
+# SOURCE: owasp.org/www-community/attacks/CSV_Injection. A spreadsheet takes such a cell for a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def lines(deeds: Iterable[Deed]) -> Iterator[str]:
+    """The header, then one line (RFC 4180, without its end) for each decision."""
+    yield ",".join(COLUMNS)
+    for deed in deeds:
+        out = io.StringIO()
+        csv.writer(out, lineterminator="").writerow([_cell(value) for value in _row(deed)])
+        yield out.getvalue()
+
+
+def _row(deed: Deed) -> list[object]:
+    body, outcome, session = reading.body(deed), reading.outcome(deed), reading.session(deed)
+    cell, answer = reading.mapping(body.get("cell")), reading.mapping(body.get("answer"))
+    found: dict[str, object] = {
+        "id": deed.record.id,
+        "time": body.get("time"),
+        "session": body.get("session"),
+        "workspace": session.get("workspace"),
+        "model": session.get("model"),
+        "tool": reading.text(body.get("tool")),
+        "verdict": body.get("verdict"),
+        "asked": "yes" if reading.asked(deed) else "no",
+        "tier": reading.tier(deed),
+        "mode": body.get("mode"),
+        "ruling": cell.get("ruling"),
+        "action": _cut(reading.telling(deed)),
+        "why": reading.why(deed),
+        "rule": reading.rule(deed),
+        "answer": ("yes" if answer.get("yes") else "no") if answer else "",
+        "answered_by": answer.get("by"),
+        "hosts": " ".join(reading.hosts(deed)),
+        "status": outcome.get("status"),
+        "seconds": outcome.get("seconds"),
+        "ended_by": outcome.get("ended_by"),
+        "violations": "; ".join(
+            reading.text(reading.mapping(item).get("what")) for item in reading.items(outcome.get("violations"))
+        ),
+        "hash": deed.record.hash,
+    }
+    return [found[name] for name in COLUMNS]
+
+
+def _cut(value: object) -> str:
+    kept, whole = reading.text(value), reading.length(value)
+    return kept if whole <= _CUT else f"{kept[:_CUT]}… ({whole} characters)"
+
+
+def _cell(value: object) -> str:
+    """Nothing in it is a formula, moves a cursor, hides or runs backwards."""
+    if value is None:
+        return ""
+    if reading.number(value) is not None:
+        return str(value)
+    from runner.visible import visible
+
+    said = str(value)
+    shown = visible(said, lines=False)  # one decision, one line
+    return f"'{shown}" if said.lstrip(" ").startswith(_FORMULA) else shown
