@@ -48,7 +48,7 @@ class Story:
         enforcement = Enforcement(Level.FULL, "T1", (("sealed", True), ("no network", True)))
         info = SessionInfo("trust-project", workspace, True, enforcement, ("agent", "ci", "--json"), model, "0123abc")
         fixed = {"program": "ringfence 0.1.0", "python": "3.11.2", "kernel": "Linux 6.1 x86_64"}
-        body = {**begun(name, info), **fixed, "user": 1000, "process": 4242}
+        body = {**begun(name, info), **fixed, "user": 1000, "process": 4242, "offset": 0}
         self.sessions[name] = self.record(body)
 
     def decided(
