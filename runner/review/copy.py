@@ -24,6 +24,7 @@ from sandbox import removal
 _CHUNK = 1 << 20
 _TRIES = 3  # of a file that changes while it is read
 _EVERY = 1000  # files between two words of progress
+SECRET = "it is a secret"  # noqa: S105  # words for the user
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
@@ -43,9 +44,9 @@ class Copy:
     """`path`: the copy, a folder of the same name as the original, in a folder of its own that is ours alone.
 
     `cloned`: files whose content is shared by reflink. `left_out`: paths of the original that are not in the copy, each
-    with why, in words; `torn`: files that changed while they were copied. `stamps`: of each file, link and folder in
-    the copy, by its path below it, what the original and what the copy was when it was made. `whole`: the last change
-    of the copy by us (nanoseconds, by the clock of its file system).
+    with why, in words; `torn`: files that changed while they were copied. `stamps`: of each file and link in the
+    copy, by its path below it, what the original and what the copy was when it was made; `folders`: the paths of the
+    others. `whole`: the last change of the copy by us (nanoseconds, by the clock of its file system).
     """
 
     original: str
@@ -56,7 +57,8 @@ class Copy:
     left_out: tuple[tuple[str, str], ...]
     torn: tuple[str, ...]
     stamps: dict[str, tuple[Stamp, Stamp]] = field(repr=False)
-    whole: int = 0
+    folders: frozenset[str] = field(repr=False)
+    whole: int
 
     def remove(self) -> None:
         """Take it away, whatever modes it has by now. What cannot be removed stays; nothing is raised."""
@@ -74,15 +76,20 @@ def place() -> str:
     return "/var/tmp" if os.path.isdir("/var/tmp") else os.path.realpath(tempfile.gettempdir())  # noqa: S108  # a folder of our own is made in it
 
 
-def copied(workspace: str, where: str | None = None, progress: Progress | None = None) -> Copy:
+def copied(
+    workspace: str,
+    where: str | None = None,
+    progress: Progress | None = None,
+    secret: Callable[[str], bool] | None = None,
+) -> Copy:
     """Copy the folder `workspace`, a real path, to a new folder in `where` (default: `place()`).
 
     Modes, times, links and holes are kept, and who owns it where we may say so. Left out, and named: sockets, pipes and
-    devices, what we may not read, and other file systems mounted inside. `progress(files, bytes)` is called now and
-    then. Raises CopyError; then nothing is left of it.
+    devices, what we may not read, other file systems mounted inside, and paths below it that are `secret`: no command
+    would see them anyway. `progress(files, bytes)` is called now and then. Raises CopyError; then nothing is left.
     """
     where = where or place()
-    work = _Work(progress)
+    work = _Work(progress, secret)
     try:
         if (os.path.realpath(where) + "/").startswith(workspace.rstrip("/") + "/"):
             raise OSError("it lies in the workspace itself")
@@ -113,14 +120,16 @@ def copied(workspace: str, where: str | None = None, progress: Progress | None =
         tuple(work.left_out),
         tuple(work.torn),
         work.stamps,
-        os.stat(base).st_ctime_ns if not work.stamps else max(made[4] for _, made in work.stamps.values()),
+        frozenset(work.folders),
+        max((made[4] for _, made in work.stamps.values()), default=0),
     )
 
 
 class _Work:
     """What was done so far."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Progress | None, secret: Callable[[str], bool] | None) -> None:
+        self._secret = secret
         self._progress = progress
         self._reflinks = True  # until the file system says otherwise
         self._device = 0
@@ -129,6 +138,7 @@ class _Work:
         self.left_out: list[tuple[str, str]] = []
         self.torn: list[str] = []
         self.stamps: dict[str, tuple[Stamp, Stamp]] = {}
+        self.folders: list[str] = []
 
     def folder(self, source: str, target: str) -> None:
         """All of `source` into the empty folder `target`. Raises OSError when either cannot be used at all."""
@@ -194,7 +204,9 @@ class _Work:
             try:
                 with _reading():
                     status = os.stat(name, dir_fd=above, follow_symlinks=False)
-                if stat.S_ISDIR(status.st_mode):
+                if self._secret is not None and self._secret(inner):
+                    self.left_out.append((inner, SECRET))
+                elif stat.S_ISDIR(status.st_mode):
                     folders.append(name)
                 elif stat.S_ISREG(status.st_mode):
                     self._file(name, above, into, inner)
@@ -278,7 +290,7 @@ class _Work:
                 os.fchown(into, status.st_uid, status.st_gid)
             os.fchmod(into, status.st_mode & 0o777)
             os.utime(into, ns=(status.st_atime_ns, status.st_mtime_ns))
-            self.stamps[path] = stamp(status), stamp(os.fstat(into))
+            self.folders.append(path)
         finally:
             os.close(above)
             os.close(into)

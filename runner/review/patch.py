@@ -1,0 +1,221 @@
+"""What changed in a copy of a workspace, as a patch that `agent apply` and `git apply` take.
+
+Made without Git: nothing that the workspace's settings name (filters, hooks, drivers, file system monitors) can run.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+
+from policy.record import dataclass
+from runner import live_secrets
+from runner.review import tree
+from runner.review.copy import Copy, Stamp, stamp
+from runner.review.form import LINK, Side, changed, renamed
+from runner.review.ignored import Ignored, kept_by_git
+from runner.undo import below
+from sandbox.tree import SHORT_MARGIN
+
+_LARGEST = 512 << 20  # bytes of all contents in one patch
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path of a patch. `how`: added, modified, deleted or renamed; `was`: where a renamed one was before."""
+
+    path: str
+    how: str
+    was: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """`text`: empty when nothing changed. `ignored`: files that changed and that Git ignores, left out unless asked
+    for. `secrets`: paths with changes that are never in a patch, since what they hold is secret. `unfit`: paths whose
+    change no patch can say, with why; `empty`: folders that are new and hold nothing, which no patch can say either.
+    `moved`: paths that changed in the original meanwhile: the patch is about what is there now.
+    """
+
+    text: bytes
+    files: tuple[Change, ...]
+    ignored: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()
+    unfit: tuple[tuple[str, str], ...] = ()
+    empty: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+
+    @property
+    def left_out(self) -> tuple[tuple[str, str], ...]:
+        """Every path whose change is not in it, with why."""
+        secret = ((path, "it is a secret") for path in self.secrets)
+        ignored = ((path, "Git ignores it") for path in self.ignored)
+        return (*secret, *self.unfit, *ignored)
+
+
+def patch_of(
+    copy: Copy, secret: Callable[[str], bool], *, with_ignored: bool = False, excludes: Iterable[bytes] = ()
+) -> Patch:
+    """The difference between what the original is now and what the copy is now, but for what changed only there.
+
+    `secret(path)`: whether a path below the workspace may not be shown to anybody. `excludes`: the user's own lists of
+    what Git ignores. Raises OSError when one of the two is gone.
+    """
+    work = _Work(copy, secret)
+    try:
+        ignored = work.ignored(tuple(excludes))
+        now = tree.found(copy.path)
+        if not with_ignored:
+            work.pass_over(ignored)
+        for path in sorted(_touched(copy, now), key=os.fsencode):
+            work.look(path)
+        for path, why in now.closed.items():
+            work.unfit.append((path, why))
+        empty = tuple(sorted(path for path in now.empty if path not in copy.stamps))
+        return work.patch(empty)
+    finally:
+        work.close()
+
+
+def _touched(copy: Copy, now: tree.Found) -> set[str]:
+    """Paths of files and links that may have changed in the copy."""
+    closed = tuple(f"{path}/" for path in now.closed)
+    found = set()
+    for path, status in now.files.items():
+        known = copy.stamps.get(path)
+        if known is None or known[1] != stamp(status):
+            found.add(path)
+        elif known[1][4] > copy.whole - _margin(known[1][4]) and status.st_size <= tree.LARGEST:
+            found.add(path)  # what changes it just after us may leave the same time
+    for path in copy.stamps:
+        if path not in now.files and not path.startswith(closed) and tree.GIT not in path.split("/"):
+            found.add(path)
+    return found
+
+
+def _margin(ctime: int) -> int:
+    """Nanoseconds that a file system's clock may stand still: a time with a fraction was told by a fine one."""
+    return SHORT_MARGIN if ctime % 10**9 else 2_500_000_000
+
+
+class _Work:
+    """What was found so far."""
+
+    def __init__(self, copy: Copy, secret: Callable[[str], bool]) -> None:
+        self._copy = copy
+        self._secret = secret
+        self._ignored: Callable[[str], bool] = lambda path: False
+        self._old = os.open(copy.original, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._new = os.open(copy.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except BaseException:
+            os.close(self._old)
+            raise
+        self._changes: dict[str, tuple[Side | None, Side | None]] = {}
+        self._size = 0
+        self.secrets: list[str] = []
+        self.left: list[str] = []
+        self.unfit: list[tuple[str, str]] = []
+        self.moved: list[str] = []
+
+    def close(self) -> None:
+        os.close(self._old)
+        os.close(self._new)
+
+    def ignored(self, excludes: tuple[bytes, ...]) -> Ignored:
+        """By the lists in the copy: what a model let Git ignore is ignored. What Git keeps is what it keeps in the
+        original."""
+
+        def read(top: int, path: str) -> bytes | None:
+            try:
+                found = tree.side(top, path)
+            except tree.Unreadable:
+                return None
+            return found.data if found is not None else None
+
+        mine = read(self._old, f"{tree.GIT}/info/exclude")
+        kept = kept_by_git(read(self._old, f"{tree.GIT}/index"))
+        return Ignored(lambda path: read(self._new, path), kept, (*excludes, *([mine] if mine else ())))
+
+    def pass_over(self, ignored: Callable[[str], bool]) -> None:
+        self._ignored = ignored
+
+    def look(self, path: str) -> None:
+        """Compare one path, and enter it where it belongs."""
+        secret = self._secret(path)
+        try:
+            new = tree.side(self._new, path)
+            old = tree.side(self._old, path)
+        except tree.Unreadable as error:
+            if secret:
+                self.secrets.append(path)
+            else:
+                self.unfit.append((path, str(error)))
+            return
+        if old == new or self._others(path, secret):
+            return
+        if secret or any(live_secrets.held_in(side.data) for side in (old, new) if side is not None):
+            self.secrets.append(path)
+        elif any(tree.like_git(name) for name in path.split("/")):
+            self.unfit.append((path, "some systems take this name for Git's own folder"))
+        elif self._ignored(path):
+            self.left.append(path)
+        else:
+            self._size += sum(len(side.data) for side in (old, new) if side is not None)
+            if self._size > _LARGEST:
+                self.unfit.append((path, f"a patch holds no more than {_LARGEST >> 20} MB"))
+                return
+            self._changes[path] = old, new
+
+    def _others(self, path: str, secret: bool) -> bool:
+        """Whether only the original changed; where both did, that is noted."""
+        known = self._copy.stamps.get(path)
+        then = known[0] if known else None
+        if then == _stamp(path, self._old):
+            return False
+        if known is not None and known[1] == _stamp(path, self._new):
+            return True
+        if not secret:
+            self.moved.append(path)
+        return False
+
+    def patch(self, empty: tuple[str, ...]) -> Patch:
+        """What was found, as a patch."""
+        gone: dict[tuple[str, bool], list[str]] = {}
+        for path, (old, new) in self._changes.items():
+            if new is None and old is not None and old.data:
+                gone.setdefault((old.blob, old.mode == LINK), []).append(path)
+        parts: dict[str, bytes] = {}
+        files: dict[str, Change] = {}
+        sources: set[str] = set()
+        for path, (old, new) in self._changes.items():
+            if old is None and new is not None and (before := gone.get((new.blob, new.mode == LINK))):
+                was = before.pop(0)
+                source = self._changes[was][0]
+                assert source is not None  # it is gone, so it was there
+                sources.add(was)
+                parts[path] = renamed(os.fsencode(was), os.fsencode(path), source, new)
+                files[path] = Change(path, "renamed", was)
+                continue
+            parts[path] = changed(os.fsencode(path), old, new)
+            files[path] = Change(path, "added" if old is None else "deleted" if new is None else "modified")
+        kept = [path for path in parts if path not in sources]
+        return Patch(
+            b"".join(parts[path] for path in kept),
+            tuple(files[path] for path in kept),
+            tuple(self.left),
+            tuple(self.secrets),
+            tuple(self.unfit),
+            empty,
+            tuple(self.moved),
+        )
+
+
+def _stamp(path: str, top: int) -> Stamp | None:
+    """Of a file or link; None where there is none."""
+    above, _, name = path.rpartition("/")
+    try:
+        with below.folder(top, above) as folder:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return None if stat.S_ISDIR(status.st_mode) else stamp(status)
+    except OSError:
+        return None

@@ -1,0 +1,126 @@
+"""Work that is looked at before it counts: everything happens in a copy, and the result is a patch."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from policy.facts import Facts
+from policy.record import dataclass
+from policy.secrecy import Secrets
+from runner.config import Settings
+from runner.facts import gather
+from runner.places import cache_dir, state_dir
+from runner.review.copy import SECRET, Copy, Progress, copied
+from runner.review.mapped import mapped
+from runner.review.patch import Patch, patch_of
+from runner.undo.choice import choice_of, ground_of
+from runner.visible import visible
+
+_LONGEST = 1 << 20  # bytes of a list
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A copy of a workspace to work in. `cwd`: the same place in it; `original`: the workspace that is left alone.
+
+    `settings`: those of the original, as they hold for the copy. `notes`: what the copy lacks, for whoever looks on.
+    """
+
+    cwd: Path
+    original: str
+    copy: Copy
+    settings: Settings
+    notes: tuple[str, ...]
+    _secret: Callable[[str], bool]
+    _excludes: tuple[bytes, ...]
+
+    @property
+    def workspace(self) -> str:
+        """The copy of the original."""
+        return self.copy.path
+
+    def patch(self, *, ignored: bool = False) -> Patch:
+        """What the work came to so far; with `ignored` also files that Git ignores. Raises OSError when one of the two
+        folders is gone."""
+        return patch_of(self.copy, self._secret, with_ignored=ignored, excludes=self._excludes)
+
+
+@contextlib.contextmanager
+def reviewed(
+    cwd: Path,
+    environ: Mapping[str, str],
+    settings: Settings,
+    *,
+    where: str | None = None,
+    keep: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[Review]:
+    """A copy of the workspace around `cwd`, a real path; taken away at the end unless `keep`. `where`: the folder to
+    make it in. Raises CopyError before anything runs, or places.PlaceError.
+
+    Secrets are not copied. The original does not exist for what runs in the copy, in any mode. A rule of the user's
+    that names a path in the original holds for the same path in the copy. Answers that were remembered for the original
+    are not taken over: they are about paths there.
+    """
+    facts = gather(str(cwd), environ, settings.profile)
+    hidden = _hidden(facts, settings, environ)
+    named = Secrets(settings.profile, facts.home, facts.private)
+
+    def secret(path: str) -> bool:
+        """Also what a command made under such a name."""
+        whole = f"{facts.workspace}/{path}"
+        return hidden(path) or named.holds_folder(whole) or any(named.named(name) for name in path.split("/"))
+
+    copy = copied(facts.workspace, where, progress, hidden)
+    try:
+        inner = Path(copy.path) / os.path.relpath(cwd, facts.workspace)
+        yield Review(
+            Path(os.path.realpath(inner)),
+            facts.workspace,
+            copy,
+            mapped(settings, facts.workspace, copy.path, facts.home),
+            tuple(_notes(copy)),
+            secret,
+            _excludes(facts.home, environ),
+        )
+    finally:
+        if not keep:
+            copy.remove()
+
+
+def _hidden(facts: Facts, settings: Settings, environ: Mapping[str, str]) -> Callable[[str], bool]:
+    """Whether the sandbox would hide a path below the workspace from every command."""
+    ground = ground_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
+    rules = ground.rules(ground.terms(()))
+    top = facts.workspace.rstrip("/")
+    return lambda path: rules.secret(path.rpartition("/")[2]) or f"{top}/{path}" in rules.masked
+
+
+def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
+    """What the user has Git ignore everywhere (gitignore(5)), where it usually stands."""
+    base = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    try:
+        with open(f"{base}/git/ignore", "rb") as file:
+            return (file.read(_LONGEST),)
+    except OSError:
+        return ()
+
+
+def _notes(copy: Copy) -> Iterator[str]:
+    secrets = [path for path, why in copy.left_out if why == SECRET]
+    if secrets:
+        yield f"not in the copy, since they are secrets: {_listed(secrets)}"
+    others = [f"{path} ({why})" for path, why in copy.left_out if why != SECRET]
+    if others:
+        yield f"not in the copy: {_listed(others)}"
+    if copy.torn:
+        yield f"changed while they were copied: {_listed(copy.torn)}"
+    if os.path.isfile(f"{copy.path}/.git"):
+        yield "Git does not work in the copy: the repository of a linked worktree or a submodule lies outside of it"
+
+
+def _listed(paths: Sequence[str]) -> str:
+    shown = ", ".join(visible(path, lines=False) for path in paths[:_SHOWN])
+    return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN:,} more"
