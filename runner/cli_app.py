@@ -4,6 +4,7 @@ import typer
 
 from runner.cli_audit import audit_app
 from runner.cli_auth import auth_app
+from runner.cli_batch import batch_app, spelled
 from runner.cli_cache import cache
 from runner.cli_config import config_app, init
 from runner.cli_gate import exec_help, show_help, why_help
@@ -51,6 +52,7 @@ sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="
 sandbox_app.command("show")(show_help)
 sandbox_app.command("cache")(cache)
 app.add_typer(sandbox_app, name="sandbox")
+app.add_typer(batch_app, name="batch")
 app.add_typer(policy_app, name="policy")
 app.add_typer(config_app, name="config")
 app.command("init")(init)
@@ -66,7 +68,7 @@ app.command("demo")(demo)
 
 def run_app(words: list[str]) -> int:
     """Run one command; answers its exit code. Mistakes on the command line are raised as usage errors."""
-    words = with_value(words)
+    words = spelled(with_value(words))
     try:
         code = app(args=words, prog_name="agent", standalone_mode=False)
     except typer.TyperException as error:

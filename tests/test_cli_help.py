@@ -61,6 +61,7 @@ COMPLETIONS = [
         "agent ",
         {
             "run",
+            "batch",
             "exec",
             "why",
             "sandbox",
@@ -77,6 +78,8 @@ COMPLETIONS = [
             "demo",
         },
     ),
+    ("agent batch ", {"run", "check", "show"}),
+    ("agent batch show x --status ", {"done", "denied", "limit", "failed", "interrupted"}),
     ("agent trust ", {"show", "list", "accept", "revoke"}),
     ("agent grants ", {"add", "list", "show", "revoke", "prune"}),
     ("agent run --tr", {"--trust-config"}),

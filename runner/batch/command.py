@@ -1,0 +1,215 @@
+"""`agent batch`: the list is read and checked, what is done already is left out, and the rest runs."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import field, replace
+from pathlib import Path
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from runner.batch.outcome import Status, code_of, status_of, worst
+from runner.batch.pool import Bounds, Pool
+from runner.batch.progress import Bar, Lines, row, sentence, summary
+from runner.batch.scratch import Scratch
+from runner.batch.store import Result, Store, history
+from runner.batch.task import Budget, Task
+from runner.batch.tasklist import LARGEST, Defaults, parse
+from runner.batch.work import Base, Way, attempt, root, snapshot
+from runner.problems import Exit, Stopped, usage
+from runner.review.copy import place
+
+
+@dataclass(frozen=True, slots=True)
+class BatchArgs:
+    """The options of `agent batch`, as typed."""
+
+    tasks: str
+    out: Path | None
+    bounds: Bounds
+    model: str | None = None
+    mode: str | None = None
+    cwd: Path | None = None
+    budget: Budget = field(default_factory=Budget)
+    config: Path | None = None
+    copies: Path | None = None
+    retry_failed: bool = False
+    rerun_changed: bool = False
+    check: bool = False
+    json: bool = False
+
+
+def listed(args: BatchArgs) -> tuple[Task, ...]:
+    """The tasks of the list, whole and checked. Raises Stopped for what is wrong with it."""
+    data, shown, base = _read(args.tasks)
+    cwd = Path(os.path.realpath(args.cwd or "."))
+    if not cwd.is_dir():
+        raise usage(f"there is no folder `{args.cwd}`", "no such folder", "correct --cwd")
+    return parse(data, shown, Defaults(base, cwd, args.model, args.mode, args.budget))
+
+
+def check(args: BatchArgs) -> int:
+    """Say what would run; nothing does."""
+    tasks = listed(args)
+    if args.json:
+        for task in tasks:
+            print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
+        return Exit.DONE
+    where = sorted({task.cwd for task in tasks})
+    print(
+        f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} in {', '.join(where)}; nothing is wrong with the list"
+    )
+    return Exit.DONE
+
+
+def start(args: BatchArgs) -> int:
+    """Run a batch, or go on with it; answers the exit code."""
+    tasks = listed(args)
+    out = _out(args)
+    if args.check:
+        return check(args)
+    with ExitStack() as stack:
+        store = Store.open(out)
+        stack.callback(store.close)
+        todo = chosen(tasks, store, retry=args.retry_failed, changed=args.rerun_changed, out=out)
+        before = len(tasks) - len(todo)
+        watch: Bar | Lines = (
+            Bar(len(todo)) if sys.stderr.isatty() and not args.json else Lines(len(todo), json=args.json)
+        )
+        if before and not args.json:
+            watch.notice(f"{before} of {len(tasks)} tasks are done already; see `agent batch show {out}`")
+        ended, why = None, ""
+        if todo:
+            scratch = Scratch(str(args.copies.resolve()) if args.copies else place())
+            stack.callback(scratch.remove)
+            engine = Local(store, scratch, todo, os.environ, _options(args), str(out))
+            with watch:
+                pool = Pool(store, engine, args.bounds, watch)
+                asyncio.run(pool.run(todo))
+            ended, why = pool.ended_by, pool.why
+    results = [result for task in tasks if (result := store.past[task.id].result if task.id in store.past else None)]
+    return _close(args, out, len(tasks), results, ended, why)
+
+
+def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], ended: Exit | None, why: str) -> int:
+    counts = summary(list(results), total - len(results))
+    code = worst([*([ended] if ended is not None else []), *(code_of(result) for result in results)])
+    if args.json:
+        print(json.dumps({"type": "batch", "exit": int(code), "ended_by": why or None, **counts, "out": str(out)}))
+    else:
+        print(f"{sentence(counts)}\nresults: {out / 'results.jsonl'}")
+    if why and ended is not Exit.INTERRUPTED:
+        fix = "run the same command again to go on"
+        raise Stopped(Problem(why, f"{counts['unfinished']} tasks are not done", fix), code)
+    return code
+
+
+def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, out: Path) -> list[Task]:
+    """The tasks that are to run. Raises Stopped when the list asks for something else now under an id that is done."""
+    todo: list[Task] = []
+    other: list[Task] = []
+    for task in tasks:
+        past = store.past.get(task.id)
+        if past is None or past.result is None:
+            todo.append(task)
+        elif past.result.get("task") != task.fingerprint:
+            other.append(task)
+            todo.append(task)
+        elif past.interrupted or (retry and status_of(past.result) in (Status.FAILED, Status.LIMIT)):
+            todo.append(task)
+    if other and not changed:
+        first = other[0]
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        raise usage(
+            f"`{first.id}`{more} asks for something else than when it was done",
+            f"line {first.line} of the list was changed, or an option of it, and `{out}` has its result",
+            "run them again with --rerun-changed, give them other ids, or name another --out",
+        )
+    return todo
+
+
+class Local:
+    """Attempts on this machine."""
+
+    def __init__(
+        self,
+        store: Store,
+        scratch: Scratch,
+        tasks: Sequence[Task],
+        environ: Mapping[str, str],
+        options: tuple[str, ...],
+        out: str,
+    ) -> None:
+        self._store = store
+        self._scratch = scratch
+        self._way = Way(options, environ, (scratch.handle,))
+        self._roots = {task.cwd: root(task.cwd, environ) for task in tasks}
+        folders = dict.fromkeys(self._roots.values())
+        real = os.path.realpath(out)
+        self._bases: dict[str, Base] = {each: snapshot(each, scratch.path, environ, real) for each in folders}
+
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+        if left is not None:
+            most = min(left, task.budget.cost) if task.budget.cost is not None else left
+            task = replace(task, budget=replace(task.budget, cost=most))
+        base = self._bases[self._roots[task.cwd]]
+        patch = self._store.patch(task)
+        return await attempt(task, number, base, self._way, self._scratch.path, self._store.events(task), patch, hurry)
+
+
+def _options(args: BatchArgs) -> tuple[str, ...]:
+    return (f"--config={args.config.resolve()}",) if args.config else ()
+
+
+def _read(name: str) -> tuple[bytes, str, Path]:
+    """The list, what to call it, and the folder that its relative paths start at."""
+    if name == "-":
+        return sys.stdin.buffer.read(LARGEST + 1), "standard input", Path.cwd()
+    path = Path(name)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        why = (error.strerror or "the system refused it").lower()
+        raise usage(
+            f"`{name}` cannot be read", why, "name a file with one task a line, or - for standard input"
+        ) from None
+    if len(data) > LARGEST:
+        raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split it")
+    return data, f"`{name}`", path.resolve().parent
+
+
+def _out(args: BatchArgs) -> Path:
+    if args.out is not None:
+        return args.out.absolute()
+    if args.tasks == "-":
+        raise usage("there is no place for the results", "the list comes from standard input", "name one with --out")
+    return Path(f"{Path(args.tasks).stem}.batch").absolute()
+
+
+def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
+    """Print the latest result of each task, in the order of their ends; those without one are `interrupted`."""
+    if not out.is_dir():
+        raise usage(f"there is no folder `{out}`", "no such folder", "name the --out of a batch")
+    past = history(out)
+    shown: list[Result] = []
+    for id, each in past.items():
+        if each.result is None or each.interrupted:
+            shown.append({"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts})
+        else:
+            shown.append(each.result)
+    for result in shown:
+        if not wanted or result.get("status") in wanted:
+            print(json.dumps(result, separators=(",", ":")) if json_lines else row(result))
+    if not json_lines:
+        ended = [result for result in shown if result.get("status") != "interrupted"]
+        print(sentence(summary(ended, len(shown) - len(ended))))
+    return Exit.DONE
+
+
+def cores() -> int:
+    """How many run at once unless somebody says otherwise: models are waited for most of the time."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

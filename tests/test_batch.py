@@ -1,0 +1,382 @@
+"""`agent batch` as people use it: the real command, real copies, a scripted model, a parent that is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.batch.outcome import worst
+from runner.batch.store import Past, Store, history
+from runner.batch.task import Task, file_name
+from runner.batch.tasklist import Defaults, parse
+from runner.problems import Exit, Stopped
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+QUICK = """
+[[turn]]
+text = "I write."
+calls = [{ name = "write", arguments = { path = "new.txt", content = "new\\n" } }]
+[[turn]]
+text = "Written."
+"""
+SLOW = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "echo begun > begun.txt; sleep 60" } }]
+[[turn]]
+text = "Late."
+"""
+
+
+class Desk:
+    """A workspace, a home, a state folder, and a place for copies that must be empty in the end."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        for name in ("home", "work", "copies"):
+            (base / name).mkdir()
+        self.work = base / "work"
+        (self.work / "one.txt").write_text("1\n")
+        (base / "quick.toml").write_text(QUICK)
+        (base / "slow.toml").write_text(SLOW)
+        self.out = base / "tasks.batch"
+        self.environ = {
+            "HOME": str(base / "home"),
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "RINGFENCE_STATE_DIR": str(base / "state"),
+            "TMPDIR": str(base / "copies"),
+        }
+
+    def put(self, *tasks: dict[str, object]) -> None:
+        (self.base / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+
+    def words(self, *more: str) -> list[str]:
+        model = (
+            () if any(word.startswith("--model") for word in more) else (f"--model=scripted:{self.base}/quick.toml",)
+        )
+        return [AGENT, "batch", "tasks.jsonl", "--cwd", str(self.work), "--mode", "trust-project", *model, *more]
+
+    def run(self, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.words(*more),
+            cwd=self.base,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.words(*more),
+            cwd=self.base,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def results(self) -> list[dict[str, object]]:
+        file = self.out / "results.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def left(self) -> list[str]:
+        """The processes that work for this desk, and the copies there are."""
+        return [*processes(str(self.base)), *(path.name for path in (self.base / "copies").iterdir())]
+
+    def wait_for(self, found: str, many: int) -> None:
+        until = time.monotonic() + 60
+        while len(list((self.base / "copies").rglob(found))) < many:
+            assert time.monotonic() < until, "the tasks never began"
+            time.sleep(0.05)
+
+    def wait_until_alone(self) -> None:
+        until = time.monotonic() + 60
+        while found := processes(str(self.base)):
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
+
+
+def processes(name: str) -> list[str]:
+    """The command lines and environments that name the folder, of every process but our own."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit() and int(each.name) != os.getpid():
+            try:
+                words = (each / "cmdline").read_bytes() + (each / "environ").read_bytes()
+            except OSError:
+                continue  # it is gone by now, or another user's
+            if name.encode() in words:
+                found.append(f"{each.name} {words[:200]!r}")
+    return found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    assert processes(str(tmp_path)) == []
+
+
+def test_each_task_works_on_its_own_copy_and_the_workspace_stays_as_it_is(desk: Desk) -> None:
+    desk.put(
+        {"id": "a", "prompt": "write", "metadata": {"suite": [1, None]}},
+        {"prompt": "write", "max_turns": 1},
+        {"id": "../../escape", "prompt": "write"},
+    )
+    done = desk.run("--jobs", "2", code=5)
+    assert sorted(path.name for path in desk.work.iterdir()) == ["one.txt"]
+    assert desk.left() == []
+    found = {str(result["id"]): result for result in desk.results()}
+    assert {id: result["status"] for id, result in found.items()} == {
+        "a": "done",
+        "line-2": "limit",
+        "../../escape": "done",
+    }
+    assert found["a"]["metadata"] == {"suite": [1, None]}
+    assert "2 done, 1 limit" in done.stdout
+    assert len(done.stdout.splitlines()) == 5
+    assert all(path.resolve().is_relative_to(desk.out) for path in desk.out.rglob("*"))
+    assert not (desk.base.parent / "escape.jsonl").exists()
+
+
+def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(desk: Desk) -> None:
+    tasks: list[dict[str, object]] = [{"id": "a", "prompt": "write"}, {"id": "b", "prompt": "write", "max_turns": 1}]
+    desk.put(*tasks)
+    desk.run(code=5)
+    desk.run(code=5)
+    assert [(each["id"], each["attempt"]) for each in desk.results()] in ([("a", 1), ("b", 1)], [("b", 1), ("a", 1)])
+    desk.put(*tasks, {"id": "c", "prompt": "write"})
+    done = desk.run("--retry-failed", code=5)
+    assert "1 of 3 tasks are done already" in done.stderr
+    assert sorted((each["id"], each["attempt"]) for each in desk.results()[2:]) == [("b", 2), ("c", 1)]
+    desk.put({"id": "a", "prompt": "other"})
+    refused = desk.run(code=2)
+    assert "`a` asks for something else" in refused.stderr
+    desk.run("--rerun-changed")
+    assert (desk.results()[-1]["id"], desk.results()[-1]["attempt"]) == ("a", 2)
+
+
+def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(desk: Desk) -> None:
+    desk.put(
+        {"id": "quick", "prompt": "write"},
+        *({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(2)),
+    )
+    batch = desk.start("--jobs", "2")
+    desk.wait_for("begun.txt", 2)
+    batch.send_signal(signal.SIGKILL)
+    batch.communicate(timeout=30)
+    desk.wait_until_alone()
+    assert [each["id"] for each in desk.results()] == ["quick"]
+    with (desk.out / "results.jsonl").open("a") as file:
+        file.write('{"type":"result","id":"s0","sta')  # as a kill in the middle of write(2) would leave it
+    (desk.base / "slow.toml").write_text(QUICK)
+    desk.run()
+    assert sorted((each["id"], each["attempt"]) for each in desk.results()) == [("quick", 1), ("s0", 2), ("s1", 2)]
+    assert desk.left() == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_ends_what_runs_and_leaves_nothing(desk: Desk, times: int) -> None:
+    desk.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(3)))
+    batch = desk.start("--jobs", "2")
+    desk.wait_for("begun.txt", 2)
+    for _ in range(times):
+        batch.send_signal(signal.SIGINT)
+    out, err = batch.communicate(timeout=60)
+    assert batch.returncode == 130, (out, err)
+    assert "2 running" in err
+    assert "Traceback" not in err
+    desk.wait_until_alone()
+    assert desk.left() == []
+    assert desk.results() == []
+    past = history(desk.out)
+    assert {id: each.interrupted for id, each in past.items()} == {"s0": True, "s1": True}
+
+
+def test_two_batches_do_not_work_on_one_folder(desk: Desk) -> None:
+    desk.put({"id": "a", "prompt": "write"})
+    store = Store.open(desk.out)
+    refused = desk.run(code=1)
+    store.close()
+    assert "another batch works on" in refused.stderr
+    desk.run()
+
+
+def test_the_time_of_the_whole_ends_it(desk: Desk) -> None:
+    desk.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(2)))
+    done = desk.run("--timeout", "3s", "--jobs", "1", code=5)
+    assert "stopped after 3 s" in done.stderr
+    assert desk.left() == []
+    assert desk.results() == []
+
+
+def test_fail_fast_begins_no_more(desk: Desk) -> None:
+    desk.put({"id": "bad", "prompt": "x", "model": "scripted:/nonexistent"}, {"id": "good", "prompt": "write"})
+    done = desk.run("--jobs", "1", "--fail-fast", code=1)
+    assert [each["id"] for each in desk.results()] == ["bad"]
+    assert "`bad` failed" in done.stderr
+    assert "/nonexistent" in str(desk.results()[0]["error"])
+
+
+def test_json_is_one_object_a_line(desk: Desk) -> None:
+    desk.put({"id": "a", "prompt": "write"})
+    lines = [json.loads(line) for line in desk.run("--json").stdout.splitlines()]
+    assert [line["type"] for line in lines] == ["result", "batch"]
+    assert (lines[1]["exit"], lines[1]["done"], lines[1]["unfinished"]) == (0, 1, 0)
+
+
+# ---- the list -----------------------------------------------------------------------------------------------------------
+
+# the line, what is said about it
+WRONG = [
+    ("{", "not valid JSON"),
+    ("[]", "no JSON object"),
+    ('{"prompt": "a", "prompt": "b"}', "`prompt` stands in it twice"),
+    ('{"promt": "a"}', "`promt` is no field of a task; did you mean `prompt`?"),
+    ('{"id": "a"}', "it has no prompt"),
+    ('{"prompt": "a", "prompt_file": "b"}', "it has two prompts"),
+    ('{"prompt_file": "nothere"}', "nothere` cannot be read: no such file"),
+    ('{"prompt": "  "}', "its prompt is empty"),
+    ('{"prompt": "a\\ud800"}', "lone surrogate"),
+    ('{"prompt": 1}', "`prompt`: input should be text"),
+    ('{"prompt": "a", "mode": "dangerously"}', "not for a batch"),
+    ('{"prompt": "a", "mode": "quick"}', "`mode`"),
+    ('{"prompt": "a", "max_turns": 0}', "`max_turns`"),
+    ('{"prompt": "a", "max_turns": true}', "`max_turns`"),
+    ('{"prompt": "a", "max_cost": NaN}', "`NaN` is no number of JSON"),
+    ('{"prompt": "a", "timeout": "soon"}', "`soon` is not an amount"),
+    ('{"prompt": "a", "timeout": -1}', "`timeout`"),
+    ('{"prompt": "a", "workspace": "nothere"}', "there is no folder"),
+    ('{"prompt": "a", "id": "a\\u001b[2J"}', "one line of printable text"),
+    ('{"prompt": "a", "id": ""}', "`id`"),
+    ('{"prompt": "a", "metadata": []}', "`metadata`"),
+    ('{"prompt": "a", "metadata": ' + "[" * 100_000, "nested too deeply"),
+    ("\xff", "not UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_a_line_that_cannot_be_used_is_named_with_what_is_wrong(line: str, said: str, tmp_path: Path) -> None:
+    data = b'{"prompt": "fine"}\n\n' + line.encode("latin-1") + b"\n"
+    with pytest.raises(Stopped) as error:
+        parse(data, "`tasks`", Defaults(tmp_path, tmp_path))
+    assert error.value.code == Exit.USAGE
+    assert "line 3: " in error.value.problem.why
+    assert said in error.value.problem.why
+
+
+def test_every_wrong_line_is_named_at_once(tmp_path: Path) -> None:
+    data = b'{"id": "a", "prompt": "x"}\n{"id": "a", "prompt": "y"}\n{}\n' + b"{}\n" * 30
+    with pytest.raises(Stopped) as error:
+        parse(data, "`tasks`", Defaults(tmp_path, tmp_path))
+    assert "line 2: line 1 has the id `a` too" in error.value.problem.why
+    assert "line 3: it has no prompt" in error.value.problem.why
+    assert "and 12 more" in error.value.problem.why
+
+
+def test_what_a_line_leaves_out_comes_from_the_command(tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text("from a file")
+    data = b'{"prompt_file": "p.txt", "timeout": 5}\n{"id": "b", "prompt": "x", "model": "m", "timeout": "2m"}\n'
+    first, second = parse(data, "`tasks`", Defaults(tmp_path, tmp_path, "default", "plan"))
+    assert (first.id, first.prompt, first.model, first.mode, first.budget.seconds) == (
+        "line-1",
+        "from a file",
+        "default",
+        "plan",
+        5.0,
+    )
+    assert (second.model, second.budget.seconds) == ("m", 120.0)
+
+
+# id, the name of its files or None where it is to be hashed
+NAMES = [
+    ("plain-1.x", "plain-1.x"),
+    ("Big", None),
+    ("../../etc/passwd", None),
+    ("..", None),
+    (".hidden", None),
+    ("-rf", None),
+    ("a/b", None),
+    ("a\\b", None),
+    ("x" * 200, None),
+    ("日本", None),
+    ("a-0123456789abcdef", None),
+]
+
+
+@pytest.mark.parametrize(("id", "name"), NAMES)
+def test_no_id_leads_out_of_the_folder(id: str, name: str | None) -> None:
+    found = file_name(id)
+    assert name is None or found == name
+    assert "/" not in found
+    assert found[0] not in ".-"
+    assert len(found) <= 80
+    assert found == found.lower()
+    if name is None:
+        assert found.rpartition("-")[2] != id
+
+
+def test_what_a_task_asks_for_makes_its_fingerprint() -> None:
+    task = Task("a", 1, "do it", "/w")
+    assert Task("b", 9, "do it", "/w", metadata={"x": 1}).fingerprint == task.fingerprint
+    for other in (Task("a", 1, "do", "/w"), Task("a", 1, "do it", "/v"), Task("a", 1, "do it", "/w", "m")):
+        assert other.fingerprint != task.fingerprint
+
+
+# ---- the folder ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", range(0, 60, 7))
+def test_a_line_that_was_cut_off_never_counted(tmp_path: Path, cut: int) -> None:
+    out = tmp_path / "out"
+    store = Store.open(out)
+    task = Task("a", 1, "do it", "/w")
+    store.begin(task, "now")
+    store.end({"id": "a", "status": "done", "attempt": 1, "task": task.fingerprint})
+    store.close()
+    whole = (out / "results.jsonl").read_bytes()
+    (out / "results.jsonl").write_bytes(whole + whole[:cut])
+    store = Store.open(out)
+    assert (out / "results.jsonl").read_bytes() == whole
+    assert not store.past["a"].interrupted
+    assert store.begin(task, "now") == 2
+    store.close()
+    assert history(out)["a"].interrupted
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(Stopped, match="cannot hold the results"):
+        Store.open(tmp_path)
+    assert (tmp_path / "mine").read_text() == "x"
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    with pytest.raises(Stopped, match="cannot hold the results"):
+        Store.open(link)
+
+
+def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path / "out").close()
+    (tmp_path / "out" / "journal.jsonl").write_text('{"type":"batch","version":2}\n')
+    with pytest.raises(Stopped, match="cannot be used"):
+        Store.open(tmp_path / "out")
+
+
+def test_the_worst_of_all_is_the_exit_code() -> None:
+    assert Past() == Past()
+    assert worst([]) == Exit.DONE
+    assert worst([Exit.DONE, Exit.DENIED]) == Exit.DENIED
+    assert worst([Exit.LIMIT, Exit.DENIED, Exit.FAILED]) == Exit.FAILED
+    assert worst([Exit.FAILED, Exit.SANDBOX]) == Exit.SANDBOX
+    assert worst([Exit.SANDBOX, Exit.INTERRUPTED]) == Exit.INTERRUPTED
