@@ -29,6 +29,11 @@ def parse_seconds(text: str, option: str) -> float:
     return _amount(text, "wall", option)
 
 
+def parse_bytes(text: str, option: str) -> int:
+    """Bytes, one at least."""
+    return int(_amount(text, "output", option))
+
+
 def apply_limits(base: Limits, settings: tuple[str, ...]) -> Limits:
     """`base` with every `NAME=VALUE` applied in order; raises a usage error that names the valid names and units."""
     values = asdict(base)

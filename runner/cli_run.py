@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from runner.budget_flags import BudgetFlags
 from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQUIRE, UNATTENDED
 from runner.gate_args import least, parse_backend
 from runner.key_flags import KeyFlags
@@ -23,6 +24,22 @@ TURNS = Annotated[
 ]
 TIME = Annotated[
     str | None, typer.Option("--timeout", metavar="TIME", help="The most wall time of the run: 90s, 30m, 2h.")
+]
+TOKENS = Annotated[
+    int | None, typer.Option("--max-tokens", metavar="N", min=1, help="The most tokens, sent and received.")
+]
+COST = Annotated[
+    str | None, typer.Option("--max-cost", metavar="AMOUNT", help="The most money, by the known price of the model.")
+]
+OUTPUT = Annotated[
+    str | None,
+    typer.Option("--max-output", metavar="SIZE", help="The most that all commands together print: 500K, 20M."),
+]
+DENIALS = Annotated[
+    int | None,
+    typer.Option(
+        "--max-denials", metavar="N", min=1, help="Denials that end it when nobody is there (20, or 3 in a row)."
+    ),
 ]
 CONTINUE = Annotated[
     bool,
@@ -71,6 +88,10 @@ def run(
     json: EVENTS = False,
     unattended: UNATTENDED = False,
     max_turns: TURNS = None,
+    max_tokens: TOKENS = None,
+    max_cost: COST = None,
+    max_output: OUTPUT = None,
+    max_denials: DENIALS = None,
     cwd: CWD = None,
     timeout: TIME = None,
     limit: LIMIT = None,
@@ -89,7 +110,8 @@ def run(
 ) -> int:
     """Let a model work on one prompt, every action of it through the gate.
 
-    Without a terminal nobody can be asked, so questions become denials. Exit 3 says that something was denied.
+    Without a terminal nobody can be asked, so questions become denials. Exit 3 says that something was denied, exit 5
+    that a limit ended it: turns, tokens, money, time, output or denials.
 
     **Examples**
 
@@ -105,9 +127,7 @@ def run(
         provider,
         json,
         unattended,
-        max_turns,
         cwd,
-        timeout,
         tuple(limit or ()),
         config,
         parse_backend(backend),
@@ -116,6 +136,7 @@ def run(
         trust_config=trust_config,
         no_instructions=no_instructions,
         key=KeyFlags(account, api_key_stdin),
+        budget=BudgetFlags(max_turns, max_tokens, max_cost, timeout, max_output, max_denials),
     )
     return start_run(args, prompt, prompt_file)
 
@@ -164,9 +185,7 @@ def converse(
         provider,
         False,
         unattended,
-        None,
         cwd,
-        None,
         tuple(limit or ()),
         config,
         parse_backend(backend),

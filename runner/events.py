@@ -146,7 +146,8 @@ class Chunk(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Finished(_Event):
-    """An allowed action ended. `text` is what the model is told; `kept` is where the whole lies when that was cut."""
+    """An allowed action ended. `text` is what the model is told; `kept` is where the whole lies when that was cut.
+    `record` is the number of its decision in the audit log."""
 
     type: ClassVar[str] = "finished"
     call: str
@@ -158,11 +159,13 @@ class Finished(_Event):
     text: str
     kept: str | None
     connections: tuple[Connection, ...] = ()
+    record: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Denied(_Event):
-    """Policy, or a person, refused. Nothing ran. `action` says what was refused, in one line."""
+    """Policy, or a person, refused. Nothing ran. `action` says what was refused, in one line; `record` is the number
+    of the decision in the audit log."""
 
     type: ClassVar[str] = "denied"
     call: str
@@ -170,6 +173,7 @@ class Denied(_Event):
     tier: Tier
     rule: RuleRef
     problem: Problem
+    record: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +204,8 @@ class Failed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(_Event):
-    """The last event of one prompt. `reason` says why it ended; `denied` lists every refusal."""
+    """The last event of one prompt. `reason` says why it ended; `denied` lists every refusal. `limit` is the bound that
+    ended it (runner.spending.Limit), `cost` what it cost; None where there was none, or nobody knows."""
 
     type: ClassVar[str] = "run_ended"
     exit: int
@@ -208,6 +213,8 @@ class RunEnded(_Event):
     turns: int
     usage: Usage
     denied: tuple[Denied, ...]
+    limit: str | None = None
+    cost: float | None = None
 
 
 Event = (

@@ -28,7 +28,8 @@ from runner.remembered import keep, offer, recalled, spent
 from runner.reports import Report, denied, finished, listener, refused
 from runner.sessions.call import verdict_of
 from runner.sessions.store import JournalError
-from runner.turns import Arrow, Ended, Turns
+from runner.spending import Ended, Limit
+from runner.turns import Arrow, Turns
 from runner.undo.failure import UndoError
 from runner.wording import action_words
 from runner.world import World
@@ -83,9 +84,9 @@ async def settle(judged: Judgement, world: World) -> Report:
     number = world.audit.decided(world.session, decision)
     world.journal.call(verdict_of(planned, decision, number, world.cwd))
     if isinstance(verdict, Deny):
-        return denied(planned, verdict, world)
+        return denied(planned, verdict, world, number)
     outcome = await _undoable(verdict.permit, number, planned, world)
-    return finished(planned, outcome, world)
+    return finished(planned, outcome, world, number)
 
 
 async def _ask(
@@ -151,13 +152,16 @@ async def _confined(permit: Permit, number: int, call: Call, world: World) -> Ou
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run ended. `exit` is the program's; `reason` says it in words."""
+    """How a run ended. `exit` is the program's; `reason` says it in words; `limit` is the bound that ended it, if one
+    did. `cost` is None where no price is known."""
 
     exit: Exit
     reason: str
     turns: int
     usage: Usage
     denied: tuple[Denied, ...]
+    limit: Limit | None = None
+    cost: float | None = None
 
 
 async def run(prompt: str, world: World, history: list[Message] | None = None) -> Ending:
@@ -169,6 +173,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
     prompt = world.redactor.text(prompt)  # who pastes a key did not mean to send it
     world.emit(Prompted(prompt))
     asked = UserMessage((TextBlock(prompt),))
+    limit: Limit | None = None
     work.messages.append(asked)
     try:
         world.journal.message(asked)
@@ -176,7 +181,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
             reason = await work.through()
         exit = Exit.DENIED if work.denied else Exit.DONE
     except Ended as end:
-        exit, reason = end.exit, end.reason
+        exit, reason, limit = end.exit, end.reason, end.limit
     except (ProviderError, SandboxUnavailable, AuditError, JournalError) as error:
         world.emit(Failed(error.problem))
         exit = Exit.SANDBOX if isinstance(error, SandboxUnavailable) else Exit.FAILED
@@ -185,8 +190,10 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
         if not clock.expired():
             raise
         exit, reason = Exit.LIMIT, f"stopped after {world.bounds.seconds:g} s, the time this run may take"
+        limit = Limit.WALL
     except asyncio.CancelledError:
         exit, reason = Exit.INTERRUPTED, "stopped by the user"
-    ending = Ending(exit, reason, work.turns, work.usage, tuple(work.denied))
-    world.emit(RunEnded(int(exit), reason, work.turns, work.usage, ending.denied))
+    spent = work.spent
+    ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money)
+    world.emit(RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money))
     return ending

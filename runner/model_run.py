@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.tier import Mode
+from runner.budget_flags import BudgetFlags
 from runner.key_flags import KeyFlags, is_stdin, take_terminal, wanted
 from runner.problems import Exit, Stopped, unwritten, usage
 from runner.sessions.flags import GoOn
@@ -32,9 +33,7 @@ class RunArgs:
     provider: str | None = None
     json: bool = False
     unattended: bool = False
-    max_turns: int | None = None
     cwd: str | None = None
-    timeout: str | None = None
     limits: tuple[str, ...] = ()
     config: str | None = None
     backend: str | None = None
@@ -43,6 +42,7 @@ class RunArgs:
     trust_config: str | None = None
     no_instructions: bool = False
     key: KeyFlags = field(default_factory=KeyFlags)
+    budget: BudgetFlags = field(default_factory=BudgetFlags)
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -59,7 +59,7 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     model = _model(args, settings, options.cwd)
     emit = on_stdout(json=args.json)
     approver = _approver(unattended, emit)
-    options = _begin(args, options, model)
+    options = _begin(args, options, settings, model)
 
     async def work() -> int:
         from runner.loop import run
@@ -89,7 +89,7 @@ def start_conversation(args: RunArgs) -> int:
         raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
     emit = on_stdout()
     approver = _approver(False, emit)
-    options = _begin(args, options, model)
+    options = _begin(args, options, settings, model)
 
     async def work() -> int:
         from runner.conversation import converse
@@ -105,28 +105,28 @@ def start_conversation(args: RunArgs) -> int:
     return asyncio.run(work())
 
 
-def _begin(args: RunArgs, options: "SessionOptions", model: "Opened") -> "SessionOptions":
-    """Choose the session that is gone on with, while nothing is open that a picker could disturb."""
+def _begin(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
+    """Choose the session that is gone on with, while nothing is open that a picker could disturb; and see the price."""
+    from runner.budget import priced
     from runner.sessions.choice import beginning
 
     name = f"{model.provider.name}:{model.model}"
     begun = beginning(args.go_on, options.cwd, os.environ, name, unattended=options.unattended)
-    return replace(options, beginning=begun)
+    return replace(options, beginning=begun, bounds=priced(options.bounds, model, settings))
 
 
 def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
     from functools import partial
 
-    from runner.amounts import apply_limits, parse_seconds
+    from runner.amounts import apply_limits
+    from runner.budget import bounds
     from runner.config import load
     from runner.config.flags import said, with_flags
     from runner.gate import folder
     from runner.session import SessionOptions
     from runner.trust.start import Wish, started, workspace_at
-    from runner.world import Bounds
 
     cwd = folder(args.cwd)
-    seconds = parse_seconds(args.timeout, "--timeout") if args.timeout is not None else None
     config = Path(args.config) if args.config else None
     again = partial(load, cwd, os.environ, config=config, unattended=unattended)
     settings = again()
@@ -140,7 +140,8 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
     flags = said(
         mode=args.mode,
         model=args.model,
-        max_turns=args.max_turns,
+        max_turns=args.budget.turns,
+        budget=args.budget.said(),
         least=args.least,
         no_instructions=args.no_instructions,
         limits=args.limits,
@@ -154,7 +155,7 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         limits=args.limits,
         backend=args.backend,
         least=args.least,
-        bounds=Bounds(turns=args.max_turns or settings.max_turns or Bounds().turns, seconds=seconds),
+        bounds=bounds(args.budget, settings),
         argv=("agent", *sys.argv[1:]),
         instructions=instructions,
     )

@@ -21,13 +21,15 @@ from runner.world import World
 from tools.tool import specs
 
 
-async def reply_to(messages: list[Message], world: World) -> Reply:
-    """Stream one reply. Raises ProviderError. When cancelled, what the model had said so far joins `messages`."""
+async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
+    """Stream one reply of `most` tokens at most. Raises ProviderError. When cancelled, what the model had said so far
+    joins `messages`."""
     request = Request(
         model=world.model,
         system=system_prompt(world.cwd, world.mode, unattended=world.unattended),
         messages=_told(messages, world.instructions),
         tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)),
+        max_tokens=most,
     )
     pauses = iter(world.bounds.pauses)
     while True:

@@ -19,10 +19,11 @@ _REFUSED = 1000  # characters of an action that was refused; the event that prop
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the model is told of one call, and the denial if there was one."""
+    """What the model is told of one call, the denial if there was one, and how many bytes the action answered."""
 
     result: ToolResult
     denied: Denied | None = None
+    output: int = 0
 
 
 def refused(call: Call, problem: Problem, world: World) -> ToolResult:
@@ -31,15 +32,15 @@ def refused(call: Call, problem: Problem, world: World) -> ToolResult:
     return ToolResult(call.of.id, (TextBlock(text),), is_error=True)
 
 
-def denied(planned: Planned, verdict: Deny, world: World) -> Report:
+def denied(planned: Planned, verdict: Deny, world: World, record: int) -> Report:
     """Policy or a person said no."""
     action = one_line(action_words(planned.action, world.cwd), _REFUSED)
-    event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem)
+    event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem, record)
     world.emit(event)
     return Report(refused(planned.call, verdict.problem, world), event)
 
 
-def finished(planned: Planned, outcome: Outcome, world: World) -> Report:
+def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> Report:
     """The action ended, well or not. A long output is kept whole on the shelf; the model sees what the tool shows.
 
     Neither holds a live secret: what the sandbox answered is masked first, so that no cut can hide a part of one.
@@ -70,10 +71,12 @@ def finished(planned: Planned, outcome: Outcome, world: World) -> Report:
             text="\n".join(block.text for block in content if isinstance(block, TextBlock)),
             kept=kept[-1] if kept else None,
             connections=outcome.connections[:MOST_TOLD],
+            record=record,
         )
     )
     failed = problem is not None or outcome.ended_by is not None  # a command's own exit status is its answer
-    return Report(ToolResult(planned.call.of.id, content, is_error=failed))
+    output = len(outcome.stdout) + len(outcome.stderr)
+    return Report(ToolResult(planned.call.of.id, content, is_error=failed), output=output)
 
 
 def listener(call: Call, emit: Emit) -> Listener:

@@ -28,7 +28,7 @@ from runner.places import cache_dir, state_dir
 from runner.providers import Opened
 from runner.redactor import Redactor
 from runner.sessions.begin import Beginning, Run
-from runner.sessions.cost import prices
+from runner.sessions.cost import Price
 from runner.sessions.journal import Journal
 from runner.shelf import Shelf
 from runner.undo.choice import keeper
@@ -119,7 +119,7 @@ async def open_session(
         journal = Journal()
         if options.beginning is not None:
             run = Run(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
-            journal = options.beginning.journal(run, redactor, prices(settings))
+            journal = options.beginning.journal(run, redactor, _prices(info.model, options.bounds))
             stack.callback(options.beginning.close)
             stack.callback(_end, journal, emit)
             emit = journal.watch(emit)
@@ -166,6 +166,10 @@ async def open_session(
             undo=undo,
             grants=grants,
         )
+
+
+def _prices(model: str | None, bounds: Bounds) -> dict[str, Price]:
+    return {model: bounds.price} if model is not None and bounds.price is not None else {}
 
 
 def _end(journal: Journal, emit: Emit) -> None:

@@ -6,20 +6,12 @@ from collections.abc import Awaitable, Callable
 from policy.record import dataclass
 from runner.calls import Call, Judgement
 from runner.events import Denied
-from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult, Usage
+from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult
 from runner.problems import Exit
 from runner.replies import reply_to
 from runner.reports import Report
+from runner.spending import Ended, Spending
 from runner.world import World
-
-
-class Ended(Exception):
-    """A bound was reached, or the model will not go on: leave the run at once, with this exit code and reason."""
-
-    def __init__(self, exit: Exit, reason: str) -> None:
-        super().__init__(reason)
-        self.exit = exit
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +29,24 @@ class Turns:
         self.messages = messages
         self._world = world
         self._arrow = arrow
-        self.turns = 0
-        self.usage = Usage()
+        self.spent = Spending(world.bounds, unattended=world.unattended)
         self.denied: list[Denied] = []
-        self._row = 0
         self._left: set[int] = set()  # places of the turn's calls whose results are not written down
 
     async def through(self) -> str:
         """Turn after turn; answers why it is over."""
-        while self.turns < self._world.bounds.turns:
-            self.turns += 1
-            reply = await reply_to(self.messages, self._world)
-            self._count(reply.usage)
+        while True:
+            most = self.spent.ask(self.messages)
+            reply = await reply_to(self.messages, self._world, most)
+            self._world.journal.usage(reply.usage)
+            self.spent.answered(reply.usage, self.messages, reply.message)
             if not reply.message.calls:
                 if reply.message.content:
                     self.messages.append(self._world.redactor.mask(reply.message))
                     self._world.journal.message(reply.message)
-                return _why_over(reply)
+                self.spent.check()
+                return _why_over(reply, self.spent)
             await self._turn(reply)
-        raise Ended(Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take")
 
     async def _turn(self, reply: Reply) -> None:
         calls = reply.message.calls
@@ -66,6 +57,7 @@ class Turns:
         self._left = set(range(len(calls)))
         try:
             self._world.journal.message(reply.message)
+            self.spent.check()
             await self._answer_all(calls, results)
         finally:
             self.messages.append(ToolMessage(tuple(results)))
@@ -79,13 +71,15 @@ class Turns:
 
         async def beside(place: int, judged: Judgement) -> None:
             async with slots:
-                self._keep(results, place, (await self._arrow.settle(judged, self._world)).result)
+                report = await self._arrow.settle(judged, self._world)
+                self._keep(results, place, report.result)
+                self.spent.printed(report.output)
 
         try:
             for place, call in enumerate(calls):
-                judged = self._arrow.judge(Call(f"{self.turns}.{place + 1}", call), self._world)
+                judged = self._arrow.judge(Call(f"{self.spent.turns}.{place + 1}", call), self._world)
                 if isinstance(judged, Judgement) and judged.only_reads:
-                    self._row = 0
+                    self.spent.allowed()
                     reading.append(asyncio.create_task(beside(place, judged)))
                     continue
                 await asyncio.gather(*reading)
@@ -109,33 +103,21 @@ class Turns:
         self._world.journal.result(place, result)
 
     def _bound(self, report: Report) -> None:
-        """Count the denials; a model that nobody watches does not get to try for ever."""
+        """Count what came of one call. Raises Ended."""
+        self.spent.printed(report.output)
         if report.denied is None:
-            self._row = 0
+            self.spent.allowed()
             return
         self.denied.append(report.denied)
-        self._row += 1
-        bounds = self._world.bounds
-        if self._world.unattended and (self._row >= bounds.row or len(self.denied) >= bounds.total):
-            count = f"{self._row} denials in a row" if self._row >= bounds.row else f"{len(self.denied)} denials"
-            raise Ended(Exit.DENIED, f"stopped after {count}: nobody is there to help")
-
-    def _count(self, usage: Usage) -> None:
-        self._world.journal.usage(usage)
-        was = self.usage
-        self.usage = Usage(
-            was.input + usage.input,
-            was.output + usage.output,
-            was.cache_read + usage.cache_read,
-            was.cache_write + usage.cache_write,
-        )
+        self.spent.denied()
 
 
-def _why_over(reply: Reply) -> str:
+def _why_over(reply: Reply, spent: Spending) -> str:
     """Why a reply without calls ends the run; raises when that is not a good end."""
     match reply.stop:
         case Stop.LENGTH:
-            raise Ended(Exit.LIMIT, "the model's answer was cut off at the most tokens one answer may have")
+            reason = "the model's answer was cut off at the most tokens it may have"
+            raise Ended(Exit.LIMIT, reason, spent.cut_off())
         case Stop.REFUSAL:
             raise Ended(Exit.FAILED, "the model declined to answer")
         case _:

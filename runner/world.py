@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from runner.grant_store import GrantStore
     from runner.messages import Provider
     from runner.redactor import Redactor
+    from runner.sessions.cost import Price
     from runner.sessions.journal import Journal
     from runner.shelf import Shelf
     from runner.undo.keeper import Keeper
@@ -26,13 +27,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """When a run ends by itself. `seconds` is wall time; `row` and `total` count denials of an unattended run."""
+    """When a run ends by itself, with exit 5. `seconds` is wall time; `row` and `total` count denials of an unattended
+    run; `output` is bytes, of all actions together; `money` is in the currency of `price`, and holds only with one."""
 
     turns: int = 50
     seconds: float | None = None
     row: int = 3
     total: int = 20
     parallel: int = 10  # calls of one turn that only read, at the same time
+    tokens: int | None = None  # sent and received, cached or not
+    money: float | None = None
+    output: int | None = None
+    price: "Price | None" = None
     pauses: tuple[float, ...] = (1.0, 4.0, 15.0)  # before asking a provider again that said waiting may help
 
 

@@ -378,7 +378,7 @@ def test_a_call_without_sense_is_explained_and_recorded_and_runs_nothing(stage: 
 def test_three_denials_in_a_row_end_an_unattended_run(stage: Make) -> None:
     found = stage(bash(NETWORK), bash(NETWORK, NETWORK, READ), DONE)
     ending = found.play()
-    assert ending.exit is Exit.DENIED
+    assert (ending.exit, ending.limit) == (Exit.LIMIT, "denials")
     assert "3 denials in a row" in ending.reason
     assert found.sandbox.ran == [], "the call after the third denial is not run"
     assert [result.is_error for result in found.results()] == [True] * 4, "and yet every call has its result"
@@ -399,7 +399,7 @@ def test_a_call_without_sense_in_between_does_not(stage: Make) -> None:
 def test_twenty_denials_end_it_too(stage: Make) -> None:
     found = stage(*[bash(NETWORK, READ)] * 25, DONE)
     ending = found.play()
-    assert ending.exit is Exit.DENIED
+    assert (ending.exit, ending.limit) == (Exit.LIMIT, "denials")
     assert len(ending.denied) == 20
 
 

@@ -18,6 +18,7 @@ def said(
     mode: Mode | None = None,
     model: str | None = None,
     max_turns: int | None = None,
+    budget: Iterable[tuple[str, str, Value]] = (),
     least: str | None = None,
     unix: bool = False,
     no_instructions: bool = False,
@@ -25,7 +26,8 @@ def said(
     timeout: str | None = None,
     total: Limits | None = None,
 ) -> Said:
-    """What options say. `limits` are those of `--limit NAME=VALUE`, `total` is what they come to, with the others."""
+    """What options say. `limits` are those of `--limit NAME=VALUE`, `total` is what they come to, with the others;
+    `budget` is name, option and value."""
     found: dict[KeyPath, tuple[str, Value]] = {}
     if mode is not None:
         found[("mode",)] = ("--mode", mode.value)
@@ -33,6 +35,8 @@ def said(
         found[("model",)] = ("--model", model)
     if max_turns is not None:
         found[("max_turns",)] = ("--max-turns", max_turns)
+    for name, option, value in budget:
+        found[("budget", name)] = (option, value)
     if least is not None:
         found[("sandbox", "minimum")] = ("--require" if least == "full" else "--accept-partial", least)
     if unix:

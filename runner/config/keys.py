@@ -138,6 +138,15 @@ KEYS: tuple[Key, ...] = (
         check=checks.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5-5"'),
     Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
 
+    Key("budget.tokens", Shape.WHOLE, TIGHTEN, "most tokens of one run, sent and received", None,
+        "RINGFENCE_MAX_TOKENS", example="2_000_000"),
+    Key("budget.money", Shape.NUMBER, TIGHTEN, "the most that one run may cost, as `[price]` counts", None,
+        "RINGFENCE_MAX_COST", example="5.0"),
+    Key("budget.time", Shape.SECONDS, TIGHTEN, "most time of one run", None, example='"30m"'),
+    Key("budget.output", Shape.SIZE, TIGHTEN, "most bytes that all commands of one run print", None, example='"50 MB"'),
+    Key("budget.denials", Shape.WHOLE, TIGHTEN, "denials that end an unattended run", 20),
+    Key("budget.row", Shape.WHOLE, TIGHTEN, "denials in a row that end an unattended run", 3),
+
     Key("instructions", Shape.SWITCH, TIGHTEN,
         "the model is given the trusted `AGENTS.md`, `CLAUDE.md` and `GEMINI.md` of the repository", True),
 
@@ -204,6 +213,7 @@ LISTS: tuple[TableList, ...] = (
 SECTIONS: Mapping[str, str] = {
     "provider": "Where models are reached. The key itself never stands in a file.",
     "auth": "Where the key of a provider is, when no variable has it. The key itself never stands in a file.",
+    "budget": "What one run may use up. What is reached ends it with exit 5. Requests to the model: `max_turns`.",
     "sandbox": "What a command may do inside.",
     "sandbox.container": "The sandbox of `--backend container`.",
     "secret": "What nobody may read, whatever the mode.",

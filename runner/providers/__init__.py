@@ -25,11 +25,13 @@ class Remote:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A provider that is ready to be asked. `secrets` are the live ones, for whoever masks them."""
+    """A provider that is ready to be asked. `secrets` are the live ones, for whoever masks them. `vendors`: its
+    server is the vendor's own, where published prices hold."""
 
     provider: Provider
     model: str
     secrets: tuple[Secret, ...] = ()
+    vendors: bool = False
 
 
 def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts) -> Provider:
@@ -86,7 +88,8 @@ def open_provider(
                 raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
             secret = _secret(name, environ, key, local=endpoint.loopback)
             made = remote.make(endpoint, secret, timeouts or Timeouts())
-            return Opened(made, model or remote.model, (secret,) if secret else ())
+            vendors = endpoint == parse_endpoint(remote.url)
+            return Opened(made, model or remote.model, (secret,) if secret else (), vendors)
         case local:
             if key is not None and (key.stdin_key or key.account):
                 raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))

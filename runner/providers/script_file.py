@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from policy.verdict import Problem
-from runner.messages import Stop, ToolCall
+from runner.messages import Stop, ToolCall, Usage
 from runner.providers.endpoint import SetupError
 from runner.providers.modeltext import parse_arguments
 from runner.providers.scripted import Turn
@@ -26,11 +26,19 @@ class CallEntry(_Strict):
     raw: str | None = None
 
 
+class UsageEntry(_Strict):
+    input: int = Field(default=0, ge=0)
+    output: int = Field(default=0, ge=0)
+    cache_read: int = Field(default=0, ge=0)
+    cache_write: int = Field(default=0, ge=0)
+
+
 class PlainTurnEntry(_Strict):
     text: str = ""
     thinking: str = ""
     calls: list[CallEntry] = []
     stop: str | None = None
+    usage: UsageEntry = UsageEntry()
 
 
 class TurnEntry(PlainTurnEntry):
@@ -42,7 +50,7 @@ class ScriptEntry(_Strict):
     turn: list[TurnEntry] = Field(min_length=1)
 
 
-KEYS = sorted({*TurnEntry.model_fields, *CallEntry.model_fields, *ScriptEntry.model_fields})
+KEYS = sorted({*TurnEntry.model_fields, *CallEntry.model_fields, *UsageEntry.model_fields, *ScriptEntry.model_fields})
 
 # What pydantic calls a failed check, in the words of somebody who writes a script.
 WORDS = {
@@ -104,7 +112,8 @@ def _turn(path: Path, number: int, entry: PlainTurnEntry) -> Turn:
         otherwise = _turn(path, number, entry.otherwise) if entry.otherwise is not None else None
         if otherwise is not None and when is None:
             raise _unread(path, f"turn {number}: `otherwise` can never be played without `when`", "add `when`")
-    return Turn(entry.text, entry.thinking, calls, stop, when, otherwise)
+    used = Usage(**entry.usage.model_dump())
+    return Turn(entry.text, entry.thinking, calls, stop, when, otherwise, used)
 
 
 def _call(path: Path, number: int, entry: CallEntry) -> ToolCall:

@@ -19,7 +19,8 @@ ends in `.toml` or `.json`:
 A turn whose `when` does not hold and that has no `otherwise` is left out, and the next turn is looked at. A call may
 say `raw = "text"` instead of `arguments`: what a model writes whose JSON is broken. `stop` may be `end`, `tools`,
 `length`, `refusal` or `other`; without it, a turn with calls stops for `tools`, one without for `end`. Past the last
-turn the conversation ends politely. In JSON the same: `{"turn": [{"text": "..."}]}`.
+turn the conversation ends politely. `usage = { input = 900, output = 40 }` is what the turn says that it used; without
+it, nothing. In JSON the same: `{"turn": [{"text": "..."}]}`.
 """
 
 import asyncio
@@ -54,6 +55,7 @@ class Turn:
     stop: Stop | None = None
     when: str | None = None
     otherwise: "Turn | None" = None
+    usage: Usage = Usage()
 
 
 SCRIPT_ENDED = Turn("The script has no more turns.")
@@ -101,7 +103,7 @@ def _reply(turn: Turn, number: int) -> Reply:
     thinking = (ThinkingBlock(turn.thinking),) if turn.thinking else ()
     text = (TextBlock(turn.text),) if turn.text else ()
     stop = turn.stop or (Stop.TOOLS if calls else Stop.END)
-    return Reply(AssistantMessage((*thinking, *text, *calls)), stop, Usage())
+    return Reply(AssistantMessage((*thinking, *text, *calls)), stop, turn.usage)
 
 
 def _last_results(request: Request) -> str:

@@ -1,0 +1,176 @@
+"""What one run has used up, and when that ends it. Every bound is looked at before a request is sent, and after."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from runner.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolMessage,
+    Usage,
+)
+from runner.problems import Exit
+from runner.sessions.cost import Price, cost
+from runner.world import Bounds
+
+MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
+LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
+_BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
+_BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
+
+
+class Limit(StrEnum):
+    """Which bound ended a run."""
+
+    TURNS = "turns"
+    TOKENS = "tokens"
+    MONEY = "money"
+    WALL = "wall"
+    OUTPUT = "output"
+    DENIALS = "denials"
+
+
+class Ended(Exception):
+    """A bound was reached, or the model will not go on: leave the run at once, with this exit code and reason."""
+
+    def __init__(self, exit: Exit, reason: str, limit: Limit | None = None) -> None:
+        super().__init__(reason)
+        self.exit = exit
+        self.reason = reason
+        self.limit = limit
+
+
+class Spending:
+    """The counts of one run against its bounds."""
+
+    def __init__(self, bounds: Bounds, *, unattended: bool) -> None:
+        self.turns = 0
+        self.usage = Usage()  # as the provider reports it
+        self._counted = Usage()
+        self._free = bounds.price == Price(0.0, 0.0, 0.0, 0.0)
+        self.money: float | None = 0.0 if bounds.price is not None else None
+        self.output = 0
+        self.denials = 0
+        self._bounds = bounds
+        self._unattended = unattended
+        self._row = 0
+        self._sent = 0  # tokens of the last request; the next one says all of it again
+
+    def ask(self, messages: Sequence[Message]) -> int:
+        """One more request with `messages`: the most tokens that its answer may have. Raises Ended when none fits."""
+        bounds = self._bounds
+        if self.turns >= bounds.turns:
+            raise Ended(Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS)
+        most, limit = float(MOST_ANSWERED), None
+        sends = max(self._sent, _bytes(messages) // _BYTES)
+        if bounds.tokens is not None:
+            left = bounds.tokens - self.tokens - sends
+            if left < most:
+                most, limit = left, Limit.TOKENS
+        if bounds.money is not None and bounds.price is not None and self.money is not None:
+            price = bounds.price.at(sends)
+            rest = bounds.money - self.money - sends * _cheapest(price) / 1_000_000
+            each = (price.output or 0.0) / 1_000_000
+            room = rest / each if each else MOST_ANSWERED if rest >= 0 else 0
+            if room < most:
+                most, limit = room, Limit.MONEY
+        if most < LEAST_ANSWERED:
+            raise Ended(Exit.LIMIT, f"stopped before a request that would exceed {self._said(limit)}", limit)
+        self.turns += 1
+        return int(most)
+
+    def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
+        """A request with `messages` was answered. A server that does not say what it counted is counted for: too much
+        rather than too little, since a budget that counts nothing holds nothing."""
+        self.usage = _sum(self.usage, usage)
+        if usage == Usage() and not self._free:
+            usage = Usage(-(-_bytes(messages) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
+        self._counted = _sum(self._counted, usage)
+        self._sent = usage.input + usage.cache_read + usage.cache_write
+        if self.money is not None:
+            paid = cost(usage, self._bounds.price)
+            self.money = self.money + paid if paid is not None else None
+
+    def check(self) -> None:
+        """Raises Ended when more was used than the run may: nothing of the answer is then done."""
+        bounds = self._bounds
+        if bounds.tokens is not None and self.tokens > bounds.tokens:
+            raise Ended(
+                Exit.LIMIT, f"stopped after {self.tokens} tokens: {self._said(Limit.TOKENS)} is used up", Limit.TOKENS
+            )
+        if bounds.money is not None and (self.money is None or self.money > bounds.money):
+            spent = "an unknown amount" if self.money is None else f"{self.money:.4f}"
+            raise Ended(
+                Exit.LIMIT, f"stopped after spending {spent}: {self._said(Limit.MONEY)} is used up", Limit.MONEY
+            )
+
+    def printed(self, count: int) -> None:
+        """An action answered `count` bytes. Raises Ended."""
+        self.output += count
+        most = self._bounds.output
+        if most is not None and self.output > most:
+            reason = f"stopped after {self.output} bytes of output: {self._said(Limit.OUTPUT)} is used up"
+            raise Ended(Exit.LIMIT, reason, Limit.OUTPUT)
+
+    def allowed(self) -> None:
+        self._row = 0
+
+    def denied(self) -> None:
+        """A model that nobody watches does not get to try for ever. Raises Ended."""
+        self.denials += 1
+        self._row += 1
+        bounds = self._bounds
+        if self._unattended and (self._row >= bounds.row or self.denials >= bounds.total):
+            count = f"{self._row} denials in a row" if self._row >= bounds.row else f"{self.denials} denials"
+            raise Ended(Exit.LIMIT, f"stopped after {count}: nobody is there to help", Limit.DENIALS)
+
+    @property
+    def tokens(self) -> int:
+        """All that was sent and received, cached or not."""
+        used = self._counted
+        return used.input + used.output + used.cache_read + used.cache_write
+
+    def cut_off(self) -> Limit:
+        """Which bound it was that made an answer end before its end."""
+        bounds = self._bounds
+        near = bounds.money is not None and self.money is not None and self.money > 0.9 * bounds.money
+        return Limit.MONEY if near else Limit.TOKENS
+
+    def _said(self, limit: Limit | None) -> str:
+        match limit:
+            case Limit.TOKENS:
+                return f"the budget of {self._bounds.tokens} tokens"
+            case Limit.MONEY:
+                return f"the budget of {self._bounds.money:g}"
+            case _:
+                return f"the budget of {self._bounds.output} bytes"
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        one.input + other.input,
+        one.output + other.output,
+        one.cache_read + other.cache_read,
+        one.cache_write + other.cache_write,
+    )
+
+
+def _cheapest(price: Price) -> float:
+    """What a token that is sent costs at least."""
+    return min((each for each in (price.input, price.cache_read, price.cache_write) if each is not None), default=0.0)
+
+
+def _bytes(messages: Sequence[Message]) -> int:
+    """Of the texts in `messages`; less than what is sent."""
+    total = 0
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            blocks = [block for result in message.results for block in result.content]
+            total += sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
+        elif isinstance(message, AssistantMessage):
+            total += sum(len(block.text) for block in message.content if isinstance(block, TextBlock | ThinkingBlock))
+        else:
+            total += sum(len(block.text) for block in message.content if isinstance(block, TextBlock))
+    return total
