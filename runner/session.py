@@ -111,7 +111,7 @@ async def open_session(
             hashes=settings.hashes,
         )
         session = audit.session(info)
-        ends = Ends(audit, session, prices(settings).get(str(info.model)))
+        ends = Ends(audit, session)
         told = emit  # the end is told when the session is closed already
         stack.callback(lambda: _told(ends.problem, told))
         stack.push(ends.record)

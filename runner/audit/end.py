@@ -9,16 +9,15 @@ from runner.audit.records import SessionEnd
 from runner.events import Emit, Event, RunEnded
 from runner.messages import Usage
 from runner.problems import Exit
-from runner.sessions.cost import Price, cost
 
 
 class Ends:
-    """Sees every event of a session. `price`: of its model; None when nobody said."""
+    """Sees every event of a session. What it cost is known when every run of it knew."""
 
-    def __init__(self, audit: AuditLog, session: str, price: Price | None) -> None:
+    def __init__(self, audit: AuditLog, session: str) -> None:
         self._audit = audit
         self._session = session
-        self._price = price
+        self._cost: float | None = 0.0
         self._last: RunEnded | None = None
         self._turns = 0
         self._usage = Usage()
@@ -30,6 +29,8 @@ class Ends:
                 self._last = event
                 self._turns += event.turns
                 self._usage = _sum(self._usage, event.usage)
+                known = self._cost is not None and event.cost is not None
+                self._cost = (self._cost or 0.0) + (event.cost or 0.0) if known else None
             emit(event)
 
         return watching
@@ -47,9 +48,7 @@ class Ends:
         usage = self._usage
         counts = tuple((name, getattr(usage, name)) for name in ("input", "output", "cache_read", "cache_write"))
         try:
-            self._audit.ended(
-                self._session, SessionEnd(int(code), reason, self._turns, counts, cost(usage, self._price))
-            )
+            self._audit.ended(self._session, SessionEnd(int(code), reason, self._turns, counts, self._cost))
         except AuditError as failed:
             self.problem = failed.problem
 
