@@ -14,6 +14,7 @@ from tools.arguments import parse
 from tools.tool import Tool, find
 
 if TYPE_CHECKING:
+    from runner.audit.facts import Noting
     from runner.remembered import Recalled
 
 _LONGEST_NAME = 200  # characters
@@ -44,12 +45,14 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the gate says of one planned call, before anybody was asked. `recalled`: what was answered before."""
+    """What the gate says of one planned call, before anybody was asked. `recalled`: what was answered before. `noted`:
+    what was asked of the machine on the way."""
 
     planned: Planned
     assessment: Assessment
     verdict: Verdict
     recalled: "Recalled"
+    noted: "Noting"
 
     @property
     def only_reads(self) -> bool:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from policy.action import Action
@@ -14,6 +15,7 @@ from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Ask, Deny
+from runner.audit.facts import Noting
 from runner.audit.records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
@@ -46,6 +48,7 @@ class Case:
     attended: bool
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()  # those that the verdict rests on
+    noted: Noting | None = None  # what was asked of the machine to judge it
 
     @property
     def typed(self) -> tuple[str, ...]:
@@ -65,6 +68,7 @@ class Case:
             self.granted,
             Source.PERSON,
             self.gate.backend,
+            self.noted,
         )
 
     def policy(self) -> str:
@@ -92,9 +96,11 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     `spare` is a helper that was started before any of this was imported; whoever made it ends it when nothing ran.
     """
     gate, action = open_gate(args, os.environ)
+    noted = Noting(gate.facts, gate.settings.profile)
+    gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
-    case = _judge(gate, action, attended=not nobody_there(args.unattended))
+    case = replace(_judge(gate, action, attended=not nobody_there(args.unattended)), noted=noted)
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:

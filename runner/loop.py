@@ -18,6 +18,7 @@ from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Permit, Problem
 from runner.approval import Halt, No, Yes
 from runner.audit import records
+from runner.audit.facts import Noting
 from runner.audit.log import AuditError
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
 from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Notice, Prompted, Proposed, RunEnded
@@ -50,7 +51,8 @@ def judge(call: Call, world: World) -> Judgement | Report:
         world.audit.refused(world.session, records.Refusal(call.name, raw_arguments(call), planned))
         world.emit(Malformed(call.key, call.name, planned))
         return Report(refused(call, planned, world))
-    facts = world.look()  # the one look at the disk
+    noted = Noting(world.look(), world.profile)  # the one look at the disk, and what of it was asked for
+    facts = noted.facts
     assessment = classify(planned.action, facts, world.rules, world.profile)
     verdict = decide(
         assessment, facts, world.profile, world.mode, unattended=world.unattended, environment=world.environment
@@ -58,7 +60,7 @@ def judge(call: Call, world: World) -> Judgement | Report:
     verdict = within_reach(verdict, assessment, world.sandbox.name)
     hearing = Hearing(facts, world.rules, world.profile, world.mode, world.environment, unattended=world.unattended)
     found = recalled(hearing, assessment, verdict, world.grants)  # what a person answered before
-    return Judgement(planned, found.assessment, found.verdict, found)
+    return Judgement(planned, found.assessment, found.verdict, found, noted)
 
 
 async def settle(judged: Judgement, world: World) -> Report:
@@ -79,6 +81,7 @@ async def settle(judged: Judgement, world: World) -> Report:
         grants=names,
         granted=by,
         reach=world.sandbox.name,
+        noted=judged.noted,
     )
     # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
     number = world.audit.decided(world.session, decision)

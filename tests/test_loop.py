@@ -248,8 +248,11 @@ def test_the_whole_story_is_in_the_log(stage: Make) -> None:
     kinds = [(row.kind, row.body.get("verdict")) for row in found.audit.rows()]
     assert kinds[::-1] == [
         ("session", None),
+        ("facts", None),  # the machine, once
+        ("facts", None),  # what was asked for the first action; it is there before the decision that rests on it
         ("decided", "allow"),
         ("finished", None),
+        ("facts", None),
         ("decided", "deny"),
         ("refused", "deny"),
     ]

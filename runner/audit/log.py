@@ -13,7 +13,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from policy.record import dataclass
@@ -26,6 +26,7 @@ from runner.audit.records import (
     SessionInfo,
     decided_body,
     ended_body,
+    facts_body,
     finished_body,
     refused_body,
     session_body,
@@ -36,6 +37,8 @@ BUSY_SECONDS = 15.0
 _ZERO = "0" * 64
 _INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
 
+# As the index by_facts has it.
+_FACTS = "SELECT body FROM records WHERE kind = 'facts' AND json_extract(body, '$.sha256') = ? LIMIT 1"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
     id      INTEGER PRIMARY KEY,
@@ -47,6 +50,7 @@ CREATE TABLE IF NOT EXISTS records (
 );
 CREATE INDEX IF NOT EXISTS outcome_of ON records (decided) WHERE decided IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_verdict ON records (verdict) WHERE verdict IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_facts ON records (json_extract(body, '$.sha256')) WHERE kind = 'facts';
 CREATE TABLE IF NOT EXISTS head (one INTEGER PRIMARY KEY CHECK (one = 1), id INTEGER NOT NULL, hash TEXT NOT NULL);
 CREATE TRIGGER IF NOT EXISTS no_update BEFORE UPDATE ON records
     BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
@@ -145,7 +149,16 @@ class AuditLog:
 
     def decided(self, session: str, decision: Decision) -> int:
         """Record a verdict, durable before return; answers the record's id. Raises AuditError: then nothing may run."""
-        return self._append(decided_body(session, decision), "the decision could not be recorded, so nothing was run")
+        notes = decision.noted.parts() if decision.noted is not None else ()
+        failure = "the decision could not be recorded, so nothing was run"
+        return self._append(decided_body(session, decision), failure, notes)
+
+    def facts(self, digest: str) -> dict[str, object] | None:
+        """What a `decided` record names as one of its `facts`; None when the log does not hold it, or not as it was."""
+        with _speaking(self.path, "the audit log cannot be read"):
+            found = self._database.execute(_FACTS, (digest,)).fetchone()
+        said = json.loads(found[0]).get("said") if found else None
+        return said if isinstance(said, dict) and _digest(said) == digest else None
 
     def refused(self, session: str, refusal: Refusal) -> int:
         """Record a tool call that never became an action (malformed arguments, unknown tool)."""
@@ -235,28 +248,39 @@ class AuditLog:
         finally:
             self._database.execute("ROLLBACK")
 
-    def _append(self, body: dict[str, object], failure: str) -> int:
+    def _append(self, body: dict[str, object], failure: str, notes: Sequence[dict[str, object]] = ()) -> int:
+        """Append `body` and, before it, each of its `notes` that the log does not hold yet; all of them or nothing."""
+        said = {}
         if self._redact is not None:
-            body = {key: _redacted(value, self._redact) for key, value in body.items()}
+            body, lost = _cleaned(body, self._redact)
+            if lost:
+                body["redacted"] = lost
+            notes = [_cleaned(note, self._redact)[0] for note in notes]
+        if notes:
+            said = {_digest(note): note for note in notes}
+            body["facts"] = list(said)
         text = canonical(body)
         with _speaking(self.path, failure):
             self._database.execute("BEGIN IMMEDIATE")
             try:
+                texts = [canonical(facts_body(name, note)) for name, note in said.items() if not self._holds(name)]
                 # The head, not the last row: when rows were cut off, the next id leaves a gap that `verify` names.
-                last, digest = self._database.execute("SELECT id, hash FROM head").fetchone() or (0, _ZERO)
-                sealed = _seal(digest, text)
-                self._database.execute(
-                    "INSERT INTO records (id, body, hash) VALUES (?, ?, ?)", (last + 1, text, sealed)
-                )
-                self._database.execute(
-                    "INSERT OR REPLACE INTO head (one, id, hash) VALUES (1, ?, ?)", (last + 1, sealed)
-                )
+                last, sealed = self._database.execute("SELECT id, hash FROM head").fetchone() or (0, _ZERO)
+                for each in (*texts, text):
+                    last, sealed = last + 1, _seal(sealed, each)
+                    self._database.execute(
+                        "INSERT INTO records (id, body, hash) VALUES (?, ?, ?)", (last, each, sealed)
+                    )
+                self._database.execute("INSERT OR REPLACE INTO head (one, id, hash) VALUES (1, ?, ?)", (last, sealed))
                 self._database.execute("COMMIT")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # SQLite already rolled back when the disk is full
                     self._database.execute("ROLLBACK")
                 raise
-        return int(last) + 1
+        return int(last)
+
+    def _holds(self, facts: str) -> bool:
+        return self._database.execute(_FACTS, (facts,)).fetchone() is not None
 
 
 def canonical(body: dict[str, object]) -> str:
@@ -268,16 +292,33 @@ def _seal(previous: str, text: str) -> str:
     return hashlib.sha256(bytes.fromhex(previous) + text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _redacted(value: object, redact: Callable[[str], str]) -> object:
-    match value:
-        case str():
-            return redact(value)
-        case list():
-            return [_redacted(item, redact) for item in value]
-        case dict():
-            return {redact(key): _redacted(item, redact) for key, item in value.items()}
-        case _:
-            return value
+def _digest(said: dict[str, object]) -> str:
+    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
+
+
+def _cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
+    """`body` without secrets, and the names of the fields that held one, such as `action.script`."""
+    lost: dict[str, None] = {}
+
+    def clean(text: str, place: str) -> str:
+        shown = redact(text)
+        if shown != text:
+            lost[place] = None
+        return shown
+
+    def cleaned(value: object, place: str) -> object:
+        match value:
+            case str():
+                return clean(value, place)
+            case list():
+                return [cleaned(item, place) for item in value]
+            case dict():
+                shown = {key: clean(key, place) for key in value}  # a path may be a key, and hold one
+                return {shown[key]: cleaned(item, f"{place}.{shown[key]}") for key, item in value.items()}
+            case _:
+                return value
+
+    return {key: cleaned(value, key) for key, value in body.items()}, list(lost)
 
 
 def _claim(path: Path) -> None:
@@ -314,7 +355,7 @@ def _prepare(database: sqlite3.Connection) -> None:
     if journal != "wal":
         raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
     database.execute("PRAGMA synchronous = FULL")
-    if database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'no_delete'").fetchone() == (0,):
+    if database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'by_facts'").fetchone() == (0,):
         database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
 
 

@@ -21,6 +21,7 @@ from sandbox.backend import Connection, Enforcement, Outcome
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.grant import Grant
+    from runner.audit.facts import Noting
 
 TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
@@ -71,6 +72,7 @@ class Decision:
     granted: "tuple[Grant, ...]" = ()
     source: Source = Source.MODEL
     reach: str | None = None
+    noted: "Noting | None" = None  # what was asked of the machine on the way
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,11 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "granted": _granted(decision.granted),
         "reach": decision.reach,
     }
+
+
+def facts_body(name: str, said: dict[str, object]) -> dict[str, object]:
+    """A part of what decisions rested on; `name` is its SHA-256, by which they name it."""
+    return {"kind": "facts", "time": _now(), "sha256": name, "said": said}
 
 
 def refused_body(session: str, refusal: Refusal) -> dict[str, object]:

@@ -1,0 +1,133 @@
+"""What the gate asked of the machine while it judged one action, kept so that the action can be judged again elsewhere.
+
+Two parts, since most actions share the first: `machine` (where it worked, what is system, what is ours) and `asked`
+(paths, programs, folders, remotes, registries). Values of variables are in neither: they decide nothing, and a user may
+pass a token through.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import TypeVar
+
+from policy.assessment import Scope
+from policy.facts import Facts, PathFact
+from policy.pattern import pattern
+from policy.profile import Profile
+from policy.remotes import Remotes
+
+MOST = 48 << 10  # characters of what was asked about one action
+_PASSWORD = pattern(r"(://[^/@:]*:)[^/@]*(?=@)")
+_Value = TypeVar("_Value")
+
+
+class Noting:
+    """Listens between the gate and the machine. `facts` are to be used in place of the ones it was made of."""
+
+    def __init__(self, facts: Facts, profile: Profile) -> None:
+        self._look: dict[str, PathFact] = {}
+        self._which: dict[str, str | None] = {}
+        self._names: dict[str, tuple[str, ...] | None] = {}
+        self._remotes: dict[str, Remotes] = {}
+        self._registries: dict[tuple[str, str], tuple[tuple[str, Scope], ...]] = {}
+        self._profile = profile
+        self.facts = replace(
+            facts,
+            look=_kept(facts.look, self._look),
+            which=_kept(facts.which, self._which),
+            names=_kept(facts.names, self._names),
+            remotes=_kept(facts.remotes, self._remotes),
+            registries=self._asking(facts.registries),
+        )
+
+    def _asking(
+        self, registries: Callable[[str, str], tuple[tuple[str, Scope], ...]]
+    ) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
+        def found(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+            answer = self._registries[program, folder] = registries(program, folder)
+            return answer
+
+        return found
+
+    def parts(self) -> tuple[dict[str, object], dict[str, object]]:
+        """As they are recorded; what does not fit into MOST is left out, and counted."""
+        facts = self.facts
+        machine: dict[str, object] = {
+            "about": "machine",
+            "workspace": facts.workspace,
+            "home": facts.home,
+            "path": list(facts.path),
+            "system": list(facts.system),
+            "private": list(facts.private),
+            "beyond": facts.beyond,
+            "cache": facts.cache,
+            "lists": lists(self._profile),
+        }
+        room = _Room()
+        asked: dict[str, object] = {
+            "about": "asked",
+            "look": room.of(self._look, _place),
+            "which": room.of(self._which, _as_it_is),
+            "names": room.of(self._names, _as_it_is),
+            "remotes": room.of(self._remotes, _remotes),
+            "registries": room.of(
+                {f"{program}\0{folder}": found for (program, folder), found in self._registries.items()}, _as_it_is
+            ),
+        }
+        return machine, {**asked, "cut": room.cut}
+
+
+def lists(profile: Profile) -> str:
+    """What the system folders of `machine` follow from: with other lists, others would have been found."""
+    text = json.dumps([profile.system, profile.etc])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class _Room:
+    """How much may still be kept. Whatever is left out makes a later judgement unknown, never another one."""
+
+    def __init__(self) -> None:
+        self.left = MOST
+        self.cut = 0
+
+    def of(self, asked: dict[str, _Value], told: Callable[[str, _Value], object]) -> dict[str, object]:
+        kept = {}
+        for name, answer in asked.items():
+            said = told(name, answer)
+            self.left -= len(name) + 8 + (len(json.dumps(said)) if said is not None else 0)
+            if self.left < 0:
+                self.cut += 1
+            else:
+                kept[name] = said
+        return kept
+
+
+def _kept(ask: Callable[[str], _Value], into: dict[str, _Value]) -> Callable[[str], _Value]:
+    def found(name: str) -> _Value:
+        answer = into[name] = ask(name)
+        return answer
+
+    return found
+
+
+def _place(path: str, found: PathFact) -> object:
+    """Its kind, and where it really is when that is elsewhere."""
+    return found.kind.value if found.real == path else [found.kind.value, found.real]
+
+
+def _as_it_is(_: str, found: object) -> object:
+    return found
+
+
+def _remotes(_: str, found: Remotes) -> object:
+    """Every field; an address without the password that somebody wrote into it."""
+    return {each.name: _without_passwords(getattr(found, each.name)) for each in fields(found)}
+
+
+def _without_passwords(value: object) -> object:
+    if isinstance(value, str):
+        return _PASSWORD.sub(r"\1x", value)
+    if isinstance(value, Mapping):
+        return {name: _without_passwords(each) for name, each in value.items()}
+    return [_without_passwords(each) for each in value] if isinstance(value, tuple) else value

@@ -1,0 +1,152 @@
+"""The machine as it was recorded: facts that answer what was asked then, follow what certainly follows from that, and
+note everything else as missing."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import date
+from typing import TypeVar
+
+from policy.assessment import Scope
+from policy.facts import Facts, Kind, PathFact
+from policy.remotes import Remotes
+
+_Value = TypeVar("_Value")
+_KINDS = {kind.value: kind for kind in Kind}
+_SCOPES = {scope.value: scope for scope in Scope}
+
+
+class Recorded:
+    """Facts of one recorded decision. `missing`: what was asked of them and is not recorded, in words; whatever was
+    judged by then is worth nothing. `today_disk`: asked in place of that, where somebody wants it; `looked` then says
+    for what.
+
+    Raises ValueError for parts that are none.
+    """
+
+    def __init__(
+        self,
+        machine: Mapping[str, object],
+        asked: Mapping[str, object],
+        today: date | None,
+        now: Callable[[str], PathFact] | None = None,
+    ) -> None:
+        self.missing: list[str] = []
+        self.looked: list[str] = []
+        self._now = now
+        self._places = {path: _fact(path, found) for path, found in _table(asked, "look").items()}
+        self._which = _table(asked, "which")
+        self._names = _table(asked, "names")
+        self._remotes = _table(asked, "remotes")
+        self._registries = _table(asked, "registries")
+        self.facts = Facts(
+            workspace=_text(machine, "workspace"),
+            home=_text(machine, "home"),
+            path=_texts(machine.get("path")),
+            system=_texts(machine.get("system")),
+            private=_texts(machine.get("private")),
+            beyond=_text(machine, "beyond"),
+            cache=_text(machine, "cache"),
+            today=today,
+            look=self._look,
+            which=self._found,
+            names=self._listed,
+            remotes=self._remote,
+            registries=self._registry,
+        )
+        real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
+        self._folders = {above for path in (*real, f"{self.facts.workspace}/.") for above in _above(path)}
+
+    def _look(self, path: str) -> PathFact:
+        fact = self._places.get(path) or self._follows(path)
+        if fact is None:
+            if self._now is not None:
+                self.looked.append(path)
+                fact = self._now(path)
+            else:
+                self.missing.append(f"what `{path}` is")
+                fact = PathFact(path, Kind.OTHER)
+            self._places[path] = fact
+        return fact
+
+    def _follows(self, path: str) -> PathFact | None:
+        """What is certain of a path: whatever lies above a real one is a real folder, and nothing is below a file."""
+        if path in self._folders:
+            return PathFact(path, Kind.FOLDER)
+        if {"", ".", ".."} & set(path.split("/")[1:]):
+            return None
+        for above in _above(path):
+            fact, rest = self._places.get(above), path[len(above) :]
+            if fact is not None and fact.kind in (Kind.FILE, Kind.MISSING):
+                return PathFact(fact.real + rest, Kind.MISSING)
+            if fact is not None and fact.kind is Kind.FOLDER and fact.real not in (above, "/"):
+                return self._places.get(fact.real + rest) or self._follows(fact.real + rest)
+        return None
+
+    def _found(self, name: str) -> str | None:
+        found = self._answer(self._which, name, f"where the program `{name}` is")
+        return found if isinstance(found, str) else None
+
+    def _listed(self, folder: str) -> tuple[str, ...] | None:
+        found = self._answer(self._names, folder, f"what is in `{folder}`")
+        return None if found is None else _texts(found)
+
+    def _remote(self, folder: str) -> Remotes:
+        found = self._answer(self._remotes, folder, f"the remotes of `{folder}`")
+        return Remotes() if found is None else _remotes(found)
+
+    def _registry(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        found = self._answer(self._registries, f"{program}\0{folder}", f"the registries of `{program}` in `{folder}`")
+        pairs = found if isinstance(found, list) else []
+        return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
+
+    def _answer(self, table: Mapping[str, object], name: str, what: str) -> object:
+        if name not in table:
+            self.missing.append(what)
+        return table.get(name)
+
+
+def _above(path: str) -> list[str]:
+    """Every folder above `path`, the nearest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) or "/" for count in range(len(parts) - 1, 0, -1)]
+
+
+def _fact(path: str, found: object) -> PathFact:
+    kind, real = found if isinstance(found, list) and len(found) == 2 else (found, path)
+    if not isinstance(real, str) or not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"`{path}` is not described as paths are")
+    return PathFact(real, _KINDS[kind])
+
+
+def _remotes(found: object) -> Remotes:
+    if not isinstance(found, dict) or set(found) != {each.name for each in fields(Remotes)}:
+        raise ValueError("these are no remotes")
+    values = {name: _frozen(value) for name, value in found.items()}
+    return Remotes(**values)  # type: ignore[arg-type]  # its own fields, in the forms that JSON has of them
+
+
+def _frozen(value: object) -> object:
+    """Lists as tuples, at any depth."""
+    if isinstance(value, list):
+        return tuple(map(_frozen, value))
+    return {name: _frozen(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _table(part: Mapping[str, object], name: str) -> dict[str, object]:
+    found = part.get(name)
+    if not isinstance(found, dict):
+        raise ValueError(f"there is no `{name}` in it")
+    return found
+
+
+def _text(part: Mapping[str, object], name: str) -> str:
+    found = part.get(name)
+    if not isinstance(found, str):
+        raise ValueError(f"there is no `{name}` in it")
+    return found
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list):
+        raise ValueError("a list is missing")
+    return tuple(map(str, found))
