@@ -1,6 +1,5 @@
 """`agent audit`: what was decided, and the proof that nobody changed the record of it."""
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -8,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from runner.audit.flags import FILE, filtered
+from runner.audit.flags import FILE, filtered, log_path
 from runner.audit.query import Query
 from runner.cli_audit_export import export
+from runner.cli_audit_show import show
 from runner.cli_gate import JSON
 from runner.problems import Exit, Stopped, coloured, usage
 
@@ -67,7 +67,7 @@ def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
     from runner.audit.log import AuditLog
     from runner.audit.view import json_lines, lines
 
-    path = path_of(file)
+    path = log_path(file)
     if file is None and not path.exists():
         if not json:
             print("nothing was decided yet")
@@ -84,30 +84,7 @@ def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
     return Exit.DONE
 
 
-@audit_app.command("show")
-def show(
-    number: Annotated[int, typer.Argument(metavar="ID", help="The number that the list shows.")], file: FILE = None
-) -> int:
-    """Print everything that is recorded about one decision, as JSON: parse, rule, terms, session, outcome.
-
-    `terms` are the exact rights that were granted, `outcome` how it ended and what the sandbox stopped.
-
-    **Examples**
-
-        agent audit show 12
-        agent audit show 12 | jq .terms
-    """
-    from runner.audit.log import AuditLog
-    from runner.audit.view import whole
-
-    with AuditLog.open_to_read(path_of(file)) as log:
-        found = whole(log, number)
-    if found is None:
-        raise usage(
-            f"there is no record {number}", "the log does not hold that number", "see `agent audit` for the numbers"
-        )
-    print(found)
-    return Exit.DONE
+audit_app.command("show")(show)
 
 
 @audit_app.command("verify")
@@ -136,7 +113,7 @@ def verify(
         raise usage(
             f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
         )
-    path = path_of(file)
+    path = log_path(file)
     with AuditLog.open_to_read(path) as log:
         result = log.verify(expect=expect)
     if json:
@@ -158,18 +135,12 @@ def verify(
             )
 
 
-def path_of(file: Path | None) -> Path:
-    from runner.places import state_dir
-
-    if file is not None and not file.is_file():
-        raise usage(f"there is no log `{file}`", "no such file", "leave --file out to read your own log")
-    return file or state_dir(os.environ) / "audit.db"
-
-
 def _width() -> int:
     import shutil
 
-    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400
+    from runner.audit.view import WIDE
+
+    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else WIDE
 
 
 audit_app.command("export")(filtered(export))

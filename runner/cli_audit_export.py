@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from runner.audit.deeds import Deed, deeds
-from runner.audit.flags import FILE
+from runner.audit.flags import FILE, log_path
 from runner.audit.query import Query
 from runner.cli_gate import FLAG
 from runner.problems import Exit, usage
@@ -57,11 +57,13 @@ def export(
     """
     from runner.audit.export.out import counted, write
     from runner.audit.log import AuditLog
-    from runner.cli_audit import path_of
 
     if questions and format is not Format.SARIF:
         raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
-    with AuditLog.open_to_read(path_of(file)) as log, closing(counted(deeds(log, query, limit=limit), "read")) as found:
+    with (
+        AuditLog.open_to_read(log_path(file)) as log,
+        closing(counted(deeds(log, query, limit=limit), "read")) as found,
+    ):
         write(_lines(format, found, query, questions), out)
     return Exit.DONE
 

@@ -28,7 +28,8 @@ class Explanation:
 
     `line` says in one line what the action does. `terms` is what a permit would hold: None when no yes can give one.
     `rules` are what the users' own rules say about it. `ways` says what would make the action allowed, in words; empty
-    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried.
+    when it is allowed already. `rule` is the `[[rule]]` that would allow it, and was tried. `digest` is that of
+    the terms where they came from a record, which keeps no values of the environment.
     """
 
     action: Action
@@ -47,6 +48,7 @@ class Explanation:
     line: str = ""
     rules: tuple[Reason, ...] = ()
     rule: str | None = None
+    digest: str = ""
 
     def as_json(self) -> dict[str, object]:
         """A JSON-able object; environment values are left out."""
@@ -120,34 +122,48 @@ def explain(
     )
 
 
+Section = tuple[str, list[str]]  # a title, and its lines, safe to print on a terminal
+
+
 def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.config/ringfence/config.toml") -> str:
     """The explanation as plain text, one section per question a reader has. Safe to print on a terminal.
 
     `config` is where the user's own rules stand, or would."""
+    told = sections(explanation)
+    told.append(("to have it allowed", shown(list(explanation.ways))))
+    if explanation.rule is not None:
+        title = visible(f"or by a rule in {config}, for exactly this", lines=False)
+        told.append((title, shown(explanation.rule.split("\n"))))
+    return titled(told, colour=colour)
+
+
+def sections(explanation: Explanation) -> list[Section]:
+    """From the action to the rights: what a verdict rested on."""
     action = explanation.action
-    sections = [
-        ("action", _shown([action_words(action, explanation.workspace)])),
-        ("in one line", _shown([explanation.line] if explanation.line else [])),
-        ("parse", _shown(explanation.tree.splitlines())),
-        ("effects", _shown([_effect_words(effect) for effect in explanation.effects])),
+    told = [
+        ("action", shown([action_words(action, explanation.workspace)])),
+        ("in one line", shown([explanation.line] if explanation.line else [])),
+        ("parse", shown(explanation.tree.splitlines())),
+        ("effects", shown([_effect_words(effect) for effect in explanation.effects])),
         ("reasons", [line for reason in explanation.reasons for line in _caret(action, reason)]),
         ("rules", [line for reason in explanation.rules for line in _caret(action, reason)]),
-        ("tier", _shown([", ".join(tier.label for tier in explanation.tiers)])),
-        ("cell", _shown([cell_words(explanation.cell)])),
-        ("verdict", _shown(_verdict_words(explanation))),
+        ("tier", shown([", ".join(tier.label for tier in explanation.tiers)])),
+        ("cell", shown([cell_words(explanation.cell)])),
+        ("verdict", shown(_verdict_words(explanation))),
     ]
     if explanation.terms is not None:
         title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if somebody says yes"
         lines = [f"{name:<8} {words}" for name, words in terms_words(explanation.terms)]
         lines.append(f"{'environ':<8} {names_of(explanation.terms) or 'empty'}")
-        lines.append(f"{'digest':<8} {explanation.terms.digest[:16]}")
-        sections.append((title, _shown(lines)))
-    sections.append(("to have it allowed", _shown(list(explanation.ways))))
-    if explanation.rule is not None:
-        title = visible(f"or by a rule in {config}, for exactly this", lines=False)
-        sections.append((title, _shown(explanation.rule.split("\n"))))
+        lines.append(f"{'digest':<8} {explanation.digest or explanation.terms.digest[:16]}")
+        told.append((title, shown(lines)))
+    return told
+
+
+def titled(told: list[Section], *, colour: bool) -> str:
+    """Sections as plain text; those without a line are left out."""
     bold, end = ("\x1b[1m", "\x1b[0m") if colour else ("", "")
-    return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in sections if lines)
+    return "\n".join("\n".join([f"{bold}{title}{end}", *lines]) for title, lines in told if lines)
 
 
 def caret_lines(action: Action, reason: Reason) -> tuple[str, ...]:
@@ -155,7 +171,8 @@ def caret_lines(action: Action, reason: Reason) -> tuple[str, ...]:
     return tuple(_caret(action, reason))
 
 
-def _shown(lines: list[str]) -> list[str]:
+def shown(lines: list[str]) -> list[str]:
+    """Lines of a section, whatever is in them."""
     return [f"  {part}".rstrip() for line in lines for part in visible(line).split("\n")]
 
 

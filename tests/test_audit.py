@@ -22,6 +22,7 @@ from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from runner.audit.one import record_named
 from runner.audit.query import Query
 from runner.audit.records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
 from runner.audit.view import json_lines, lines, whole
@@ -456,10 +457,10 @@ def test_the_listing(tmp_path: Path) -> None:
         newest_first = [json.loads(line)["outcome"] for line in json_lines(log)]
         assert newest_first[:2] == [None, None]
         assert newest_first[2]["status"] == 1
-        found = whole(log, 2)
+        found = record_named(log, "2")
         assert found is not None
-        assert json.loads(found)["session_record"]["enforcement"]["level"] == "FULL"
-        assert whole(log, 77) is None
+        assert json.loads(whole(log, found))["session_record"]["enforcement"]["level"] == "FULL"
+        assert record_named(log, "77") is None
 
 
 def test_the_limit_of_open_files_is_a_problem_too(tmp_path: Path) -> None:

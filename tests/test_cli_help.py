@@ -94,6 +94,7 @@ COMPLETIONS = [
     ("agent exec --require ", {"full", "partial"}),
     ("agent exec --limit o", {"open-files=", "output="}),
     ("agent audit ", {"export", "list", "show", "verify"}),
+    ("agent audit show l", {"last"}),
     ("agent audit --ve", {"--verdict"}),
     ("agent audit --verdict ", {"allow", "deny"}),
     ("agent audit list --tier re", {"read", "read-outside"}),

@@ -32,7 +32,7 @@ def _tools(incomplete: str) -> list[str]:
     return [name for name in ("exec", *(tool.name for tool in TOOLS)) if name.startswith(incomplete)]
 
 
-def _sessions(incomplete: str) -> list[str]:
+def sessions(incomplete: str) -> list[str]:
     """Those that began last. Never an error: completion that cannot read the log offers nothing."""
     from runner.audit.log import AuditError, AuditLog
     from runner.places import PlaceError, private
@@ -60,7 +60,7 @@ _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
     "command":   ("NAME",        "The first word of a command line.", None),
     "path":      ("GLOB",        "A file or folder that it touches, with what is below.", None),
     "host":      ("GLOB",        "A host that it wanted or reached: example.com, example.com:443, '*.org'.", None),
-    "session":   ("NAME",        "A session, or the beginning of its name.", _sessions),
+    "session":   ("NAME",        "A session, or the beginning of its name.", sessions),
     "workspace": ("FOLDER",      "The folder that it worked in, or one above.", None),
     "since":     ("TIME",        "Not before: 2h, 7d, today, yesterday, 2026-03-04, 2026-03-04T05:06 (UTC).", None),
     "until":     ("TIME",        "Before: the same spellings.", None),
@@ -78,6 +78,15 @@ def _parameter(name: str) -> inspect.Parameter:
 
 
 FILTERS = tuple(_parameter(name) for name in _TEXTS)
+
+
+def log_path(file: Path | None) -> Path:
+    """The log to read: `file`, or this user's own. Raises a usage error when `file` is not there."""
+    from runner.places import state_dir
+
+    if file is not None and not file.is_file():
+        raise usage(f"there is no log `{file}`", "no such file", "leave --file out to read your own log")
+    return file or state_dir(os.environ) / "audit.db"
 
 
 def filtered(command: Callable[..., int]) -> Callable[..., int]:

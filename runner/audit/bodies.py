@@ -1,0 +1,26 @@
+"""Fields of a record, whatever is in them: total, since a log may be of another version, or changed by somebody."""
+
+from collections.abc import Mapping
+
+CUT = "…"  # ends what was cut when it was recorded
+
+Body = Mapping[str, object]
+
+
+def text(value: object) -> str:
+    """A text, or the beginning of one that was cut when it was recorded; empty for anything else."""
+    if isinstance(value, dict):
+        return f"{value.get('cut', '')}{CUT}"
+    return value if isinstance(value, str) else ""
+
+
+def mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def texts(value: object) -> tuple[str, ...]:
+    return tuple(text(item) for item in items(value))

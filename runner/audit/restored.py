@@ -1,0 +1,143 @@
+"""A recorded decision as the values it was made of, as far as the record keeps them.
+
+Total: a record of another version, or one that somebody changed, gives less, and never an error. What was cut when it
+was recorded ends with an ellipsis.
+"""
+
+from dataclasses import MISSING, fields
+
+from policy.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
+from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.matrix import Ruling
+from policy.tier import Mode, Tier
+from policy.verdict import Cell, Limits, Problem, Rights, Terms
+from runner.audit.bodies import Body, items, mapping, text, texts
+from runner.explain import Explanation
+
+_ACTIONS = (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
+_TIERS = {tier.label: tier for tier in Tier}
+
+
+def action_of(body: Body) -> Action | None:
+    """What was asked; None when the record has no action of a kind that this version knows.
+
+    The words of a command whose whole was cut come back as the beginning of the last one they have.
+    """
+    told = mapping(body.get("action"))
+    made = next((each for each in _ACTIONS if each.__name__ == told.get("type")), None)
+    if made is None:
+        return None
+    values: dict[str, object] = {}
+    for item in fields(made):
+        found = told.get(item.name)
+        if item.name == "argv":
+            values["argv"] = texts(found) if isinstance(found, list) else tuple(text(found).split("\0"))
+        elif isinstance(found, dict) or item.default is MISSING:
+            values[item.name] = text(found)
+        elif item.name in told:
+            values[item.name] = found
+    return made(**values)  # type: ignore[arg-type]  # texts where texts belong; the rest is only shown
+
+
+def was_cut(body: Body) -> bool:
+    """Whether the record holds only the beginning of what was asked."""
+    return any(isinstance(value, dict) for value in mapping(body.get("action")).values())
+
+
+def effects_of(body: Body) -> tuple[Effect, ...]:
+    return tuple(_effect(mapping(item)) for item in items(body.get("effects")))
+
+
+def reasons_of(body: Body) -> tuple[Reason, ...]:
+    return tuple(reason_of(mapping(item)) for item in items(body.get("reasons")))
+
+
+def reason_of(told: Body) -> Reason:
+    file, _, line = text(told.get("rule")).rpartition(":")
+    ref = RuleRef(file, int(line)) if file and line.isascii() and line.isdigit() else RuleRef(text(told.get("rule")), 0)
+    span = told.get("span")
+    ends = [max(each, 0) for each in items(span) if isinstance(each, int)]
+    return Reason(tier_of(told.get("tier")), text(told.get("text")), ref, Span(*ends) if len(ends) == 2 else None)
+
+
+def tier_of(label: object) -> Tier:
+    """The tier of that name; `unknown` for a name that this version does not know."""
+    return _TIERS.get(text(label), Tier.UNKNOWN)
+
+
+def cell_of(body: Body) -> Cell:
+    told = mapping(body.get("cell"))
+    mode = next((mode for mode in Mode if mode.value == told.get("mode")), Mode.DEFAULT)
+    ruling = next((each for each in Ruling if each.name.lower() == told.get("ruling")), Ruling.DENY)
+    return Cell(tier_of(told.get("tier")), mode, ruling)
+
+
+def problem_of(value: object) -> Problem | None:
+    told = mapping(value)
+    return Problem(text(told.get("what")), text(told.get("why")), text(told.get("fix"))) if told else None
+
+
+def terms_of(body: Body) -> Terms | None:
+    """The rights that were granted, without the values of the environment; None for a denial.
+
+    Its digest is another: the record has the one that counted.
+    """
+    told = mapping(body.get("terms"))
+    if not told:
+        return None
+    values: dict[str, object] = {}
+    for item in fields(Terms):
+        found = told.get(item.name)
+        if item.name == "env":
+            values["env"] = tuple((name, "") for name in texts(found))
+        elif isinstance(found, list):
+            values[item.name] = texts(found)
+        elif isinstance(found, str | bool) and item.name not in ("rights", "limits"):
+            values[item.name] = found
+    limits = mapping(told.get("limits"))
+    amounts = {
+        item.name: limits[item.name] for item in fields(Limits) if isinstance(limits.get(item.name), int | float)
+    }
+    rights = Rights.WORK if told.get("rights") == Rights.WORK.value else Rights.LOOK
+    places = {"workspace": "", "home": ""}
+    return Terms(**{**places, **values, "rights": rights, "limits": Limits(**amounts)})  # type: ignore[arg-type]
+
+
+def explanation_of(body: Body, workspace: str) -> Explanation | None:
+    """The explanation that a decision rested on, as `agent why` has it; None when its action is not known here."""
+    action = action_of(body)
+    if action is None:
+        return None
+    allowed = body.get("verdict") == "allow"
+    return Explanation(
+        action=action,
+        tree=text(body.get("tree")),
+        effects=effects_of(body),
+        tiers=tuple(tier_of(label) for label in items(body.get("tiers"))),
+        reasons=reasons_of(body),
+        cell=cell_of(body),
+        because=reason_of(mapping(body.get("because"))),
+        verdict=Ruling.ALLOW if allowed else Ruling.DENY,
+        problem=problem_of(body.get("problem")),
+        question=None,
+        terms=terms_of(body),
+        ways=(),
+        workspace=workspace,
+        digest=text(body.get("digest")),
+    )
+
+
+def _effect(told: Body) -> Effect:
+    kind = next((each for each in EffectKind if each.value == told.get("kind")), EffectKind.UNKNOWN)
+    scope = next((each for each in Scope if each.value == told.get("scope")), Scope.NONE)
+    return Effect(kind, text(told.get("target")), scope, told.get("exact") is not False)

@@ -1,0 +1,123 @@
+"""What `agent audit` and `agent audit show` print: golden texts of recorded decisions, and records nobody expected."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from runner.audit.deeds import Deed
+from runner.audit.log import Record
+from runner.audit.shown import deed_text, record_text
+from runner.audit.view import WIDE, entry, entry_lines
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def records() -> list[Record]:
+    """A few real records, with a time, a folder and a session of their own: some allowed, some asked, one cut."""
+    lines = (GOLDEN / "audit_records.jsonl").read_text("utf-8").splitlines()
+    return [Record(**json.loads(line)) for line in lines]
+
+
+def all_deeds() -> list[Deed]:
+    """As `deeds` walks over them: newest first."""
+    found = records()
+    finished = {record.body["decided"]: record for record in found if record.kind == "finished"}
+    session = next(record for record in found if record.kind == "session")
+    decisions = [record for record in found if record.kind in ("decided", "refused")]
+    return [Deed(record, session, finished.get(record.id)) for record in reversed(decisions)]
+
+
+def golden(name: str, shown: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(shown, "utf-8")
+    assert shown == path.read_text("utf-8"), f"UPDATE_GOLDEN=1 writes {name} anew"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "colour"), [("plain", WIDE, False), ("narrow", 60, False), ("colour", 110, True)]
+)
+def test_the_list(name: str, width: int, colour: bool) -> None:
+    shown = [line for deed in all_deeds() for line in entry_lines(entry(deed), colour=colour, width=width)]
+    golden(f"audit_list_{name}.txt", "\n".join(shown).replace("\x1b", "ESC") + "\n")
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 83, 84, 110, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for deed in all_deeds():
+        for line in entry_lines(entry(deed), colour=False, width=width):
+            long = max((len(word) for word in line.split()), default=0) + 9
+            assert len(line) <= max(width, long, 50), line
+
+
+def test_everything_about_each() -> None:
+    golden("audit_show.txt", "\n\n".join(deed_text(deed) for deed in all_deeds()) + "\n")
+
+
+def test_everything_about_a_session() -> None:
+    golden("audit_show_session.txt", record_text(records()[0]) + "\n")
+
+
+@pytest.mark.threat("T07")
+def test_nothing_in_a_record_drives_the_terminal() -> None:
+    nasty = "\x1b[2J\u202e\u200b\r\x07"
+
+    def spoiled(value: object) -> object:
+        match value:
+            case str():
+                return value + nasty
+            case list():
+                return [spoiled(item) for item in value]
+            case dict():
+                return {spoiled(key): spoiled(item) for key, item in value.items()} | {
+                    key: spoiled(item) for key, item in value.items()
+                }
+            case _:
+                return value
+
+    for deed in all_deeds():
+        body = {key: spoiled(value) if key != "kind" else value for key, value in deed.record.body.items()}
+        bad = Deed(Record(deed.record.id, deed.record.hash, body), deed.session, deed.finished)
+        text = "\n".join([*entry_lines(entry(bad), colour=False, width=110), deed_text(bad)])
+        assert not {"\x1b", "\u202e", "\u200b", "\r", "\x07"} & set(text)
+
+
+STRANGE: list[object] = [
+    None,
+    0,
+    -1,
+    True,
+    "",
+    "x",
+    [],
+    ["x"],
+    {},
+    {"cut": "x"},
+    {"type": "RunScript"},
+    {"type": "CallMcp"},
+    1e300,
+]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=[json.dumps(value) for value in STRANGE])
+def test_a_field_of_another_shape_is_shown_somehow(value: object) -> None:
+    """Another version wrote it, or somebody changed it: reading a log must never end in a traceback."""
+    for deed in (deed for deed in all_deeds() if deed.record.id in (8, 11, 13, 16)):
+        parts = {"record": deed.record, "session": deed.session, "finished": deed.finished}
+        for part, record in parts.items():
+            for field in record.body if record else ():
+                changed = Record(record.id, record.hash, {**record.body, field: value}) if record else None
+                bad = Deed(**{**parts, part: changed})  # type: ignore[arg-type]
+                if bad.record.kind in ("decided", "refused"):
+                    assert [*entry_lines(entry(bad), colour=True, width=70)]
+                    assert deed_text(bad)
+        for record in filter(None, parts.values()):
+            assert record_text(record)
+
+
+def test_what_an_earlier_version_left_out() -> None:
+    for kind in ("decided", "refused"):
+        assert deed_text(Deed(Record(1, "0" * 64, {"kind": kind}), None, None))
+        assert [*entry_lines(entry(Deed(Record(1, "0" * 64, {"kind": kind}), None, None)), colour=False, width=80)]
