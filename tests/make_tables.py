@@ -1,5 +1,5 @@
-"""`make tables`: run the escape attempts and the everyday work on every backend of this machine, and write what came of
-it into SECURITY.md, between its marks. Takes several minutes a backend and user."""
+"""`make tables`: run the escape attempts and the everyday work on every backend of this machine, and the attacks of a
+hostile model, and write what came of it into SECURITY.md, between its marks. Takes several minutes a backend and user."""
 
 import argparse
 import contextlib
@@ -13,7 +13,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 DOCUMENT = HERE.parent / "SECURITY.md"
-sys.path[:0] = [str(HERE), str(HERE / "escapes"), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE / "escapes"), str(HERE / "adversary"), str(HERE.parent)]
 WORDS = {"CONTAINED": "held", "ESCAPED": "**ESCAPED**", "NA": "-", "ERROR": "error"}
 
 
@@ -28,9 +28,13 @@ def main() -> None:
     )
     parser.add_argument("--no-everyday", action="store_true", help="leave the table of everyday work as it is")
     parser.add_argument("--no-escapes", action="store_true", help="leave the table of escape attempts as it is")
+    parser.add_argument("--no-attacks", action="store_true", help="leave the table of attacks as it is")
     told = parser.parse_args()
     if told.rows_only:
-        write("escapes", escapes(kept(), listed()))
+        if not told.no_escapes:
+            write("escapes", escapes(kept(), listed()))
+        if not told.no_attacks:
+            write("attacks", attacks_table(attacks_kept()))
         return
     if told.answers:
         write(
@@ -44,6 +48,8 @@ def main() -> None:
         write("escapes", escapes(json.loads(run.stdout), listed()))
     if not told.no_everyday:
         write("everyday", everyday(told.backend))
+    if not told.no_attacks:
+        write("attacks", attacks_table(attacks_run()))
 
 
 def listed() -> list[Any]:
@@ -149,6 +155,45 @@ def kept() -> list[dict[str, str]]:
         for row in rows if row[0][:1] == "`"
         for head, cell in zip(heads, row[3:], strict=True) if cell in words
     ]  # fmt: skip
+
+
+def attacks_run() -> dict[tuple[str, str], str]:
+    """By user and attack: `held`, or what came of it."""
+    from arena import played
+    from sandbox_bench import USERS
+
+    cells = {}
+    for user in USERS:
+        for told in played(user):
+            cells["nobody" if user == "nobody" else "root", told.attack.id] = "**NOT HELD**" if told.wrong else "held"
+            for line in told.wrong:
+                print(f"{user:<7} {told.attack.id:<22} {line}", file=sys.stderr)
+    return cells
+
+
+def attacks_kept() -> dict[tuple[str, str], str]:
+    rows = [[part.strip() for part in line.strip("|").split("|")] for line in between("attacks").splitlines()]
+    return {
+        (user, row[0].strip("`")): cell
+        for row in rows
+        if row[0][:1] == "`"
+        for user, cell in zip(("root", "nobody"), row[-2:], strict=True)
+    }
+
+
+def attacks_table(cells: dict[tuple[str, str], str]) -> str:
+    """A row for each attack; all but the last two columns follow from the attacks themselves."""
+    from attacks import ATTACKS
+
+    lines = ["| attack | kind | what it tries | how it ends | threat | as root | as nobody |", "| --- |" + " --- |" * 6]
+    for each in ATTACKS:
+        held = [cells.get((user, each.id), "?") for user in ("root", "nobody")]
+        lines.append(f"| {' | '.join([*each.row, *held])} |")
+    return "\n".join(lines)
+
+
+def between(name: str) -> str:
+    return DOCUMENT.read_text("utf-8").partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0]
 
 
 def write(name: str, text: str) -> None:

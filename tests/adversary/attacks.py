@@ -1,0 +1,9 @@
+"""All attacks, kind by kind."""
+
+from attack import Attack
+from attacks_exhaust import ATTACKS as EXHAUST
+from attacks_stay import ATTACKS as STAY
+from attacks_steal import ATTACKS as STEAL
+from attacks_tamper import ATTACKS as TAMPER
+
+ATTACKS: tuple[Attack, ...] = (*STEAL, *STAY, *TAMPER, *EXHAUST)
