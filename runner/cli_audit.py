@@ -1,6 +1,5 @@
 """`agent audit`: what was decided, and the proof that nobody changed the record of it."""
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +10,13 @@ from runner.audit.flags import FILE, filtered, log_path
 from runner.audit.query import Query
 from runner.cli_audit_export import export
 from runner.cli_audit_show import show
+from runner.cli_audit_verify import verify
 from runner.cli_gate import JSON
-from runner.problems import Exit, Stopped, coloured, usage
+from runner.problems import Exit, coloured, usage
 
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
+
+audit_app.command("verify")(verify)
 
 LISTED = 50
 LIMIT = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions.")]
@@ -85,54 +87,6 @@ def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
 
 
 audit_app.command("show")(show)
-
-
-@audit_app.command("verify")
-def verify(
-    expect: Annotated[
-        str | None,
-        typer.Option(metavar="COUNT:HASH", help="A head printed earlier, which must still be part of the log."),
-    ] = None,
-    json: JSON = False,
-    file: FILE = None,
-) -> int:
-    """Recompute the hash chain; exit 1 and name the first record that does not hold.
-
-    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew. Keep it
-    where the writer of the log cannot reach: in the CI log, for example.
-
-    **Examples**
-
-        agent audit verify
-        agent audit verify --expect 12:56a0164898f859af...
-        agent audit verify --json --file audit.db
-    """
-    from runner.audit.log import AuditLog, Broken, Sealed
-
-    if expect is not None and not re.fullmatch(r"\d+:[0-9a-f]{64}", expect):
-        raise usage(
-            f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
-        )
-    path = log_path(file)
-    with AuditLog.open_to_read(path) as log:
-        result = log.verify(expect=expect)
-    if json:
-        from dataclasses import asdict
-        from json import dumps
-
-        print(dumps({"sealed": isinstance(result, Sealed), **asdict(result)}))
-        return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
-    match result:
-        case Sealed(count=count):
-            print(f"all {count} records hold\nhead {result.head}")
-            return Exit.DONE
-        case Broken(id=number, why=why):
-            from policy.verdict import Problem
-
-            what = f"the audit log does not hold from record {number} on"
-            raise Stopped(
-                Problem(what, why, f"keep `{path}` as evidence, and start a new log by moving it away"), Exit.FAILED
-            )
 
 
 def _width() -> int:

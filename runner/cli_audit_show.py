@@ -56,7 +56,7 @@ def show(
         colour = coloured(sys.stdout)
         if deed is None:
             name = str(record.body.get("session", ""))
-            ended = next(log.rows(kind="ended", session=name, limit=1), None) if record.kind == "session" else None
+            ended = log.named("ended", name) if record.kind == "session" else None
             print(record_text(record, ended=ended, colour=colour))
         else:
             print(deed_text(deed, colour=colour))

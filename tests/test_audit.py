@@ -15,54 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.action import Action, RunArgv, RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
-from policy.matrix import Ruling
-from policy.tier import Mode, Tier
-from policy.verdict import _MINT as MINT
-from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
-from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from policy.action import RunArgv, RunScript
+from policy.verdict import Problem
+from runner.audit.log import AuditError, AuditLog, Sealed
 from runner.audit.one import record_named
 from runner.audit.query import Query
-from runner.audit.records import TEXT_KEPT, Answer, Decision, Refusal, SessionInfo
+from runner.audit.records import TEXT_KEPT, Refusal
 from runner.audit.view import json_lines, lines, whole
-from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation
-
-TERMS = Terms(Rights.LOOK, "/w", "/home/u", env=(("PATH", "/usr/bin"), ("TOKEN", "hunter2")))
-
-
-def info() -> SessionInfo:
-    return SessionInfo(
-        "default", "/w", True, Enforcement(Level.FULL, "T1", (("sealed", True),)), ("agent", "exec", "ls")
-    )
-
-
-def assessment(action: Action, tier: Tier = Tier.READ) -> Assessment:
-    reason = Reason(tier, "reads a file", RuleRef("policy/commands/cat.toml", 3), Span(0, 3))
-    return Assessment(action, (Effect(EffectKind.READS, "/w/a", Scope.WORKSPACE),), (reason,), tree="cat a")
-
-
-def allowed(action: Action) -> Decision:
-    seen = assessment(action)
-    cell = Cell(Tier.READ, Mode.DEFAULT, Ruling.ALLOW)
-    return Decision("exec", seen, Allow(Permit(action, TERMS, MINT), cell, seen.reasons[0]), "T1")
-
-
-def denied(action: Action) -> Decision:
-    seen = assessment(action, Tier.SECRET)
-    cell = Cell(Tier.SECRET, Mode.DEFAULT, Ruling.DENY)
-    problem = Problem("it reads a secret", "keys stay with you", "run it yourself")
-    return Decision(
-        "bash", seen, Deny(problem, cell, seen.reasons[0]), "none", Answer("really?", False, "terminal", "no!")
-    )
-
-
-def fill(path: Path, count: int = 5) -> None:
-    with AuditLog.open(path) as log:
-        session = log.session(info())
-        for number in range(count):
-            decided = log.decided(session, allowed(RunScript(f"echo {number}", "/w")))
-            log.finished(decided, Outcome(0, b"out", b"", 0.25))
+from sandbox.backend import Connection, Outcome, Violation
+from tests.audit_records import TERMS, allowed, denied, fill, info
 
 
 def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
@@ -132,83 +93,12 @@ def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
     writers = [subprocess.Popen([*command, name]) for name in "abcd"]
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0, 0]
     with AuditLog.open_to_read(path) as log:
-        assert log.verify() == Sealed(160, next(log.rows()).hash)
-        for name in "abcd":
-            kept = [record.body["arguments"] for record in log.rows(session=name)]
-            assert kept == [str(number) for number in reversed(range(40))], "each writer's own order is kept"
-
-
-TAMPERING = [
-    ("UPDATE records SET body = replace(body, 'echo 2', 'echo 9') WHERE id = 6", 6, "a changed field"),
-    ("UPDATE records SET body = body || ' ' WHERE id = 3", 3, "a byte that changes no field"),
-    ("UPDATE records SET hash = replace(hash, substr(hash, 1, 1), 'x') WHERE id = 4", 4, "a changed hash"),
-    ("DELETE FROM records WHERE id = 5", 5, "a row taken out"),
-    ("DELETE FROM records WHERE id = 1", 1, "the first row taken out"),
-    ("DELETE FROM records WHERE id >= 9", 9, "the end cut off"),
-    ("DELETE FROM records", 1, "everything cut off"),
-    ("UPDATE records SET id = 99 WHERE id = 11", 11, "the last row moved"),
-    (
-        "UPDATE records SET id = -1 WHERE id = 4; UPDATE records SET id = 4 WHERE id = 6;"
-        "UPDATE records SET id = 6 WHERE id = -1",
-        4,
-        "two rows swapped",
-    ),
-    ("INSERT INTO records (id, body, hash) SELECT 12, body, hash FROM records WHERE id = 11", 12, "a row put in"),
-    ("UPDATE records SET body = CAST(body AS BLOB) WHERE id = 2", 2, "the type of a field"),
-    ("UPDATE head SET hash = '00'", 11, "the head alone"),
-    ("DELETE FROM head", 11, "no head"),
-]
-
-
-@pytest.mark.threat("T25")
-@pytest.mark.parametrize(("statement", "first", "why"), TAMPERING, ids=[row[2] for row in TAMPERING])
-def test_tampering_is_named(tmp_path: Path, statement: str, first: int, why: str) -> None:
-    path = tmp_path / "audit.db"
-    fill(path)
-    with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(), Sealed)
-    raw = sqlite3.connect(path)
-    raw.executescript(f"DROP TRIGGER no_update; DROP TRIGGER no_delete; {_without_index()} {statement};")
-    raw.close()
-    with AuditLog.open_to_read(path) as log:
         result = log.verify()
-    assert isinstance(result, Broken), why
-    assert result.id == first, result.why
-
-
-def _without_index() -> str:
-    """An index over a JSON field would itself refuse text that is not JSON; an attacker simply drops it."""
-    return "DROP INDEX outcome_of; DROP INDEX by_verdict;"
-
-
-@pytest.mark.threat("T25")
-def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> None:
-    path, other = tmp_path / "audit.db", tmp_path / "other.db"
-    fill(path, 3)
-    fill(other, 4)
-    with AuditLog.open(path) as log:
-        noted = log.verify()
-        assert isinstance(noted, Sealed)
-        log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
-        assert isinstance(log.verify(expect=noted.head), Sealed), "a longer log still holds the noted head"
-        assert log.verify(expect=f"99:{noted.hash}") == Broken(9, "the log ends before the noted record 99")
-    with AuditLog.open_to_read(other) as log:
-        assert isinstance(log.verify(), Sealed)
-        result = log.verify(expect=noted.head)
-        assert isinstance(result, Broken)
-        assert result.id == noted.count
-
-
-@pytest.mark.threat("T25")
-def test_records_added_after_a_cut_leave_the_gap_visible(tmp_path: Path) -> None:
-    path = tmp_path / "audit.db"
-    fill(path)
-    raw = sqlite3.connect(path)
-    raw.executescript("DROP TRIGGER no_delete; DELETE FROM records WHERE id > 8;")
-    raw.close()
-    with AuditLog.open(path) as log:
-        log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
-        assert log.verify() == Broken(9, "record 9 is missing; the next one is 12")
+        assert isinstance(result, Sealed)
+        assert result.head == f"160:{next(log.rows()).hash}"
+        for name in "abcd":
+            kept = [record.body["arguments"] for record in log.rows(query=Query(sessions=(name,)))]
+            assert kept == [str(number) for number in reversed(range(40))], "each writer's own order is kept"
 
 
 @pytest.mark.threat("T25")
@@ -325,16 +215,6 @@ def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
         AuditLog.open(garbage)
     with pytest.raises(AuditError, match="no such file"):
         AuditLog.open_to_read(tmp_path / "missing.db")
-
-
-def test_a_damaged_page_is_broken_not_a_crash(tmp_path: Path) -> None:
-    path = tmp_path / "audit.db"
-    fill(path, 200)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 4096] = b"\xff" * 4096
-    path.write_bytes(data)
-    with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(), Broken)
 
 
 HARD_TEXTS = ["\ud800 lone", "nul \0 inside", "\x1b[2J\u202e", "é漢🎉", '"}{', "x" * 1_000_000]

@@ -22,12 +22,12 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
     wanted = query or Query()
     sessions: dict[str, Record | None] = {}
     left = limit
-    for record in log.rows(kind=("decided", "refused"), denied=wanted.verdicts == ("deny",)):
+    for record in log.rows(kind=("decided", "refused"), query=wanted):
         if left == 0:
             return
         name = str(record.body.get("session", ""))
         if name not in sessions:
-            sessions[name] = next(log.rows(kind="session", session=name, limit=1), None)
+            sessions[name] = log.named("session", name)
         session, finished = sessions[name], log.outcome_of(record.id)
         if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
             left = None if left is None else left - 1

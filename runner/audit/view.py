@@ -81,7 +81,7 @@ def json_line(deed: Deed) -> str:
 
 def whole(log: AuditLog, found: Record) -> str:
     """One record with its session and its outcome as indented JSON."""
-    session = next(log.rows(kind="session", session=str(found.body.get("session")), limit=1), None)
+    session = log.named("session", str(found.body.get("session")))
     finished = log.outcome_of(found.id)
     told = {"id": found.id, "hash": found.hash, **found.body}
     told["session_record"] = session.body if session and session.id != found.id else None

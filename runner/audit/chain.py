@@ -1,0 +1,57 @@
+"""The chain that every store keeps alike: the one spelling of a record, its hash, and what a signature covers. No I/O.
+
+`hash = sha256(hash of the record before || canonical bytes)`; before the first there are 32 zero bytes.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+
+ZERO = "0" * 64
+NAME = 16  # characters of the first record's hash: they name the chain, in every copy of it
+
+
+def canonical(body: dict[str, object]) -> str:
+    """The one spelling of a record: ASCII (lone surrogates and NULs are escapes), sorted keys, no spaces, no NaN."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def seal(previous: str, text: str) -> str:
+    """The hash of the record `text` that follows the one with the hash `previous`."""
+    return hashlib.sha256(bytes.fromhex(previous) + text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest(said: dict[str, object]) -> str:
+    """The name of a note that several records share."""
+    return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
+
+
+def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
+    """`body` without secrets, and the names of the fields that held one, such as `action.script`."""
+    lost: dict[str, None] = {}
+
+    def clean(text: str, place: str) -> str:
+        shown = redact(text)
+        if shown != text:
+            lost[place] = None
+        return shown
+
+    def each(value: object, place: str) -> object:
+        match value:
+            case str():
+                return clean(value, place)
+            case list():
+                return [each(item, place) for item in value]
+            case dict():
+                shown = {key: clean(key, place) for key in value}  # a path may be a key, and hold one
+                return {shown[key]: each(item, f"{place}.{shown[key]}") for key, item in value.items()}
+            case _:
+                return value
+
+    return {key: each(value, key) for key, value in body.items()}, list(lost)
+
+
+def statement(body: dict[str, object]) -> bytes:
+    """What the signature of a checkpoint, a tombstone or a seal is over: all of it but the signature itself."""
+    rest = {key: value for key, value in body.items() if key != "signature"}
+    return b"ringfence audit 1\n" + canonical(rest).encode("ascii")

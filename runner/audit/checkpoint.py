@@ -1,0 +1,42 @@
+"""Checkpoints: records that hold the root of a Merkle tree over all records before them, signed where a key is."""
+
+from collections.abc import Callable
+from json import loads
+from typing import TYPE_CHECKING
+
+from runner.audit.merkle import Tree, leaf
+from runner.audit.records import _now as now
+from runner.audit.store import Row, Store
+
+if TYPE_CHECKING:
+    from runner.audit.log import AuditLog
+    from runner.audit.sign import Signer
+
+
+def checkpoint(log: "AuditLog", signer: "Callable[[], Signer] | None") -> int | None:
+    """Add one to the log; None when the last record is one, or there is no record."""
+    signs = signer() if signer is not None else None  # may ask a keyring: before others have to wait
+    with log.store.writing("a checkpoint could not be recorded") as writing:
+        head = writing.head
+        last = log.store.latest("checkpoint", head.log)
+        if head.number == (last.number if last is not None else 0):
+            return None
+        tree = grown(log.store, head.log, head.number)
+        body: dict[str, object] = {"kind": "checkpoint", "time": now(), "log": head.log}
+        body |= {"count": head.number, "hash": head.hash, "root": tree.root, "peaks": tree.told}
+        return log.add(writing, signs.signed(body) if signs is not None else body)
+
+
+def grown(store: Store, log: str, count: int) -> Tree:
+    """The tree over the first `count` records of the chain that is appended to: from where one was kept on."""
+    kept = [tree_of(row) for kind in ("checkpoint", "tombstone") if (row := store.latest(kind, log))]
+    tree = max((tree for tree in kept if tree.count <= count), key=lambda tree: tree.count, default=Tree())
+    for digest in store.hashes(tree.count + 1, count):
+        tree.add(leaf(digest))
+    return tree
+
+
+def tree_of(row: Row) -> Tree:
+    """What a checkpoint or a tombstone holds. Raises ValueError when that is no tree."""
+    body = loads(row.body)
+    return Tree.of(body.get("count" if row.kind == "checkpoint" else "last"), body.get("peaks"))

@@ -1,0 +1,412 @@
+"""The store in one SQLite file (WAL, synced before a transaction is over).
+
+`records` holds what was sealed. `cards` holds a few fields of every record, so that a selection reads a twentieth of
+the file; they are made from the bodies by the expressions below, and `strays` compares them. `logs` holds the head of
+each chain. The triggers that refuse UPDATE and DELETE are only a fence against accidents.
+"""
+
+import contextlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from policy.verdict import Problem
+from runner.audit.chain import NAME, ZERO
+from runner.audit.store import AuditError, Head, Row, Wanted
+
+SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
+BUSY_SECONDS = 15.0
+_INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
+_OWN = 1  # the chain that is appended to
+_REASONS = 8  # whose rules are on a card
+
+# What a card says of a body. Times, names and tiers are as the body spells them; `tiers` and `rules` are JSON lists.
+# fmt: off
+_FIELDS = {
+    "kind":    "json_extract(body, '$.kind')",
+    "time":    "json_extract(body, '$.time')",
+    "session": "json_extract(body, '$.session')",
+    "decided": "json_extract(body, '$.decided')",
+    "verdict": "json_extract(body, '$.verdict')",
+    "mode":    "json_extract(body, '$.mode')",
+    "tool":    "json_extract(body, '$.tool')",
+    "tiers":   "json_extract(body, '$.tiers')",
+    "rules":   "iif(json_extract(body, '$.reasons') IS NULL, NULL, json_extract(body, '$.because.rule', "
+               + ", ".join(f"'$.reasons[{n}].rule'" for n in range(_REASONS + 1)) + "))",
+    "name":    "iif(json_extract(body, '$.kind') IN ('session', 'ended'), json_extract(body, '$.session'), "
+               "json_extract(body, '$.sha256'))",
+}
+# fmt: on
+_NAMES, _VALUES = ", ".join(_FIELDS), ", ".join(_FIELDS.values())
+_FIRST_HASH = f"substr((SELECT hash FROM records WHERE id = 1), 1, {NAME})"  # noqa: S608  # constants only
+
+_RECORDS = "CREATE TABLE records (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL);"
+_CARDS = f"""
+CREATE {{temp}} TABLE cards (id INTEGER PRIMARY KEY, log INTEGER NOT NULL, number INTEGER NOT NULL,
+    {_NAMES.replace("decided", "decided INTEGER")});
+CREATE {{temp}} TABLE logs (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, last INTEGER NOT NULL,
+    hash TEXT NOT NULL, merged INTEGER NOT NULL);
+CREATE INDEX {{where}}card_of_outcome ON cards (decided) WHERE decided IS NOT NULL;
+CREATE INDEX {{where}}card_of_denial ON cards (verdict) WHERE verdict = 'deny';
+CREATE INDEX {{where}}card_by_name ON cards (name) WHERE name IS NOT NULL;
+CREATE INDEX {{where}}card_of_checkpoint ON cards (log) WHERE kind = 'checkpoint';
+CREATE INDEX {{where}}card_of_tombstone ON cards (log) WHERE kind = 'tombstone';
+"""
+_FENCE = """
+CREATE TRIGGER no_update BEFORE UPDATE ON records BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON records BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+"""
+_FILL = f"""
+INSERT INTO cards (id, log, number, {_NAMES}) SELECT id, 1, id, {_VALUES} FROM records WHERE json_valid(body);
+INSERT INTO cards (id, log, number) SELECT id, 1, id FROM records WHERE NOT json_valid(body);
+INSERT INTO logs SELECT 1, coalesce({_FIRST_HASH}, ''), id, hash, 0 FROM head;
+"""  # noqa: S608  # constants only
+# The first format had its fields as computed columns, each with an index of its own.
+_OLD = """
+DROP INDEX IF EXISTS outcome_of; DROP INDEX IF EXISTS by_verdict;
+DROP INDEX IF EXISTS by_facts; DROP TABLE head;
+ALTER TABLE records DROP COLUMN kind; ALTER TABLE records DROP COLUMN verdict; ALTER TABLE records DROP COLUMN decided;
+"""
+
+_ROW = "SELECT records.id, logs.name, cards.number, records.hash, body, cards.kind FROM"
+_JOINED = f"{_ROW} records JOIN cards ON cards.id = records.id JOIN logs ON logs.number = cards.log"
+# CROSS JOIN: the cards are read, in their order or by one of their indexes, and bodies only of those that are taken.
+_CARDS_FIRST = f"{_ROW} cards CROSS JOIN records ON records.id = cards.id CROSS JOIN logs ON logs.number = cards.log"
+_EVERY = (
+    "SELECT records.id, coalesce(logs.name, ''), coalesce(cards.number, records.id), records.hash, body, cards.kind"
+    " FROM records LEFT JOIN cards ON cards.id = records.id LEFT JOIN logs ON logs.number = coalesce(cards.log, 1)"
+    " ORDER BY records.id"
+)
+_INSERT = f"INSERT INTO cards (id, log, number, {_NAMES}) SELECT ?2, 1, ?2, {_VALUES} FROM (SELECT ?1 AS body)"  # noqa: S608  # constants only
+
+
+class SqliteStore:
+    """One open file. Its methods are those of `store.Store`."""
+
+    schema = SCHEMA
+
+    def __init__(self, database: sqlite3.Connection, path: Path, mode: str = "ro") -> None:
+        self._database = database
+        self._mode = mode  # in which it can be opened once more to read
+        self.path = path
+        self.name = str(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "SqliteStore":
+        """Open for appending; a new file is 0600, and one of an earlier format is brought to this one."""
+        with speaking(path, "the audit log cannot be opened"):
+            claim(path)
+            database = _connect(path, "rw")
+            try:
+                _prepare(database)
+            except BaseException:
+                database.close()
+                raise
+        return cls(database, path)
+
+    @classmethod
+    def open_to_read(cls, path: Path) -> "SqliteStore":
+        """Open an existing log for reading only; works on a copy in a read-only folder too."""
+        with speaking(path, "the audit log cannot be read"):
+            if not path.exists():
+                raise FileNotFoundError("there is no such file; it is made by the first `agent exec` or `agent run`")
+            # A log whose write-ahead file is gone is complete in one file: SQLite may then skip its side files.
+            complete = not path.with_name(path.name + "-wal").exists()
+            mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
+            database = _connect(path, mode)
+            try:
+                _understand(database)
+            except BaseException:
+                database.close()
+                raise
+        return cls(database, path, mode)
+
+    def close(self) -> None:
+        self._database.close()
+
+    @contextlib.contextmanager
+    def writing(self, failure: str) -> Iterator["SqliteWriting"]:
+        """One transaction that nobody else's comes between. `failure` says what it means when it fails."""
+        with speaking(self.path, failure):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield SqliteWriting(self._database)
+                self._database.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):  # SQLite already rolled back when the disk is full
+                    self._database.execute("ROLLBACK")
+                raise
+
+    def select(self, wanted: Wanted) -> Iterator[Row]:
+        where, values = _conditions(wanted)
+        clause = f" WHERE {' AND '.join(where)}" if where else ""
+        query = f"{_CARDS_FIRST}{clause} ORDER BY cards.id DESC LIMIT ?"
+        return self._rows(query, (*values, -1 if wanted.limit is None else wanted.limit))
+
+    def get(self, number: int) -> Row | None:
+        return next(self._rows(f"{_JOINED} WHERE records.id = ?", (number,)), None)
+
+    def outcome_of(self, decided: int) -> Row | None:
+        cause = "(SELECT {} FROM cards WHERE id = ?1)"
+        where = f"cards.decided = {cause.format('number')} AND cards.log = {cause.format('log')}"
+        return next(self._rows(f"{_JOINED} WHERE {where} ORDER BY cards.id LIMIT 1", (decided,)), None)
+
+    def cause_of(self, finished: int) -> Row | None:
+        own = "(SELECT {} FROM cards WHERE id = ?1)"
+        number = own.format("decided")  # no id is less than the number
+        where = f"cards.id >= {number} AND cards.number = {number} AND cards.log = {own.format('log')}"
+        return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id LIMIT 1", (finished,)), None)
+
+    def named(self, kind: str, name: str) -> Row | None:
+        """The newest record of a kind with this name: of `session` and `ended` the session's, of others `sha256`."""
+        query = f"{_JOINED} WHERE cards.name = ? AND cards.kind = ? ORDER BY cards.id DESC"
+        name = name.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates, and no name has any
+        return next(self._rows(query, (name, kind)), None)
+
+    def latest(self, kind: str, log: str = "") -> Row | None:
+        """The newest checkpoint or tombstone of a chain; without a name of the one that is appended to."""
+        chain = "(SELECT number FROM logs WHERE name = ?)" if log else str(_OWN)
+        query = f"{_CARDS_FIRST} WHERE cards.kind = '{kind}' AND cards.log = {chain} ORDER BY cards.id DESC LIMIT 1"
+        return next(self._rows(query, (log,) if log else ()), None)
+
+    def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]:
+        query = "SELECT hash FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
+        if log:  # else the own chain, whose numbers are the ids
+            query = (
+                "SELECT records.hash FROM cards CROSS JOIN records ON records.id = cards.id"
+                " WHERE number BETWEEN ? AND ? AND log = (SELECT number FROM logs WHERE name = ?) ORDER BY cards.id"
+            )
+        with speaking(self.path, "the audit log cannot be read"):
+            for (found,) in self._database.execute(query, (first, last, log) if log else (first, last)):
+                yield found
+
+    @contextlib.contextmanager
+    def walking(self) -> Iterator["SqliteWalk"]:
+        """Everything at one moment, so that a writer in between does not look like tampering."""
+        self._database.execute("BEGIN")
+        try:
+            yield SqliteWalk(self._database)
+        finally:
+            self._database.execute("ROLLBACK")
+
+    def strays(self) -> int | None:
+        """The first record whose card says something else than its body, or that has none, or a card without one."""
+        same = " AND ".join(f"cards.{name} IS {value}" for name, value in _FIELDS.items())
+        query = (
+            f"SELECT id FROM records LEFT JOIN cards USING (id) WHERE NOT ({same}) ORDER BY id LIMIT 1",  # noqa: S608
+            "SELECT id FROM cards WHERE id NOT IN (SELECT id FROM records) ORDER BY id LIMIT 1",
+        )
+        other = _connect(self.path, self._mode)
+        with contextlib.closing(other):
+            if other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+                return None  # its cards were made from its bodies just now
+            found = [row[0] for row in map(other.execute, query) for row in row.fetchmany(1)]
+        return min(found) if found else None
+
+    def shrink(self) -> None:
+        """Give the room of removed records back. Needs as much room again for a moment."""
+        with speaking(self.path, "the room of the removed records could not be given back"):
+            self._database.execute("VACUUM")
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _rows(self, query: str, values: tuple[str | int, ...]) -> Iterator[Row]:
+        with speaking(self.path, "the audit log cannot be read"):
+            yield from map(Row._make, self._database.execute(query, values))
+
+
+class SqliteWriting:
+    """The inside of a transaction: see `store.Writing`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        # The head, not the last row: when rows were cut off, the next id leaves a gap that `verify` names.
+        found = database.execute("SELECT name, last, hash, merged FROM logs WHERE number = 1").fetchone()
+        if found and found[3]:
+            raise sqlite3.OperationalError("it was merged from other logs, and nothing is added to such a file")
+        self.head = Head(*found[:3]) if found else Head("", 0, ZERO)
+
+    def add(self, digest: str, text: str) -> int:
+        number = self.head.number + 1
+        self.head = Head(self.head.log or digest[:NAME], number, digest)
+        self._database.execute("INSERT INTO records (id, body, hash) VALUES (?, ?, ?)", (number, text, digest))
+        self._database.execute(_INSERT, (text, number))
+        self._database.execute(
+            "INSERT OR REPLACE INTO logs VALUES (1, ?, ?, ?, 0)", (self.head.log, number, self.head.hash)
+        )
+        return number
+
+    def remove(self, last: int) -> None:
+        self._database.execute("DROP TRIGGER no_delete")
+        self._database.execute("DELETE FROM records WHERE id <= ?", (last,))
+        self._database.execute("DELETE FROM cards WHERE id <= ?", (last,))
+        self._database.execute(_FENCE.strip().splitlines()[1])
+
+
+class SqliteWalk:
+    """All records at one moment: see `store.Walk`."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        self.count = database.execute("SELECT count(*) FROM cards").fetchone()[0]
+        self.heads = tuple(Head(*row) for row in database.execute("SELECT name, last, hash FROM logs ORDER BY number"))
+
+    def rows(self) -> Iterator[Row]:
+        return map(Row._make, self._database.execute(_EVERY))
+
+
+def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
+    """What of a selection the cards can tell. A condition that they cannot is left out: then more is given."""
+    query = wanted.query
+    where: list[str] = []
+    values: list[str | int] = []
+
+    def one_of(column: str, names: tuple[str, ...]) -> None:
+        if names and all(map(_plain, names)):
+            where.append(f"{column} IN ({', '.join('?' * len(names))})")
+            values.extend(names)
+
+    def any_of(condition: str, names: tuple[str, ...], form: str) -> None:
+        if names and all(map(_plain, names)):
+            where.append(f"({' OR '.join([condition] * len(names))})")
+            values.extend(form.format(name) for name in names)
+
+    one_of("cards.kind", wanted.kinds)
+    for condition, number in (("cards.id <= ?", wanted.first), ("cards.id > ?", wanted.after)):
+        if number is not None:
+            where.append(condition)
+            values.append(number)
+    if query is None:
+        return where, values
+    if query.verdicts == ("deny",):
+        where.append("cards.verdict = 'deny'")  # spelled out, since the index of denials is used for this text alone
+    else:
+        one_of("cards.verdict", query.verdicts)
+    one_of("cards.mode", query.modes)
+    one_of("cards.tool", query.tools)
+    any_of("instr(cards.tiers, ?)", query.tiers, '"{}"')
+    any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", query.rules, '"{}')
+    any_of("instr(char(10) || cards.session, ?)", query.sessions, "\n{}")
+    for condition, text in (("cards.time >= ?", query.since), ("cards.time < ?", query.until)):
+        if text and _plain(text):
+            where.append(condition)
+            values.append(text)
+    return where, values
+
+
+def _plain(text: str) -> bool:
+    """Whether JSON spells it as it is."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+
+
+def claim(path: Path) -> None:
+    """Make the file ours and private, or refuse: a symlink or another user's file could leak or lose records."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            raise PermissionError("it is not a plain file that belongs to you")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    # Two slashes at the start (HOME=/) would make the first name a host.
+    quoted = ("/" + str(path.absolute()).lstrip("/")).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+    return sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            (journal,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            # Two first users of a new file: SQLite does not call its busy handler for this switch.
+            if "locked" not in str(error) or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
+    if journal != "wal":
+        raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
+    database.execute("PRAGMA synchronous = FULL")
+    if _version(database) == SCHEMA:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        if _version(database) != SCHEMA:  # another process did it, in the meantime
+            cards = _CARDS.format(temp="", where="")
+            for statement in _statements(cards + _FILL + _OLD if _is_old(database) else _RECORDS + cards + _FENCE):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {SCHEMA}")
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def _understand(database: sqlite3.Connection) -> None:
+    """Give a file of the first format, which is not ours to write now, its cards in memory."""
+    if _version(database) == SCHEMA:
+        return
+    database.execute("PRAGMA temp_store = MEMORY")
+    for statement in _statements(_CARDS.format(temp="TEMP", where="temp.") + (_FILL if _is_old(database) else "")):
+        database.execute(statement)
+
+
+def _version(database: sqlite3.Connection) -> int:
+    found = int(database.execute("PRAGMA user_version").fetchone()[0])
+    if found > SCHEMA:
+        raise sqlite3.OperationalError("a newer ringfence wrote it; use that one")
+    return found
+
+
+def _is_old(database: sqlite3.Connection) -> bool:
+    return bool(database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'head'").fetchone()[0])
+
+
+def _statements(script: str) -> list[str]:
+    """One by one, since `executescript` would end the transaction that they belong to."""
+    found, rest = [], ""
+    for part in script.split(";"):
+        rest += part + ";"
+        if sqlite3.complete_statement(rest):
+            found.append(rest)
+            rest = ""
+    return found
+
+
+@contextlib.contextmanager
+def speaking(path: Path, what: str) -> Iterator[None]:
+    """Turn what SQLite and the kernel say into a Problem."""
+    try:
+        yield
+    except (sqlite3.Error, OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
+        if "i/o" in why and _full(path.parent):
+            why = "the disk is full"  # all that SQLite says when the index beside the log finds no room
+        raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, why))) from error
+
+
+def _full(folder: Path) -> bool:
+    try:
+        free = os.statvfs(folder)
+    except OSError:
+        return False  # what SQLite said stands
+    return free.f_bavail * free.f_frsize < _INDEX
+
+
+def _fix(path: Path, why: str) -> str:
+    if "full" in why or "space" in why or "large" in why:
+        return "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"
+    if "malformed" in why or "not a database" in why:
+        return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
+    if "no such file" in why:
+        return "run something first, or set RINGFENCE_STATE_DIR to the folder that holds the log"
+    return f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"

@@ -1,0 +1,106 @@
+"""What a store of the log must offer. Everything else (spelling, redaction, chaining, checkpoints, signatures, proofs,
+what a filter means) is the same for every store and stands beside it: `chain`, `merkle`, `log`, `verify`, `query`.
+
+- `writing`: one exclusive transaction, all or nothing, durable when it is left. In it the store tells the `head` of the
+  chain that it appends to, and takes records (`add`) and the removal of the oldest (`remove`).
+- `select`, `get`, `outcome_of`, `cause_of`, `named`, `latest`: reading. `select` may give more than the query wants (Query.matches
+  decides), never less, and newest first.
+- `hashes`: of a range of a chain, oldest first. `walking`: all records, oldest first, with the heads, in one snapshot.
+- `strays`: what the store keeps beside the bodies, to select by, and what no longer says the same as they.
+- `shrink`: give back the room of what was removed. `close`.
+
+`sqlite` is the one that is always there. Every failure is an AuditError: when writing failed, the action must not run.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from policy.record import dataclass
+from policy.verdict import Problem
+
+if TYPE_CHECKING:
+    from runner.audit.query import Query
+
+
+class AuditError(Exception):
+    """The log could not be opened, read or written. When writing failed, the action must not run."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The end of a chain: the last record's number and hash. `log` names the chain; empty before the first record."""
+
+    log: str
+    number: int
+    hash: str
+
+
+class Row(NamedTuple):
+    """A record as it is stored. `number` counts in its chain, `id` in the store: the same unless logs were merged.
+
+    A tuple, because a million of them are made to verify a log.
+    """
+
+    id: int
+    log: str
+    number: int
+    hash: str
+    body: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A selection: of these kinds (none: all), with ids up to `first` and beyond `after`, at most `limit`."""
+
+    kinds: tuple[str, ...] = ()
+    query: "Query | None" = None
+    first: int | None = None
+    after: int | None = None
+    limit: int | None = None
+
+
+class Writing(Protocol):
+    """One transaction. Leaving it without an error makes it durable; with one, nothing of it happened."""
+
+    head: Head
+
+    def add(self, digest: str, text: str) -> int:
+        """Keep the record that follows `head`, which moves on to it; answers its id."""
+
+    def remove(self, last: int) -> None:
+        """Take out the records up to the number `last`."""
+
+
+class Walk(Protocol):
+    """All records at one moment."""
+
+    heads: tuple[Head, ...]
+    count: int
+
+    def rows(self) -> Iterator[Row]: ...
+
+
+class Store(Protocol):
+    """See above. `name` is how people know it; `schema` the version of how it keeps records."""
+
+    name: str
+    schema: int
+
+    def writing(self, failure: str) -> AbstractContextManager[Writing]: ...
+    def select(self, wanted: Wanted) -> Iterator[Row]: ...
+    def get(self, number: int) -> Row | None: ...
+    def outcome_of(self, decided: int) -> Row | None: ...
+    def cause_of(self, finished: int) -> Row | None: ...
+    def named(self, kind: str, name: str) -> Row | None: ...
+    def latest(self, kind: str, log: str = "") -> Row | None: ...
+    def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]: ...
+    def walking(self) -> AbstractContextManager[Walk]: ...
+    def strays(self) -> int | None: ...
+    def shrink(self) -> None: ...
+    def close(self) -> None: ...

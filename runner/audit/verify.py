@@ -1,0 +1,220 @@
+"""Whether a log is what was written: every hash, head, checkpoint and tombstone, and what was noted elsewhere.
+
+One pass over all records. What a store keeps beside them to select by is compared with them at the same time.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from json import loads
+
+from policy.record import dataclass
+from runner.audit.chain import ZERO, seal
+from runner.audit.checkpoint import tree_of
+from runner.audit.log import Broken, Chain, Sealed
+from runner.audit.merkle import Tree, leaf
+from runner.audit.store import AuditError, Head, Row, Store, Walk
+
+_TOLD = 8192  # records between two calls of `progress`
+
+Progress = Callable[[int, int], None]  # records done, records in all
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Something that was noted earlier: `hash` of the record with this number, and the root over all up to it, if that
+    was noted too. `log`: of which chain; empty: of any."""
+
+    number: int
+    hash: str
+    root: str = ""
+    log: str = ""
+
+    @classmethod
+    def head(cls, text: str) -> "Noted":
+        """From `COUNT:HASH`."""
+        number, _, digest = text.partition(":")
+        return cls(int(number), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What must hold besides the chain itself: `noted` lies on it, and it is signed by one of `keys`, if any."""
+
+    noted: tuple[Noted, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+class _Fault(Exception):
+    """The walk has come to a record that does not hold."""
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(why)
+        self.broken = Broken(number, why)
+
+
+def verify(store: Store, expected: Expected, progress: Progress | None = None) -> Sealed | Broken:
+    """Recompute everything. Raises AuditError only when the store cannot be read at all."""
+    strays = _Strays(store)
+    last = 0
+    try:
+        with store.walking() as walk:
+            checks: dict[str, _Check] = {}
+            for done, row in enumerate(walk.rows(), 1):
+                last = row.id
+                check = checks.get(row.log)
+                if check is None:
+                    check = checks[row.log] = _Check(store, row, expected)
+                check.take(row)
+                if progress is not None and not done % _TOLD:
+                    progress(done, walk.count)
+            chains = tuple(_ended(walk, checks, last))
+            _all_found(expected, checks, last)
+    except _Fault as fault:
+        strays.forget()
+        return fault.broken
+    except sqlite3.DatabaseError as error:
+        strays.forget()
+        return Broken(last + 1, f"the file is damaged from there on ({error})")
+    stray = strays.found()
+    if stray is not None:
+        return Broken(stray, "the fields by which it is found are not those that it holds")
+    return Sealed(chains)
+
+
+class _Check:
+    """One chain, record by record."""
+
+    __slots__ = ("_keys", "_noted", "checkpoints", "digest", "keys", "number", "pruned", "signed", "tree")
+
+    def __init__(self, store: Store, first: Row, expected: Expected) -> None:
+        self.number, self.digest, self.tree, self.pruned = 0, ZERO, Tree(), 0
+        self.checkpoints = self.signed = 0
+        self.keys: dict[str, None] = {}
+        self._keys = expected.keys
+        self._noted = {each.number: each for each in expected.noted if each.log in ("", first.log)}
+        tombstone = store.latest("tombstone", first.log)
+        if tombstone is not None:
+            self._bury(tombstone)
+
+    def _bury(self, tombstone: Row) -> None:
+        """Begin after what was removed. The tombstone itself comes later in the chain, and is checked there."""
+        try:
+            self.tree = tree_of(tombstone)
+            self.number = self.pruned = self.tree.count
+            self.digest = bytes.fromhex(loads(tombstone.body)["hash"]).hex()
+        except (ValueError, KeyError, TypeError):
+            raise _Fault(tombstone.id, "it is a tombstone that cannot be read") from None
+        for each in [each for number, each in self._noted.items() if number <= self.number]:
+            if (each.number, each.hash) != (self.number, self.digest):
+                why = f"the noted record {each.number} was pruned, so nothing can be said about it"
+                raise _Fault(tombstone.id, why)
+            del self._noted[each.number]
+
+    def take(self, row: Row) -> None:
+        self.number = number = self.number + 1
+        if row.number != number:
+            if row.number < number:
+                raise _Fault(row.id, "it was pruned, as a tombstone says, and is there all the same")
+            raise _Fault(row.id - row.number + number, f"record {number} is missing; the next one is {row.number}")
+        if not isinstance(row.body, str):
+            raise _Fault(row.id, "its content is not text")
+        if row.kind in ("checkpoint", "tombstone"):
+            self._mark(row)
+        digest = self.digest = seal(self.digest, row.body)
+        if row.hash != digest:
+            raise _Fault(row.id, "its content, its place or its hash was changed after it was written")
+        self.tree.add(leaf(digest))
+        if self._noted and number in self._noted:
+            noted = self._noted.pop(number)
+            if noted.hash != digest:
+                raise _Fault(row.id, "it is not the record that was noted: the log was written anew")
+            if noted.root and noted.root != self.tree.root:
+                raise _Fault(row.id, "the records up to it have another root than the one that was noted")
+
+    def _mark(self, row: Row) -> None:
+        """A checkpoint, or a tombstone: `self.tree` holds everything before it."""
+        if seal(self.digest, row.body) != row.hash:
+            return  # said by `take`, in the words for any record
+        try:
+            body, tree = loads(row.body), tree_of(row)
+            root, digest, log = body["root"], body["hash"], body["log"]
+        except (ValueError, KeyError, TypeError):
+            raise _Fault(row.id, f"it is a {row.kind} that cannot be read") from None
+        if row.kind == "checkpoint":
+            self.checkpoints += 1
+            held = (tree.count, tree.root, root, digest, log)
+            if held != (self.tree.count, self.tree.root, self.tree.root, self.digest, row.log):
+                raise _Fault(row.id, "it is a checkpoint of other records than those before it")
+        elif (tree.root, log) != (root, row.log):
+            raise _Fault(row.id, "it is a tombstone whose root is not that of what it stands for")
+        if "signature" in body:
+            self._signature(row, body)
+
+    def _signature(self, row: Row, body: dict[str, object]) -> None:
+        from runner.audit.sign import holds
+
+        if not holds(body):
+            raise _Fault(row.id, f"it is a {row.kind} whose signature does not hold")
+        if self._keys and body["key"] not in self._keys:
+            raise _Fault(row.id, f"it is a {row.kind} that another key signed than the one given")
+        self.keys[str(body["key"])] = None
+        if row.kind == "checkpoint":
+            self.signed = self.tree.count
+
+    def end(self, head: Head, last: int) -> Chain:
+        if head.number > self.number:
+            raise _Fault(last + 1, f"record {self.number + 1} is missing: records were cut off the end")
+        if (head.number, head.hash) != (self.number, self.digest):
+            raise _Fault(max(last, 1), "the head of the log does not name it as the last record")
+        if self._keys and not self.signed:
+            raise _Fault(1, "no checkpoint is signed with the key that was given")
+        return Chain(
+            *(head.log, self.number, self.digest, self.tree.root),
+            *(self.pruned, self.checkpoints, self.signed, tuple(self.keys)),
+        )
+
+    def missed(self) -> set[Noted]:
+        return set(self._noted.values())
+
+
+def _ended(walk: Walk, checks: dict[str, _Check], last: int) -> Iterator[Chain]:
+    heads = {head.log: head for head in walk.heads}
+    for log, check in checks.items():
+        if log not in heads:
+            raise _Fault(max(last, 1), "the head of the log does not name it as the last record")
+        yield check.end(heads[log], last)
+    for head in walk.heads:
+        if head.log not in checks and head.number:
+            raise _Fault(1, "record 1 is missing: records were cut off the end")
+
+
+def _all_found(expected: Expected, checks: dict[str, _Check], last: int) -> None:
+    for noted in expected.noted:
+        if all(noted in check.missed() for check in checks.values()):
+            raise _Fault(last + 1, f"the log ends before the noted record {noted.number}")
+
+
+class _Strays:
+    """The comparison of what the store selects by, in a thread of its own: most of it is not Python."""
+
+    def __init__(self, store: Store) -> None:
+        self._answer: int | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(store,), daemon=True)
+        self._thread.start()
+
+    def _run(self, store: Store) -> None:
+        try:
+            self._answer = store.strays()
+        except (sqlite3.Error, AuditError) as error:
+            self._error = error
+
+    def forget(self) -> None:
+        self._thread.join()
+
+    def found(self) -> int | None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._answer

@@ -1,0 +1,98 @@
+"""`agent audit verify`: whether every record is what was written."""
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runner.audit.flags import FILE
+from runner.cli_gate import JSON
+from runner.problems import Exit, Stopped, usage
+
+if TYPE_CHECKING:
+    from runner.audit.log import Broken, Chain, Sealed
+
+
+def verify(
+    expect: Annotated[
+        str | None,
+        typer.Option(metavar="COUNT:HASH", help="A head printed earlier, which must still be part of the log."),
+    ] = None,
+    json: JSON = False,
+    file: FILE = None,
+) -> int:
+    """Recompute the hash chain and its checkpoints; exit 1 and name the first record that does not hold.
+
+    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew. Keep it
+    where the writer of the log cannot reach: in the CI log, for example.
+
+    **Examples**
+
+        agent audit verify
+        agent audit verify --expect 12:56a0164898f859af...
+        agent audit verify --json --file audit.db
+    """
+    from runner.audit.flags import log_path
+    from runner.audit.log import AuditLog, Broken, Sealed
+    from runner.audit.verify import Expected, Noted
+    from runner.audit.verify import verify as verified
+
+    if expect is not None and not re.fullmatch(r"\d+:[0-9a-f]{64}", expect):
+        raise usage(
+            f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
+        )
+    path = log_path(file)
+    noted = (Noted.head(expect),) if expect else ()
+    with AuditLog.open_to_read(path) as log:
+        result = verified(log.store, Expected(noted), _progress if sys.stderr.isatty() else None)
+    if json:
+        print(_json(result))
+        return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
+    match result:
+        case Sealed(chains=chains):
+            print(f"all {result.count} records hold")
+            for chain in chains:
+                _tell(chain, named=len(chains) > 1)
+            if not chains:
+                print(f"head {result.head}")
+            return Exit.DONE
+        case Broken(id=number, why=why):
+            from policy.verdict import Problem
+
+            what = f"the audit log does not hold from record {number} on"
+            raise Stopped(
+                Problem(what, why, f"keep `{path}` as evidence, and start a new log by moving it away"), Exit.FAILED
+            )
+
+
+def _tell(chain: "Chain", *, named: bool) -> None:
+    if named:
+        print(f"log {chain.log}: {chain.count} records")
+    if chain.pruned:
+        print(f"the first {chain.pruned} were pruned; a tombstone stands for them")
+    if chain.checkpoints:
+        signed = f", signed up to record {chain.signed}" if chain.signed else ", none of them signed"
+        print(f"{chain.checkpoints} checkpoint{'s' if chain.checkpoints > 1 else ''}{signed}")
+    for key in chain.keys:
+        print(f"key {key}")
+    print(f"head {chain.head}")
+
+
+def _json(result: "Sealed | Broken") -> str:
+    from dataclasses import asdict
+    from json import dumps
+
+    from runner.audit.log import Sealed
+
+    if not isinstance(result, Sealed):
+        return dumps({"sealed": False, **asdict(result)})
+    chains = [{**asdict(chain), "head": chain.head} for chain in result.chains]
+    return dumps({"sealed": True, "count": result.count, "hash": result.head.partition(":")[2], "chains": chains})
+
+
+def _progress(done: int, total: int) -> None:
+    """On a terminal only; the line is gone before anything else is said."""
+    text = f"verifying {done:,} of {total:,}" if done < total else ""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
