@@ -72,7 +72,7 @@ def test_one_record_is_found_by_its_id_its_cause_and_its_name(mixed: Path) -> No
         record = log.get(3)
         assert record is not None
         assert (record.id, record.number, record.kind) == (3, 3, "decided")
-        assert record.log == record.log[:16] == next(log.rows(first=1)).hash[:16], "the first hash names the chain"
+        assert record.log == "", "there is but one"
         finished = log.outcome_of(3)
         assert finished is not None
         assert finished.body["decided"] == 3

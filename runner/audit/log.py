@@ -42,7 +42,8 @@ EVERY = 512  # records between two checkpoints
 class Record:
     """One sealed record. `body` is its JSON object; `id` counts from 1 without gaps.
 
-    `log` names the chain that it belongs to and `number` is its place there: the id, unless several logs were merged.
+    Where several logs were merged, `log` names the chain that it belongs to, and is empty otherwise. `number` is its
+    place in its chain, the same as the id unless logs were merged.
     """
 
     id: int
@@ -209,23 +210,23 @@ class AuditLog:
         Of `query` only that is applied which the store can tell by itself: whoever asks applies `Query.matches`.
         """
         kinds = (kind,) if isinstance(kind, str) else kind
-        return map(_record, self.store.select(Wanted(kinds, query, first, after, limit)))
+        return map(self._record, self.store.select(Wanted(kinds, query, first, after, limit)))
 
     def get(self, number: int) -> Record | None:
         """The record with this id."""
-        return _known(self.store.get(number))
+        return self._known(self.store.get(number))
 
     def named(self, kind: str, name: str) -> Record | None:
-        """The newest record of a kind with this name: of `session` and `ended` the session's, of other kinds their `sha256`."""
-        return _known(self.store.named(kind, name))
+        """The newest record of a kind with this name: of `session` and `ended` the session's, of others `sha256`."""
+        return self._known(self.store.named(kind, name))
 
     def outcome_of(self, decided: int) -> Record | None:
         """The `finished` record of a decision, or None when it was denied, still runs, or the program died."""
-        return _known(self.store.outcome_of(decided))
+        return self._known(self.store.outcome_of(decided))
 
     def cause_of(self, finished: int) -> Record | None:
         """The decision that the outcome with this id is of."""
-        return _known(self.store.cause_of(finished))
+        return self._known(self.store.cause_of(finished))
 
     def verify(self, *, expect: str | None = None) -> "Sealed | Broken":
         """Recompute the whole chain. `expect` is a head (`COUNT:HASH`) noted earlier, which must still lie on it."""
@@ -256,10 +257,8 @@ class AuditLog:
                     self.add(writing, facts_body(name, note))
             return writing.add(seal(writing.head.hash, text), text)
 
+    def _known(self, row: Row | None) -> Record | None:
+        return self._record(row) if row is not None else None
 
-def _record(row: Row) -> Record:
-    return Record(row.id, row.hash, loads(row.body), row.log, row.number)
-
-
-def _known(row: Row | None) -> Record | None:
-    return _record(row) if row is not None else None
+    def _record(self, row: Row) -> Record:
+        return Record(row.id, row.hash, loads(row.body), row.log if self.store.merged else "", row.number)

@@ -93,6 +93,8 @@ class SqliteStore:
         self._mode = mode  # in which it can be opened once more to read
         self.path = path
         self.name = str(path)
+        with speaking(path, "the audit log cannot be read"):
+            self.merged = database.execute("SELECT max(merged) FROM logs").fetchone()[0] == 1
 
     @classmethod
     def open(cls, path: Path) -> "SqliteStore":

@@ -3,8 +3,8 @@ what a filter means) is the same for every store and stands beside it: `chain`, 
 
 - `writing`: one exclusive transaction, all or nothing, durable when it is left. In it the store tells the `head` of the
   chain that it appends to, and takes records (`add`) and the removal of the oldest (`remove`).
-- `select`, `get`, `outcome_of`, `cause_of`, `named`, `latest`: reading. `select` may give more than the query wants (Query.matches
-  decides), never less, and newest first.
+- `select`, `get`, `outcome_of`, `cause_of`, `named`, `latest`: reading. `select` may give more than the query wants
+  (Query.matches decides), never less, and newest first.
 - `hashes`: of a range of a chain, oldest first. `walking`: all records, oldest first, with the heads, in one snapshot.
 - `strays`: what the store keeps beside the bodies, to select by, and what no longer says the same as they.
 - `shrink`: give back the room of what was removed. `close`.
@@ -87,10 +87,14 @@ class Walk(Protocol):
 
 
 class Store(Protocol):
-    """See above. `name` is how people know it; `schema` the version of how it keeps records."""
+    """See above. `name` is how people know it; `schema` the version of how it keeps records.
+
+    `merged`: it holds several chains, and nothing is added to it.
+    """
 
     name: str
     schema: int
+    merged: bool
 
     def writing(self, failure: str) -> AbstractContextManager[Writing]: ...
     def select(self, wanted: Wanted) -> Iterator[Row]: ...
