@@ -2,11 +2,14 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Generator, Iterable
 from contextlib import closing
+from dataclasses import fields
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,11 +19,15 @@ from runner.audit.query import Query
 from runner.cli_gate import FLAG
 from runner.problems import Exit, usage
 
+if TYPE_CHECKING:
+    from runner.audit.log import AuditLog
+
 
 class Format(StrEnum):
     JSONL = "jsonl"
     CSV = "csv"
     SARIF = "sarif"
+    HTML = "html"
 
 
 FORMAT = Annotated[
@@ -44,31 +51,40 @@ def export(
     questions: QUESTIONS = False,
     file: FILE = None,
 ) -> int:
-    """Write the record for other programs and people: JSON Lines, CSV or SARIF.
+    """Write the record for other programs and people: JSON Lines, CSV, SARIF, or a report to open in a browser.
 
     The filters are those of `agent audit list`. Everything in the record was written by a model: CSV cells are no
-    formulas, SARIF messages no links.
+    formulas, SARIF messages no links, and the report (one file, no network; the newest 10,000 decisions where no
+    --limit is given) runs no script but its own.
 
     **Examples**
 
         agent audit export --format jsonl | jq 'select(.verdict == "deny") | .id'
         agent audit export --format csv --since 7d --out week.csv
         agent audit export --format sarif --workspace . --out denied.sarif
+        agent audit export --format html --out report.html
     """
     from runner.audit.export.out import counted, write
     from runner.audit.log import AuditLog
 
     if questions and format is not Format.SARIF:
         raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
-    with (
-        AuditLog.open_to_read(log_path(file)) as log,
-        closing(counted(deeds(log, query, limit=limit), "read")) as found,
-    ):
-        write(_lines(format, found, query, questions), out)
+    if format is Format.HTML and out is None and sys.stdout.isatty():
+        raise usage("a report is not for a terminal", "it is a page for a browser", "name a file: --out report.html")
+    with AuditLog.open_to_read(log_path(file)) as log:
+        if format is Format.HTML:
+            lines = _page(log, query, limit)
+        else:
+            found = counted(deeds(log, query, limit=limit), "decisions")
+            lines = _lines(format, log, found, query, questions)
+        with closing(lines):
+            write(lines, out)
     return Exit.DONE
 
 
-def _lines(format: Format, found: Iterable[Deed], query: Query, questions: bool) -> Iterator[str]:
+def _lines(
+    format: Format, log: "AuditLog", found: Iterable[Deed], query: Query, questions: bool
+) -> Generator[str, None, None]:
     match format:
         case Format.JSONL:
             from runner.audit.export import jsonl
@@ -83,4 +99,38 @@ def _lines(format: Format, found: Iterable[Deed], query: Query, questions: bool)
 
             # One folder asked for is the root of all paths; without, the one we stand in, which is a repository's.
             root = query.workspaces[0] if len(query.workspaces) == 1 else os.getcwd()
-            yield json.dumps(sarif.document(found, root, questions=questions), indent=1)
+            ended = {name: code for name, end in _ends(log).items() if isinstance(code := end.get("exit"), int)}
+            yield json.dumps(sarif.document(found, root, questions=questions, exits=ended), indent=1)
+
+
+def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
+    from runner.audit.export.out import counted
+    from runner.audit.export.page import MOST, About, document
+    from runner.audit.log import Sealed
+    from runner.version import VERSION
+
+    most = limit or MOST
+    found = list(counted(deeds(log, query, limit=most + 1), "decisions"))
+    proof = log.verify()
+    chosen = {item.name: getattr(query, item.name) for item in fields(query)}
+    about = About(
+        program=f"ringfence {VERSION}",
+        made=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        log=str(log.path),
+        sealed=proof.head if isinstance(proof, Sealed) else "",
+        broken="" if isinstance(proof, Sealed) else f"Record {proof.id}: {proof.why}.",
+        chosen="; ".join(f"{name} {_said(value)}" for name, value in chosen.items() if value),
+        left=limit is None and len(found) > most,
+        ends=_ends(log),
+    )
+    yield document(found[:most], about)
+
+
+def _ends(log: "AuditLog") -> dict[str, dict[str, object]]:
+    return {str(record.body.get("session", "")): record.body for record in log.rows(kind="ended")}
+
+
+def _said(value: object) -> str:
+    if value is True:
+        return "yes"
+    return " or ".join(value) if isinstance(value, tuple) else str(value)

@@ -102,7 +102,8 @@ def hosts(deed: Deed) -> list[str]:
 
 
 def _bare(host: str) -> str:
+    """Without its port, and an IPv6 address without its brackets."""
     name, colon, port = host.rpartition(":")
     if colon and port.isdigit() and (":" not in name or name.endswith("]")):
-        return name.strip("[]")
-    return host.strip("[]")
+        host = name
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host

@@ -1,0 +1,269 @@
+"""HTML: one file that a reviewer opens without a server and without a network.
+
+The page is a template with a style and a script (the folder `report`), and the decisions as JSON. Nothing that a model
+wrote is ever markup: here it is JSON without `<`, `>` and `&`; the script makes text nodes of it; and the policy of the
+page (CSP) runs that one script alone, by its hash, loads nothing, and takes no text for markup at all (Trusted Types).
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from datetime import datetime
+from importlib.resources import files
+
+from policy.record import dataclass
+from runner.audit.deeds import Deed
+from runner.audit.export import reading
+
+MOST = 10_000  # decisions of one report, where nobody says otherwise
+# The columns of a row, for the page's script as well.
+FIELDS = (
+    "id", "time", "session", "verdict", "tool", "kind", "tier", "tiers", "cell", "action", "parts", "why", "rule",
+    "span", "reasons", "effects", "hosts", "terms", "backend", "answer", "typed", "grants", "problem", "outcome",
+    "hash", "more",
+)  # fmt: skip
+# Longest text, longest list: the first pair that keeps the page within its budget.
+_SHAPES = ((4_000, 24), (1_200, 12), (500, 8), (240, 5), (120, 3), (60, 2))
+_LEAST, _EACH = 2_000_000, 440  # bytes: of a page whatever it holds, and for each decision of a long one
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the page says of itself. `sealed` is the head of a chain that was found to hold, `broken` why it does not.
+
+    `chosen`: the filters, as typed. `left`: whether more decisions were wanted than are on the page. `ends`: the
+    bodies of the records of how sessions ended, by their names.
+    """
+
+    program: str
+    made: str
+    log: str
+    sealed: str = ""
+    broken: str = ""
+    chosen: str = ""
+    left: bool = False
+    ends: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+
+
+def document(found: Iterable[Deed], about: About) -> str:
+    """The whole page. Holds the decisions in memory."""
+    deeds = list(found)
+    budget = max(_LEAST, _EACH * len(deeds))
+    for longest, listed in _SHAPES:
+        data = _data(deeds, about, longest, listed)
+        if len(data) <= budget:
+            break
+    return _filled(data)
+
+
+def _filled(data: str) -> str:
+    folder = files("runner.audit.export").joinpath("report")
+    page, style, script = (folder.joinpath(f"report.{end}").read_text("utf-8") for end in ("html", "css", "js"))
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    for mark, text in (("@POLICY@", policy), ("@STYLE@", style), ("@SCRIPT@", script)):
+        page = page.replace(mark, text)
+    before, _, after = page.partition("@DATA@")
+    return before + data + after
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _data(deeds: list[Deed], about: About, longest: int, listed: int) -> str:
+    pool = _Pool(longest, listed)
+    rows = [_row(deed, pool, about.ends) for deed in deeds]
+    whole = {
+        "fields": FIELDS,
+        "rows": rows,
+        "texts": list(pool.texts),
+        "sessions": pool.sessions,
+        "terms": pool.terms,
+        "longest": longest,
+        "program": about.program,
+        "made": about.made,
+        "log": about.log,
+        "sealed": about.sealed,
+        "broken": about.broken,
+        "chosen": about.chosen,
+        "left": about.left,
+    }
+    said = json.dumps(whole, separators=(",", ":"))  # ASCII: no character of the file itself hides or runs backwards
+    return said.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+class _Pool:
+    """Texts, sessions and terms, each once; rows hold their numbers."""
+
+    def __init__(self, longest: int, listed: int) -> None:
+        self.longest, self.listed = longest, listed
+        self.texts: dict[str, int] = {"": 0}  # 0 is no text
+        self.sessions: list[dict[str, object]] = []
+        self.terms: list[dict[str, object]] = []
+        self._sessions: dict[str, int] = {}
+        self._terms: dict[str, int] = {}
+
+    def text(self, value: object) -> object:
+        """The number of a text; with the length of the whole where it is cut."""
+        said, whole = reading.text(value), reading.length(value)
+        if len(said) > self.longest:
+            said = said[: self.longest]
+        known = self.texts.setdefault(said, len(self.texts))
+        return known if len(said) == whole else [known, whole]
+
+    def list(self, value: object) -> list[object]:
+        return reading.items(value)[: self.listed]
+
+    def session(self, deed: Deed, ends: Mapping[str, Mapping[str, object]]) -> int:
+        name = reading.text(reading.body(deed).get("session"))
+        if name not in self._sessions:
+            self._sessions[name] = len(self.sessions)
+            body = reading.session(deed)
+            told = {key: body.get(key) for key in ("time", "mode", "unattended", "user", "process", "policy", "commit")}
+            end = ends.get(name, {})
+            enforcement = reading.mapping(body.get("enforcement"))
+            texts = ("workspace", "model", "program", "kernel")
+            self.sessions.append({
+                "name": name,
+                **{key: value for key, value in told.items() if value is not None},
+                **{key: self.text(body.get(key)) for key in texts if body.get(key)},
+                "argv": [self.text(word) for word in self.list(body.get("argv"))],
+                "sources": [self.text(word) for word in self.list(body.get("sources"))],
+                "level": reading.text(enforcement.get("level")),
+                "missing": [self.text(word) for word in self.list(enforcement.get("missing"))],
+                **({"end": {key: end.get(key) for key in ("exit", "turns", "cost")}} if end else {}),
+                **({"reason": self.text(end.get("reason"))} if end else {}),
+            })  # fmt: skip
+        return self._sessions[name]
+
+    def term(self, body: dict[str, object]) -> int:
+        terms, digest = reading.mapping(body.get("terms")), reading.text(body.get("digest"))
+        if not terms:
+            return -1
+        if digest not in self._terms:
+            self._terms[digest] = len(self.terms)
+            lists = ("read", "write", "shown", "hosts", "credentials")
+            self.terms.append({
+                "digest": digest,
+                "rights": terms.get("rights"),
+                **{name: [self.text(each) for each in self.list(terms.get(name))] for name in lists},
+                "counts": {name: len(reading.items(terms.get(name))) for name in (*lists, "hidden", "locked", "env")},
+                "limits": terms.get("limits"),
+            })  # fmt: skip
+        return self._terms[digest]
+
+
+def _row(deed: Deed, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> list[object]:
+    body = reading.body(deed)
+    cell, because = reading.mapping(body.get("cell")), reading.mapping(body.get("because"))
+    reasons, effects = reading.items(body.get("reasons")), reading.items(body.get("effects"))
+    counts = reading.mapping(body.get("counts"))
+    row: dict[str, object] = {
+        "id": deed.record.id,
+        "time": _moment(body.get("time")),
+        "session": pool.session(deed, ends),
+        "verdict": 0 if reading.denied(deed) else 1 if reading.asked(deed) else 2,
+        "tool": pool.text(body.get("tool")),
+        "kind": pool.text(reading.mapping(body.get("action")).get("type")),
+        "tier": pool.text(reading.tier(deed)),
+        "tiers": [pool.text(tier) for tier in pool.list(body.get("tiers"))],
+        "cell": [pool.text(cell.get("mode")), pool.text(cell.get("ruling"))] if cell else 0,
+        "action": pool.text(reading.telling(deed)),
+        "parts": _parts(reading.mapping(body.get("action")), pool),
+        "why": pool.text(reading.why(deed)),
+        "rule": pool.text(reading.rule(deed)),
+        "span": because.get("span") or 0,
+        "reasons": [
+            [pool.text(one.get("tier")), pool.text(one.get("text")), pool.text(one.get("rule")), one.get("span") or 0]
+            for one in map(reading.mapping, pool.list(reasons))
+        ],
+        "effects": [
+            [*(pool.text(one.get(name)) for name in ("kind", "target", "scope")), int(one.get("exact") is True)]
+            for one in map(reading.mapping, pool.list(effects))
+        ],
+        "hosts": [pool.text(host) for host in reading.hosts(deed)[: pool.listed]],
+        "terms": pool.term(body),
+        "backend": pool.text(body.get("backend")),
+        "answer": _answer(reading.mapping(body.get("answer")), pool),
+        "typed": [pool.text(each) for each in pool.list(body.get("typed"))],
+        "grants": [pool.text(each) for each in pool.list(body.get("grants"))],
+        "problem": _problem(reading.mapping(body.get("problem")), pool),
+        "outcome": _outcome(deed, pool),
+        "hash": deed.record.hash[:16],
+        "more": [
+            max(int(reading.number(counts.get(name)) or 0), len(all_)) - min(len(all_), pool.listed)
+            for name, all_ in (("reasons", reasons), ("effects", effects))
+        ],
+    }  # fmt: skip
+    return [row[name] or 0 for name in FIELDS]
+
+
+def _parts(action: dict[str, object], pool: _Pool) -> list[object]:
+    """What else an action says: `cwd`, the content of a file that is written, what an edit replaces."""
+    told = ("cwd", "root", "glob", "offset", "content", "old", "new")
+    return [
+        [name, pool.text(action[name] if isinstance(action[name], dict) else str(action[name]))]
+        for name in told
+        if action.get(name) not in (None, "")
+    ]
+
+
+def _answer(answer: dict[str, object], pool: _Pool) -> object:
+    if not answer:
+        return 0
+    feedback = pool.text(answer.get("feedback")) if answer.get("feedback") else 0
+    return [pool.text(answer.get("question")), int(answer.get("yes") is True), pool.text(answer.get("by")), feedback]
+
+
+def _problem(problem: dict[str, object], pool: _Pool) -> object:
+    return [pool.text(problem.get(name)) for name in ("what", "why", "fix")] if problem else 0
+
+
+def _outcome(deed: Deed, pool: _Pool) -> object:
+    if deed.finished is None:
+        return 0
+    body = deed.finished.body
+    sizes, used = reading.mapping(body.get("bytes")), reading.mapping(body.get("used"))
+    level = reading.text(reading.mapping(body.get("enforcement")).get("level"))
+    found: dict[str, object] = {
+        "status": body.get("status"),
+        "seconds": body.get("seconds"),
+        "ended": pool.text(body.get("ended_by")) if body.get("ended_by") else None,
+        "stdout": sizes.get("stdout"),
+        "stderr": sizes.get("stderr"),
+        "truncated": body.get("truncated") or None,
+        "problem": _problem(reading.mapping(body.get("problem")), pool) or None,
+        "violations": [
+            [*(pool.text(one.get(name)) for name in ("what", "fix", "layer")), int(one.get("inferred") is True)]
+            for one in map(reading.mapping, pool.list(body.get("violations")))
+        ],
+        "stopped": len(reading.items(body.get("violations"))),
+        "connections": [
+            [pool.text(one.get("host")), one.get("port"), int(one.get("allowed") is True), pool.text(one.get("why")),
+             one.get("sent"), one.get("received"), pool.text(one.get("credential"))]
+            for one in map(reading.mapping, pool.list(body.get("connections")))
+        ],
+        "connected": body.get("connected"),
+        "cpu": used.get("cpu"),
+        "memory": used.get("memory"),
+        "changed": [
+            [pool.text(one.get("path")), pool.text(one.get("how"))]
+            for one in map(reading.mapping, pool.list(body.get("changed")))
+        ],
+        "changes": body.get("changes"),
+        "level": level if level != "FULL" else None,
+    }  # fmt: skip
+    return {name: value for name, value in found.items() if value not in (None, [], 0) or name == "status"}
+
+
+def _moment(value: object) -> int:
+    """Milliseconds since 1970; 0 for a time that is none."""
+    try:
+        return int(datetime.fromisoformat(reading.text(value)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0
