@@ -6,6 +6,7 @@ from runner.cli_audit import audit_app
 from runner.cli_auth import auth_app
 from runner.cli_batch import batch_app, spelled
 from runner.cli_cache import cache
+from runner.cli_ci import ci
 from runner.cli_config import config_app, init
 from runner.cli_gate import exec_help, show_help, why_help
 from runner.cli_grants import grants_app
@@ -46,6 +47,7 @@ app = typer.Typer(
     callback=converse,
 )
 app.command("run", epilog=CODES)(run)
+app.command("ci", epilog=CODES)(ci)
 app.command("exec", epilog=EPILOG)(exec_help)
 app.command("why")(why_help)
 sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
@@ -98,8 +100,8 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
     if unknown is not None and not command:
         return _no_command(unknown, names)
-    if command == "run" and "unexpected extra argument" in what:
-        return usage("there is more than one prompt", "`agent run` takes one", "put the whole prompt in quotes")
+    if command in ("run", "ci") and "unexpected extra argument" in what:
+        return usage("there is more than one prompt", f"`agent {command}` takes one", "put the whole prompt in quotes")
     help_of = " ".join(["agent", *([command] if command else []), *below])
     return usage(what, "the command line could not be understood", f"see `{help_of} --help`")
 

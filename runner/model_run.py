@@ -3,9 +3,10 @@
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.tier import Mode
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from runner.approval import Approver
     from runner.config import Settings
     from runner.events import Emit, Event
+    from runner.loop import Ending
     from runner.providers import Opened
     from runner.session import SessionOptions
+    from runner.world import Bounds
 
 _LONGEST_PROMPT = 1 << 20
 
@@ -48,33 +51,45 @@ class RunArgs:
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
     """Work on one prompt; answers the exit code."""
     import asyncio
-    import signal
 
     from runner.gate import nobody_there
 
     args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
-    text = _prompt(prompt, prompt_file)
+    text = prompt_text(prompt, prompt_file)
     unattended = nobody_there(args.unattended)
-    options, settings = _open(args, unattended)
-    model = _model(args, settings, options.cwd)
+    options, settings = prepared(args, unattended)
+    model = chosen_model(args, settings, options.cwd)
     emit = on_stdout(json=args.json)
     approver = _approver(unattended, emit)
-    options = _begin(args, options, settings, model)
+    options = begun(args, options, settings, model)
+    return asyncio.run(play(text, options, settings, os.environ, model=model, approver=approver, emit=emit)).exit
 
-    async def work() -> int:
-        from runner.loop import run
-        from runner.session import open_session
-        from runner.sessions.recall import recall
 
-        task = asyncio.current_task()
-        if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as world:
-            world.emit(world.opening())
-            history = recall(options.beginning, world)
-            return (await run(text, world, history)).exit
+async def play(
+    prompt: str,
+    options: "SessionOptions",
+    settings: "Settings",
+    environ: Mapping[str, str],
+    *,
+    model: "Opened",
+    approver: "Approver",
+    emit: "Emit",
+) -> "Ending":
+    """One prompt in a session of its own, or in the one that it goes on with; SIGTERM ends it as Ctrl-C does."""
+    import asyncio
+    import signal
 
-    return asyncio.run(work())
+    from runner.loop import run
+    from runner.session import open_session
+    from runner.sessions.recall import recall
+
+    task = asyncio.current_task()
+    if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with open_session(options, settings, environ, model=model, approver=approver, emit=emit) as world:
+        world.emit(world.opening())
+        history = recall(options.beginning, world)
+        return await run(prompt, world, history)
 
 
 def start_conversation(args: RunArgs) -> int:
@@ -82,14 +97,14 @@ def start_conversation(args: RunArgs) -> int:
     import asyncio
 
     args.key.check(prompt_from_stdin=False)
-    options, settings = _open(args, unattended=False)
-    model = _model(args, settings, options.cwd)
+    options, settings = prepared(args, unattended=False)
+    model = chosen_model(args, settings, options.cwd)
     if not os.isatty(0) and not take_terminal():
         fix = "name a prompt, or start it at a terminal"
         raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
     emit = on_stdout()
     approver = _approver(False, emit)
-    options = _begin(args, options, settings, model)
+    options = begun(args, options, settings, model)
 
     async def work() -> int:
         from runner.conversation import converse
@@ -105,17 +120,21 @@ def start_conversation(args: RunArgs) -> int:
     return asyncio.run(work())
 
 
-def _begin(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
+def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
     """Choose the session that is gone on with, while nothing is open that a picker could disturb; and see the price."""
     from runner.budget import priced
     from runner.sessions.choice import beginning
 
     name = f"{model.provider.name}:{model.model}"
-    begun = beginning(args.go_on, options.cwd, os.environ, name, unattended=options.unattended)
-    return replace(options, beginning=begun, bounds=priced(options.bounds, model, settings))
+    where = beginning(args.go_on, options.cwd, os.environ, name, unattended=options.unattended)
+    return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
 
 
-def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
+def prepared(
+    args: RunArgs, unattended: bool, *, repository: bool = True, usual: "Bounds | None" = None
+) -> "tuple[SessionOptions, Settings]":
+    """What flags and settings come to. Without `repository`, nothing that came with the folder counts, not even what
+    tightens. `usual`: the bounds where nobody said any."""
     from functools import partial
 
     from runner.amounts import apply_limits
@@ -128,7 +147,7 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
 
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
-    again = partial(load, cwd, os.environ, config=config, unattended=unattended)
+    again = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
     settings = again()
     wish = Wish(
         workspace=workspace_at(str(cwd), os.environ),
@@ -136,7 +155,9 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         pinned=args.trust_config,
         reads=bool(settings.value("instructions")) and not args.no_instructions,
     )
-    settings, instructions = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
+    instructions = ""
+    if repository:
+        settings, instructions = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
     flags = said(
         mode=args.mode,
         model=args.model,
@@ -155,14 +176,14 @@ def _open(args: RunArgs, unattended: bool) -> "tuple[SessionOptions, Settings]":
         limits=args.limits,
         backend=args.backend,
         least=args.least,
-        bounds=bounds(args.budget, settings),
+        bounds=bounds(args.budget, settings, usual),
         argv=("agent", *sys.argv[1:]),
         instructions=instructions,
     )
     return options, settings
 
 
-def _model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
+def chosen_model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
     from runner.providers import PROVIDERS, open_provider
 
     spec = args.model or args.provider or settings.model
@@ -187,9 +208,10 @@ def _model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
     return open_provider(spec, base_url=settings.base_urls.get(name), environ=os.environ, key=key)
 
 
-def on_stdout(*, json: bool = False) -> "Emit":
-    """Shows every event on standard output. When that takes no more, BrokenPipeError or Stopped ends the session."""
-    show = _print_line if json else _transcript()
+def on_stdout(*, json: bool = False, show: "Emit | None" = None) -> "Emit":
+    """Shows every event on standard output, by `show` where somebody has a way of its own. When that takes no more,
+    BrokenPipeError or Stopped ends the session."""
+    show = show or (_print_line if json else transcript())
     broken: list[Exception] = []
 
     def emit(event: "Event") -> None:
@@ -213,7 +235,8 @@ def _print_line(event: "Event") -> None:
     print(event.line(), flush=True)
 
 
-def _transcript() -> "Emit":
+def transcript(stream: "IO[str] | None" = None) -> "Emit":
+    """Draws events on `stream`, else on standard output."""
     from rich.console import Console
 
     from runner.transcript import Transcript
@@ -222,7 +245,7 @@ def _transcript() -> "Emit":
         def on_broken_pipe(self) -> None:
             raise  # called while BrokenPipeError is handled; rich would end the program on the spot
 
-    return Transcript(Stdout())
+    return Transcript(Stdout(file=stream))
 
 
 def _approver(unattended: bool, emit: "Emit") -> "Approver":
@@ -237,7 +260,7 @@ def _approver(unattended: bool, emit: "Emit") -> "Approver":
     return Terminal(Console(stderr=True), line_reader(forget=True))
 
 
-def _prompt(prompt: str | None, file: Path | None) -> str:
+def prompt_text(prompt: str | None, file: Path | None) -> str:
     """The prompt's text: the argument, else the file, else stdin when it is not a terminal."""
     if prompt is not None and file is not None:
         raise usage("there are two prompts", "one on the command line and one in --prompt-file", "give one of them")

@@ -41,6 +41,7 @@ def load(
     config: Path | None = None,
     unattended: bool = False,
     trusted: Mapping[str, str] | None = None,
+    repository: bool = True,
     system: Path = SYSTEM_FILE,
 ) -> Settings:
     """All settings for a session in `cwd`. Makes no folder. Raises ConfigError, or places.PlaceError.
@@ -49,11 +50,14 @@ def load(
     user trusts. A file whose very bytes have it may say anything; any other may only tighten.
 
     A repository's file that cannot be read is an error for whoever can mend it. When nobody is there it becomes a
-    notice: it could only have tightened, and a repository must not be able to stop its own check.
+    notice: it could only have tightened, and a repository must not be able to stop its own check. Without `repository`
+    none of them is read.
     """
     settings = packaged()
     try:
         for layer, path in files(cwd, environ, config=config, system=system):
+            if layer.came_along and not repository:
+                continue
             settings = _with_file(settings, layer, path, unattended, trusted or {})
         names = sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE)
         if names:
