@@ -60,6 +60,7 @@ COMPLETIONS = [
     (
         "agent ",
         {
+            "ci",
             "run",
             "batch",
             "exec",
