@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from runner.audit.flags import FILE, filtered, log_path
+from runner.audit.flags import FILE, filtered, log_path, terminal_width
 from runner.audit.query import Query
 from runner.cli_audit_export import export
 from runner.cli_audit_show import show
+from runner.cli_audit_stats import stats
+from runner.cli_audit_tail import tail
 from runner.cli_audit_verify import verify
 from runner.cli_gate import JSON
 from runner.problems import Exit, coloured, usage
@@ -79,7 +81,7 @@ def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
         shown = (
             json_lines(log, query, limit=limit)
             if json
-            else lines(log, query, limit=limit, colour=colour, width=_width())
+            else lines(log, query, limit=limit, colour=colour, width=terminal_width())
         )
         for line in shown:
             print(line)
@@ -87,14 +89,7 @@ def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
 
 
 audit_app.command("show")(show)
-
-
-def _width() -> int:
-    import shutil
-
-    from runner.audit.view import WIDE
-
-    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else WIDE
-
-
+audit_app.command("stats")(stats)
+audit_app.command("tail")(tail)
+audit_app.command("verify")(verify)
 audit_app.command("export")(filtered(export))

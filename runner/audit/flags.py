@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,6 +88,15 @@ def log_path(file: Path | None) -> Path:
     if file is not None and not file.is_file():
         raise usage(f"there is no log `{file}`", "no such file", "leave --file out to read your own log")
     return file or state_dir(os.environ) / "audit.db"
+
+
+def terminal_width() -> int:
+    """Columns of the terminal that stdout is; `WIDE` where it is none."""
+    import shutil
+
+    from runner.audit.view import WIDE
+
+    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else WIDE
 
 
 def filtered(command: Callable[..., int]) -> Callable[..., int]:

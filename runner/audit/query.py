@@ -39,11 +39,12 @@ class Query:
             _one(self.verdicts, str(decision.get("verdict", "")))
             and _any(self.tiers, _texts(decision.get("tiers")))
             and _begins(
-                self.rules, [str(reason.get("rule", "")) for reason in _objects(decision, "reasons", "because")]
+                self.rules,
+                [str(reason.get("rule", "")) for reason in _objects(decision, "reasons", "because", "rules")],
             )
             and _one(self.modes, str(decision.get("mode", "")))
             and _one(self.tools, str(decision.get("tool", "")))
-            and _any(self.commands, [_command(decision)])
+            and _any(self.commands, [command_of(decision)])
             and _globs(self.paths, _targets(decision, connects=False))
             and _globs(
                 self.hosts,
@@ -102,7 +103,7 @@ def _targets(decision: dict[str, object], *, connects: bool) -> list[str]:
     ]
 
 
-def _command(decision: dict[str, object]) -> str:
+def command_of(decision: dict[str, object]) -> str:
     """The first word of what was to run; empty for a file tool."""
     action = decision.get("action")
     if not isinstance(action, dict):

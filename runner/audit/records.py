@@ -147,6 +147,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "effects": [_effect(effect) for effect in assessment.effects[:LISTED]],
         "tiers": [tier.label for tier in assessment.tiers],
         "reasons": [_reason(reason) for reason in assessment.reasons[:LISTED]],
+        "rules": [_reason(rule) for rule in _of_users(assessment)[:LISTED]],
         "counts": {"effects": len(assessment.effects), "reasons": len(assessment.reasons)},
         "mode": cell.mode.value,
         "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
@@ -167,6 +168,11 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
 def facts_body(name: str, said: dict[str, object]) -> dict[str, object]:
     """A part of what decisions rested on; `name` is its SHA-256, by which they name it."""
     return {"kind": "facts", "time": _now(), "sha256": name, "said": said}
+
+
+def _of_users(assessment: Assessment) -> list[Reason]:
+    """What the users' own rules said about it: each that asks, and each that allows a part."""
+    return list(dict.fromkeys((*assessment.asked, *assessment.covered.values())))
 
 
 def refused_body(session: str, refusal: Refusal) -> dict[str, object]:

@@ -58,8 +58,9 @@ def effects_of(body: Body) -> tuple[Effect, ...]:
     return tuple(_effect(mapping(item)) for item in items(body.get("effects")))
 
 
-def reasons_of(body: Body) -> tuple[Reason, ...]:
-    return tuple(reason_of(mapping(item)) for item in items(body.get("reasons")))
+def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
+    """`name` may be `rules`: what the users' own rules said."""
+    return tuple(reason_of(mapping(item)) for item in items(body.get(name)))
 
 
 def reason_of(told: Body) -> Reason:
@@ -132,6 +133,7 @@ def explanation_of(body: Body, workspace: str) -> Explanation | None:
         question=None,
         terms=terms_of(body),
         ways=(),
+        rules=reasons_of(body, "rules"),
         workspace=workspace,
         digest=text(body.get("digest")),
     )

@@ -19,7 +19,7 @@ from runner.visible import visible
 _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
-    "granted", "reach",
+    "granted", "reach", "rules", "facts",
 ))
 _FINISHED = frozenset((
     "kind", "time", "decided", "status", "seconds", "ended_by", "bytes", "truncated", "problem", "violations",

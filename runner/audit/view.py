@@ -125,7 +125,7 @@ def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
     narrow = width < NARROW
     day = f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}"
     head, verdict, badge = f"{told.id:>5}  {day}  ", f"{visible(told.verdict):<5}  ", f"{visible(told.tier):<13}  "
-    who = visible(f"{told.log}  {told.tool}" if told.log else told.tool, lines=False)
+    who = visible(f"{told.log[:8]}  {told.tool}" if told.log else told.tool, lines=False)
     start = f"{dim}{head}{end}{hue}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
     if narrow:
         yield start
@@ -143,6 +143,17 @@ def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
         yield from (f"{dim}{line}{end}" for line in _folded(part, width))
     for part in told.violations:
         yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {part}", width))
+
+
+def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
+    """What became of a decision, told apart from it."""
+    dim, yellow, end = (_DIM, _YELLOW, _END) if colour else ("",) * 3
+    network = _network(record.body)
+    told = f"{record.body.get('decided')!s:>5}  {_outcome(record.body)}{f'; network: {network}' if network else ''}"
+    yield f"{dim}{one_line(told, max(width, 20)) if width < WIDE else visible(told, lines=False)}{end}"
+    for item in items(record.body.get("violations")):
+        stopped = text(mapping(item).get("what"))
+        yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {stopped}", width))
 
 
 def action_line(action: Body) -> str:
