@@ -94,6 +94,10 @@ def run(
         Path | None,
         typer.Option(metavar="FOLDER", help="Where the copies are kept while it runs ($TMPDIR, else /var/tmp)."),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(metavar="ray://HOST:PORT", help="Run on a Ray cluster that is there; `ray`: this machine's."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Check the list and run nothing.")] = False,
     json: JSON = False,
 ) -> int:
@@ -118,6 +122,12 @@ def run(
     from runner.batch.task import Budget
     from runner.problems import usage
 
+    if engine is not None and engine != "ray" and not engine.startswith("ray://"):
+        raise usage(f"there is no engine `{engine}`", "it is `ray`, or ray://HOST:PORT", "correct it, or leave it out")
+    if engine is not None and (config is not None or copies is not None):
+        named = "--config" if config is not None else "--copies"
+        fix = f"leave {named} out; the settings of each machine hold there"
+        raise usage(f"{named} and --engine do not go together", f"{named} names a path of this machine", fix)
     if max_cost is not None and not 0 < max_cost < float("inf"):
         raise usage(f"`{max_cost}` is not an amount for --max-cost", "it takes more than nothing", "correct it")
     seconds = parse_seconds(timeout, "--timeout") if timeout is not None else None
@@ -132,6 +142,7 @@ def run(
         budget=Budget(turns=max_turns, seconds=each),
         config=Path(config) if config else None,
         copies=copies,
+        engine=engine,
         retry_failed=retry_failed,
         rerun_changed=rerun_changed,
         check=dry_run,

@@ -25,6 +25,8 @@ class _Place:
     usual: str  # below the home, when neither is set
 
 
+BATCH = "RINGFENCE_BATCH_DIR"  # set by `agent batch` for each of its tasks; it can only hide
+
 _STATE = _Place("state", "RINGFENCE_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 _CONFIG = _Place("configuration", "RINGFENCE_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 _CACHE = _Place("cache", "RINGFENCE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
@@ -51,8 +53,11 @@ def config_file(environ: Mapping[str, str]) -> Path:
 
 
 def private(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The real paths of all three, there or not: what no command is ever shown. Raises PlaceError."""
-    return tuple(os.path.realpath(_named(place, environ)) for place in (_STATE, _CONFIG, _CACHE))
+    """The real paths of all three, there or not, and of the results of the batch that we work for: what no command is
+    ever shown. Raises PlaceError."""
+    ours = tuple(os.path.realpath(_named(place, environ)) for place in (_STATE, _CONFIG, _CACHE))
+    results = environ.get(BATCH, "")
+    return (*ours, os.path.realpath(results)) if results.startswith("/") and "\0" not in results else ours
 
 
 def caches(environ: Mapping[str, str]) -> str:

@@ -1,17 +1,23 @@
 """`agent batch` as people use it: the real command, real copies, a scripted model, a parent that is killed."""
 
+import hashlib
+import io
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from runner import live_secrets
 from runner.batch.outcome import worst
+from runner.batch.parcel import pack, parcel, unpack
 from runner.batch.store import Past, Store, history
 from runner.batch.task import Task, file_name
 from runner.batch.tasklist import Defaults, parse
@@ -380,3 +386,71 @@ def test_the_worst_of_all_is_the_exit_code() -> None:
     assert worst([Exit.LIMIT, Exit.DENIED, Exit.FAILED]) == Exit.FAILED
     assert worst([Exit.FAILED, Exit.SANDBOX]) == Exit.SANDBOX
     assert worst([Exit.SANDBOX, Exit.INTERRUPTED]) == Exit.INTERRUPTED
+
+
+# ---- what travels --------------------------------------------------------------------------------------------------------
+
+
+def archive(*items: tuple[str, bytes, str]) -> bytes:
+    """Names, types and link targets of a hand-made archive."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as made:
+        for name, kind, link in items:
+            item = tarfile.TarInfo(name)
+            item.type, item.linkname = kind, link
+            made.addfile(item)
+    return target.getvalue()
+
+
+# fmt: off
+STRANGE = [
+    ((("workspace/../../x", tarfile.REGTYPE, ""),), "a way up"),
+    ((("/etc/x", tarfile.REGTYPE, ""),), "an absolute name"),
+    ((("other/x", tarfile.REGTYPE, ""),), "another folder"),
+    ((("workspace/l", tarfile.SYMTYPE, "/etc"), ("workspace/l/x", tarfile.REGTYPE, "")), "through a link"),
+    ((("workspace", tarfile.SYMTYPE, "/etc"), ("workspace/x", tarfile.REGTYPE, "")), "the folder itself a link"),
+    ((("workspace/h", tarfile.LNKTYPE, "/etc/passwd"),), "a hard link"),
+    ((("workspace/d", tarfile.CHRTYPE, ""),), "a device"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("items", "why"), STRANGE, ids=[why for _, why in STRANGE])
+def test_an_archive_lands_in_its_folder_or_not_at_all(
+    items: tuple[tuple[str, bytes, str], ...], why: str, tmp_path: Path
+) -> None:
+    data = archive(*items)
+    with pytest.raises(ValueError, match="holds what no workspace does"):
+        unpack(data, hashlib.sha256(data).hexdigest(), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_workspace_comes_out_as_it_went_in(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "deep/er").mkdir(parents=True)
+    (work / "deep/er/file").write_bytes(b"\0\xff")
+    (work / "run.sh").write_text("#!/bin/sh\n")
+    (work / "run.sh").chmod(0o755)
+    (work / "away").symlink_to("/nowhere")
+    (work / "empty").mkdir()
+    data, digest = pack(str(work))
+    (tmp_path / "there").mkdir()
+    found = Path(unpack(data, digest, str(tmp_path / "there")))
+    assert sorted(str(path.relative_to(found)) for path in found.rglob("*")) == sorted(
+        str(path.relative_to(work)) for path in work.rglob("*")
+    )
+    assert (found / "deep/er/file").read_bytes() == b"\0\xff"
+    assert (found / "run.sh").stat().st_mode & 0o777 == 0o755
+    assert os.readlink(found / "away") == "/nowhere"
+    with pytest.raises(ValueError, match="not the one that was sent"):
+        unpack(data + b"x", digest, str(tmp_path / "there"))
+
+
+def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-ant-canary-0123456789abcdefghij"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    task = Task("a", 1, f"use {key}", "/w", metadata={"note": [f"x{key}x"], key: 1})
+    for data in (pickle.dumps(parcel(task, 1, "0", ".", "d")), repr(parcel(task, 1, "0", ".", "d")).encode()):
+        assert key.encode() not in data
+    assert key.encode() in pickle.dumps(task), "the search would find it"
+    live_secrets.forget()

@@ -4,21 +4,21 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.batch.outcome import Status, code_of, status_of, worst
-from runner.batch.pool import Bounds, Pool
+from runner.batch.pool import Bounds, Engine, Pool
 from runner.batch.progress import Bar, Lines, row, sentence, summary
 from runner.batch.scratch import Scratch
 from runner.batch.store import Result, Store, history
-from runner.batch.task import Budget, Task
+from runner.batch.task import Budget, Task, within
 from runner.batch.tasklist import LARGEST, Defaults, parse
-from runner.batch.work import Base, Way, attempt, root, snapshot
+from runner.batch.work import Way, attempt
 from runner.problems import Exit, Stopped, usage
 from runner.review.copy import place
 
@@ -36,6 +36,7 @@ class BatchArgs:
     budget: Budget = field(default_factory=Budget)
     config: Path | None = None
     copies: Path | None = None
+    engine: str | None = None
     retry_failed: bool = False
     rerun_changed: bool = False
     check: bool = False
@@ -83,9 +84,7 @@ def start(args: BatchArgs) -> int:
             watch.notice(f"{before} of {len(tasks)} tasks are done already; see `agent batch show {out}`")
         ended, why = None, ""
         if todo:
-            scratch = Scratch(str(args.copies.resolve()) if args.copies else place())
-            stack.callback(scratch.remove)
-            engine = Local(store, scratch, todo, os.environ, _options(args), str(out))
+            engine = _engine(args, store, todo, stack)
             with watch:
                 pool = Pool(store, engine, args.bounds, watch)
                 asyncio.run(pool.run(todo))
@@ -134,30 +133,28 @@ def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, o
 class Local:
     """Attempts on this machine."""
 
-    def __init__(
-        self,
-        store: Store,
-        scratch: Scratch,
-        tasks: Sequence[Task],
-        environ: Mapping[str, str],
-        options: tuple[str, ...],
-        out: str,
-    ) -> None:
+    def __init__(self, store: Store, way: Way) -> None:
         self._store = store
-        self._scratch = scratch
-        self._way = Way(options, environ, (scratch.handle,))
-        self._roots = {task.cwd: root(task.cwd, environ) for task in tasks}
-        folders = dict.fromkeys(self._roots.values())
-        real = os.path.realpath(out)
-        self._bases: dict[str, Base] = {each: snapshot(each, scratch.path, environ, real) for each in folders}
+        self._way = way
 
     async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
-        if left is not None:
-            most = min(left, task.budget.cost) if task.budget.cost is not None else left
-            task = replace(task, budget=replace(task.budget, cost=most))
-        base = self._bases[self._roots[task.cwd]]
-        patch = self._store.patch(task)
-        return await attempt(task, number, base, self._way, self._scratch.path, self._store.events(task), patch, hurry)
+        task = within(task, left)
+        return await attempt(
+            task, number, task.cwd, self._way, self._store.events(task), self._store.patch(task), hurry
+        )
+
+
+def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStack) -> Engine:
+    """Where the tasks run. Raises Stopped when nothing can."""
+    if args.engine is not None:
+        from runner.batch.ray_engine import OnRay
+
+        far = OnRay(args.engine, store, todo, os.environ)
+        stack.callback(far.close)
+        return far
+    scratch = Scratch(str(args.copies.resolve()) if args.copies else place())
+    stack.callback(scratch.remove)
+    return Local(store, Way(_options(args), os.environ, scratch.path, scratch.handle, str(store.folder)))
 
 
 def _options(args: BatchArgs) -> tuple[str, ...]:

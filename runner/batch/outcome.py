@@ -51,7 +51,7 @@ def result_of(task: Task, attempt: int, gone: Gone, times: tuple[str, str], **mo
         "type": "result",
         "id": task.id,
         "status": str(status or Status.FAILED),
-        **{key: value for key, value in said.items() if key not in ("id", "status")},
+        **said,
         "exit": code,
         "attempt": attempt,
         "started": times[0],

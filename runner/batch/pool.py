@@ -98,7 +98,8 @@ class Pool:
     def _take(self, done: asyncio.Task[Result], task: Task) -> None:
         if done.cancelled():
             return  # begun and without result: it was interrupted, and is done again next time
-        result = done.result()  # raises what nobody planned: the other tasks are ended, and the batch with it
+        # It raises what nobody planned: the other tasks are ended, and the batch with it.
+        result = {**done.result(), **self._store.files(task)}
         if self._cancelled and result.get("exit") == Exit.INTERRUPTED:
             return
         self._store.end(result)

@@ -101,6 +101,14 @@ class Store:
     def events(self, task: Task) -> Path:
         return self.folder / "events" / f"{task.name}.jsonl"
 
+    def files(self, task: Task) -> dict[str, str | None]:
+        """What there is of a task's files, by paths below the folder."""
+        paths = {"patch": self.patch(task), "events": self.events(task)}
+        return {
+            name: str(path.relative_to(self.folder)) if path.exists() and path.stat().st_size else None
+            for name, path in paths.items()
+        }
+
     def _append(self, name: str, line: dict[str, object]) -> None:
         data = (json.dumps(line, ensure_ascii=True, separators=(",", ":")) + "\n").encode("ascii")
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 
 from policy.record import dataclass
 
@@ -50,6 +50,14 @@ class Task:
         asked = {key: value for key, value in asdict(self).items() if key not in ("id", "line", "metadata")}
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def within(task: Task, left: float | None) -> Task:
+    """The task, with no more money than is `left`."""
+    if left is None:
+        return task
+    most = left if task.budget.cost is None else min(left, task.budget.cost)
+    return replace(task, budget=replace(task.budget, cost=most))
 
 
 def file_name(id: str) -> str:

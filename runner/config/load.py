@@ -25,7 +25,7 @@ PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
 PACKAGED = "profiles/default.toml"
 PREFIX = "RINGFENCE_"
-ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR")
+ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_BATCH_DIR")
 WHOSE: Mapping[Layer, Whose] = {
     Layer.SYSTEM: "system",
     Layer.USER: "user",

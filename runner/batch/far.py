@@ -1,0 +1,74 @@
+"""What runs on another machine: the same attempt as here, on a workspace that came along, with that machine's own key.
+
+Imported there by name, so ringfence is installed there, in the same version.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from policy.record import dataclass
+from runner.batch.parcel import Answer, Parcel, packed, unpack
+from runner.batch.scratch import Scratch
+from runner.batch.work import Way, attempt
+from runner.review.copy import place
+from runner.version import VERSION
+
+_PROBE = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What a machine can do. `why`: what keeps it from working for us, None when nothing does."""
+
+    name: str
+    version: str
+    why: str | None
+
+
+def probe() -> Node:
+    """Look whether a sandbox stands here that enforces everything, by running one command in it."""
+    words = (sys.executable, "-I", "-c", "import sys; from runner.cli import main; sys.exit(main())")
+    said = ("exec", "--unattended", "--require", "full", "--", "true")
+    try:
+        with tempfile.TemporaryDirectory(dir=place()) as folder:
+            done = subprocess.run(
+                (*words, *said), cwd=folder, env=own_environment(), capture_output=True, text=True, timeout=_PROBE
+            )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Node(socket.gethostname(), VERSION, str(error).lower())
+    why = None if done.returncode == 0 else done.stderr.strip().removeprefix("agent: ") or f"exit {done.returncode}"
+    return Node(socket.gethostname(), VERSION, why)
+
+
+def perform(parcel: Parcel, archive: bytes) -> Answer:
+    """Work on a task here; answers what came of it. Nothing of it is left when this returns."""
+    if parcel.version != VERSION:
+        raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} was asked for")
+    scratch = Scratch(place())
+    try:
+        return asyncio.run(_work(parcel, archive, scratch))
+    finally:
+        scratch.remove()
+
+
+async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
+    # THREAT: what comes back lies apart from the workspace, where no command of the task can put something else.
+    there = os.path.realpath(unpack(archive, parcel.digest, scratch.path))
+    back = Path(scratch.path, "back")
+    back.mkdir(mode=0o700)
+    events, patch = back / "events.jsonl", back / "work.patch"
+    way = Way((), own_environment(), scratch.path, scratch.handle, str(back))
+    cwd = os.path.normpath(f"{there}/{parcel.cwd}")
+    result = await attempt(parcel.task, parcel.number, cwd, way, events, patch, asyncio.Event())
+    made = patch.read_bytes() if patch.exists() else None
+    return Answer({**result, "node": socket.gethostname()}, packed(events.read_bytes()), made)
+
+
+def own_environment() -> dict[str, str]:
+    """What this machine gives its processes, without what is the engine's: its token is a way into the cluster."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

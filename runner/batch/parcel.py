@@ -1,0 +1,119 @@
+"""What travels to another machine and back: a task, its workspace as one archive, and what came of it.
+
+No credential travels. The model's key is looked for on the machine that does the work, in its own keyring, environment
+or helper; secret files of the workspace stay here; and what this process knows to be a secret is masked in the texts.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+from dataclasses import field, replace
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from runner import live_secrets
+from runner.batch.store import Result
+from runner.batch.task import Task
+from runner.problems import Exit, Stopped
+
+LARGEST = 512 << 20  # bytes of an archive, packed
+_LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """One task for another machine. `cwd`: where in the workspace; `digest`: of the archive that goes with it."""
+
+    task: Task
+    number: int
+    version: str
+    cwd: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. `events` is packed; `patch` is None when there is none."""
+
+    result: Result
+    events: bytes = field(repr=False)
+    patch: bytes | None = field(default=None, repr=False)
+
+
+def parcel(task: Task, number: int, version: str, cwd: str, digest: str) -> Parcel:
+    """A task as it may leave this machine: without secrets that somebody pasted into it."""
+    live_secrets.from_environment(os.environ)
+    metadata = json.loads(live_secrets.masked(json.dumps(task.metadata)))
+    safe = replace(task, prompt=live_secrets.masked(task.prompt), metadata=metadata)
+    return Parcel(safe, number, version, cwd, digest)
+
+
+def pack(folder: str) -> tuple[bytes, str]:
+    """A folder as one packed archive, and its digest. Raises Stopped when it is too large to be sent about."""
+    target = _Bounded()
+    try:
+        with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
+            archive.add(folder, arcname="workspace", filter=_owned_by_nobody)
+    except _TooLarge:
+        why = f"it is larger than {LARGEST >> 20} MiB when packed, and every task takes it along"
+        fix = "leave build output out of the folder, or run the batch on this machine"
+        raise Stopped(Problem("the workspace is too large for other machines", why, fix), Exit.FAILED) from None
+    data = target.getvalue()
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def unpack(data: bytes, digest: str, folder: str) -> str:
+    """The archive in a new folder below `folder`; answers its path. Raises ValueError for another archive."""
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError("the archive of the workspace is not the one that was sent")
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        members = archive.getmembers()
+        links = {item.name for item in members if item.issym()}
+        for item in members:
+            _check(item, links)
+        archive.extractall(folder, members)  # noqa: S202  # each was looked at; CPython 3.11.2 has no filters yet
+    return f"{folder}/workspace"
+
+
+def _check(item: tarfile.TarInfo, links: set[str]) -> None:
+    """SAFETY: nothing lands outside of the folder, by its name or through a link. Where a link points is its own
+    affair, as in the original. Raises ValueError."""
+    parts = item.name.split("/")
+    through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))
+    if parts[0] != "workspace" or ".." in parts or through or not (item.isreg() or item.isdir() or item.issym()):
+        raise ValueError("the archive of the workspace holds what no workspace does")
+    item.mode &= 0o777
+
+
+def packed(data: bytes) -> bytes:
+    """Events, packed; the end alone where they are many."""
+    found = gzip.compress(data, 1)
+    while len(found) > _LARGEST_EVENTS:
+        data = data[len(data) // 2 :].partition(b"\n")[2]
+        found = gzip.compress(data, 1)
+    return found
+
+
+def unpacked(data: bytes) -> bytes:
+    return gzip.decompress(data)
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Bounded(io.BytesIO):
+    def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]  # what tarfile gives
+        if self.tell() + len(data) > LARGEST:
+            raise _TooLarge
+        return super().write(data)
+
+
+def _owned_by_nobody(item: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Who owns a file here means nothing there."""
+    item.uid = item.gid = 0
+    item.uname = item.gname = ""
+    return item

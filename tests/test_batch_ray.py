@@ -1,0 +1,93 @@
+"""The same tasks on a real Ray cluster of this machine: what travels, what does not, what comes back, what is left."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ray_cluster import Cluster, cluster
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+KEY = "sk-ant-canary-0123456789abcdefghij"
+SCRIPT = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "cat sub/in.txt; env; echo out > sub/out.txt; rm one.txt" } }]
+[[turn]]
+text = "Done."
+"""
+
+pytest.importorskip("ray", reason="the extra `ray` is not installed")
+pytest.importorskip("grpc", reason="the extra `ray` is not installed")
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[Cluster]:
+    """The other machine: its own home and state, and no variable of ours."""
+    folder = Path(tempfile.mkdtemp(prefix="rb-", dir="/tmp"))
+    for name in ("home", "copies"):
+        (folder / name).mkdir()
+    environ = {
+        "HOME": str(folder / "home"),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "RINGFENCE_STATE_DIR": str(folder / "state"),
+        "TMPDIR": str(folder / "copies"),
+    }
+    try:
+        with cluster(folder, environ) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def batch(base: Path, there: Cluster, *more: str) -> subprocess.CompletedProcess[str]:
+    environ = {
+        "HOME": str(base / "home"),
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "RINGFENCE_STATE_DIR": str(base / "state"),
+        "ANTHROPIC_API_KEY": KEY,
+        **there.environ,
+    }
+    words = [AGENT, "batch", "tasks.jsonl", "--cwd", "work/sub", "--engine", there.address, *more]
+    return subprocess.run(
+        words, cwd=base, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180
+    )
+
+
+def test_tasks_run_there_and_what_comes_back_is_written_here(tmp_path: Path, there: Cluster) -> None:
+    for name in ("home", "work", "work/sub", "work/.git"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "work/.git/HEAD").write_text("ref: refs/heads/main\n")
+    (tmp_path / "work/one.txt").write_text("1\n")
+    (tmp_path / "work/.env").write_text("TOKEN=never-travels\n")
+    (tmp_path / "work/sub/in.txt").write_text("came along\n")
+    (there.folder / "script.toml").write_text(SCRIPT.replace("sub/", "").replace("one.txt", "../one.txt"))
+    tasks = [{"id": f"t{n}", "prompt": f"use {KEY}", "metadata": {"n": n, "key": KEY}} for n in range(3)]
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+
+    done = batch(tmp_path, there, "--mode", "trust-project", f"--model=scripted:{there.folder}/script.toml")
+
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    out = tmp_path / "tasks.batch"
+    results = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert sorted(result["id"] for result in results) == ["t0", "t1", "t2"]
+    assert {result["status"] for result in results} == {"done"}
+    assert all(result["node"] for result in results)
+    assert sorted(result["metadata"]["n"] for result in results) == [0, 1, 2]
+    patch = (out / "patches/t0.patch").read_text()
+    assert "sub/out.txt" in patch
+    assert "one.txt" in patch
+    events = (out / "events/t0.jsonl").read_text()
+    assert "came along" in events
+    assert (tmp_path / "work/one.txt").exists()
+    assert [path.name for path in (there.folder / "copies").iterdir() if path.name.startswith("ringfence")] == []
+    kept = [path for path in there.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert [str(path) for path in kept if KEY.encode() in path.read_bytes()] == [], "the key travelled"
+    assert [str(path) for path in kept if b"never-travels" in path.read_bytes()] == [], "a secret file travelled"
+    assert (there.folder / "state/audit.db").exists(), "its record is in the log of the machine that did it"
