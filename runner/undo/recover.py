@@ -25,6 +25,7 @@ def recover(store: Store, taker: Taker, rules: Callable[[str], Rules]) -> list[S
         else:
             for root, paths in step.roots:
                 with contextlib.suppress(OSError):  # the folder itself is gone: then nothing of it can be noted
+                    _clean(root, paths, step.id)  # of a patch that was being applied
                     taken = taker.take_paths(root, paths, rules(root)) if paths else taker.take(root, rules(root))
                     store.note(step.id, taken.changes)
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time()))

@@ -1,0 +1,172 @@
+"""What applying a patch would do to a workspace, file by file, and what stands in the way. Changes nothing."""
+
+import os
+import stat
+from collections.abc import Sequence
+
+from policy.record import dataclass
+from runner.review import tree
+from runner.review.fitting import Unfit, fitted
+from runner.review.form import Side
+from runner.review.reading import Section
+from runner.undo import below
+
+_LONGEST = 4000  # characters of a path
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One path: as it is and as it would be, None where there is none. `was`: where a renamed one is now, whose content
+    is `old` then; `moved`: hunks that fit at another line than they say (number, said, found)."""
+
+    path: str
+    old: Side | None
+    new: Side | None
+    was: str = ""
+    moved: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def how(self) -> str:
+        if self.was:
+            return "renamed"
+        return "added" if self.old is None else "deleted" if self.new is None else "modified"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`problems`: path and why, in words; with one of them nothing may be done."""
+
+    items: tuple[Planned, ...]
+    problems: tuple[tuple[str, str], ...]
+
+
+def plan(workspace: str, sections: Sequence[Section]) -> Plan:
+    """Every section on what the ones before it leave. Raises OSError when the workspace cannot be read."""
+    top = below.open_root(workspace)
+    try:
+        work = _Work(top)
+        for section in sections:
+            work.take(section)
+        return work.plan()
+    finally:
+        os.close(top)
+
+
+def refused(path: str) -> str:
+    """Why no patch may name this path; empty when it may."""
+    names = path.split("/")
+    if path.startswith("/") or "\0" in path or len(path) > _LONGEST:
+        return "it is no path in the workspace"
+    if ".." in names:
+        return "it leads out of the workspace"
+    if "" in names or "." in names:
+        return "it is no plain path"
+    if any(tree.like_git(name) for name in names):
+        return "it lies in Git's own folder"
+    return ""
+
+
+class _Work:
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self._before: dict[str, Side | None] = {}
+        self._after: dict[str, Side | None] = {}
+        self._moved: dict[str, tuple[tuple[int, int, int], ...]] = {}
+        self._was: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+
+    def take(self, section: Section) -> None:
+        for path in {section.old, section.new} - {None}:
+            assert path is not None  # it was taken out
+            if why := refused(path):
+                self._problems.setdefault(path, why)
+                return
+        try:
+            old = self._there(section.old) if section.old is not None else None
+            found = fitted(section, old)
+            fresh = section.new is not None and section.new != section.old
+            if fresh and section.new is not None and self._there(section.new) is not None:
+                raise Unfit("there is such a file already")
+        except (Unfit, tree.Unreadable) as error:
+            self._problems.setdefault(section.path, str(error))
+            return
+        if section.old is not None and section.old != section.new and not section.same:
+            self._after[section.old] = None
+        if section.new is not None:
+            self._after[section.new] = found.side
+            self._moved[section.new] = found.moved
+            if section.old is not None and section.old != section.new and not section.same:
+                self._was[section.new] = section.old
+
+    def _there(self, path: str) -> Side | None:
+        """What the sections so far leave there. Raises Unreadable."""
+        if path not in self._after:
+            if (link := self._blocked(path)) is not None:
+                raise tree.Unreadable(f"its folder `{link[0]}` is {link[1]}")
+            self._after[path] = self._before[path] = tree.side(self._top, path)
+        return self._after[path]
+
+    def _blocked(self, path: str) -> tuple[str, str] | None:
+        """The first folder on the way that is none now and would be none, and what it is."""
+        names = path.split("/")[:-1]
+        for count in range(1, len(names) + 1):
+            above = "/".join(names[:count])
+            if above in self._after:
+                side = self._after[above]
+                if side is not None:
+                    return above, "a file or link of this patch"
+                if self._before[above] is not None:
+                    return None  # it goes, so what follows is new
+                continue
+            mode = _mode(self._top, above)
+            if mode is None:
+                return None
+            if not stat.S_ISDIR(mode):
+                return above, "a link" if stat.S_ISLNK(mode) else "a file"
+        return None
+
+    def plan(self) -> Plan:
+        for path, side in self._after.items():
+            if side is None or path in self._problems:
+                continue
+            if (link := self._blocked(path)) is not None:
+                self._problems[path] = f"its folder `{link[0]}` is {link[1]}"
+            elif why := self._in_the_way(path):
+                self._problems[path] = why
+        items = []
+        for path in sorted(self._after, key=os.fsencode):
+            old, new = self._before.get(path), self._after[path]
+            if old == new and path not in self._was:
+                continue
+            if new is None and path in self._was.values() and path not in self._problems:
+                continue  # told with the new name
+            was = self._was.get(path, "")
+            source = self._before.get(was) if was and old is None else old
+            items.append(Planned(path, source, new, was if old is None else "", self._moved.get(path, ())))
+        return Plan(tuple(items), tuple(sorted(self._problems.items())))
+
+    def _in_the_way(self, path: str) -> str:
+        """Why a folder that lies there cannot make room; empty when it can, or there is none."""
+        mode = _mode(self._top, path)
+        if mode is None or not stat.S_ISDIR(mode):
+            return ""
+        left = [path]
+        while left:
+            above = left.pop()
+            with below.folder(self._top, above) as handle:
+                for name in os.listdir(handle):
+                    inner = f"{above}/{name}"
+                    if stat.S_ISDIR(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+                        left.append(inner)
+                    elif self._after.get(inner, self) is not None:
+                        return "a folder with other files lies there"
+        return ""
+
+
+def _mode(top: int, path: str) -> int | None:
+    above, name = below.split(path)
+    try:
+        with below.folder(top, above) as folder:
+            return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except OSError:
+        return None

@@ -1,0 +1,102 @@
+"""A plan in words, for somebody who decides about it: the sum first, then what to look at twice, then every line."""
+
+from collections.abc import Iterator
+
+from runner.review.dangers import Danger
+from runner.review.form import LINK, PROGRAM, Side, binary
+from runner.review.lines import hunks, split
+from runner.review.planning import Plan, Planned
+from runner.visible import visible
+
+_SIGNS = {"added": "+", "deleted": "-", "modified": "~", "renamed": ">"}
+_KINDS = {LINK: "link", PROGRAM: "executable"}
+
+
+def stat_lines(plan: Plan) -> Iterator[str]:
+    """A line for each file, and the sum of it."""
+    plus = minus = 0
+    for item in plan.items:
+        added, removed = counts(item)
+        plus, minus = plus + added, minus + removed
+        size = "" if not _shown(item) else f"+{added} -{removed}"
+        name = f"{_name(item.was)} -> {_name(item.path)}" if item.was else _name(item.path)
+        yield f"  {_SIGNS[item.how]} {size or 'no text':>12}  {name}"
+        for number, said, found in item.moved:
+            yield f"      hunk {number} fits at line {found}, not {said}"
+    files = f"{len(plan.items)} file" + ("" if len(plan.items) == 1 else "s")
+    yield f"{files}: {plus} lines added, {minus} removed"
+
+
+def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
+    for danger in found:
+        yield f"{'warning' if danger.severe else 'note'}: `{_name(danger.path)}`: {visible(danger.what, lines=False)}"
+
+
+def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
+    """Every change. Nothing in it can drive the terminal, hide or run backwards."""
+    red, green, cyan, bold, end = ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m") if colour else ("",) * 5
+    for item in plan.items:
+        yield f"{bold}{item.how}: {_name(item.was) + ' -> ' if item.was else ''}{_name(item.path)}{end}"
+        if (kinds := _kinds(item)) != ("", ""):
+            yield f"{cyan}{kinds[0] or 'plain file'} -> {kinds[1] or 'plain file'}{end}"
+        if not _shown(item):
+            yield f"{cyan}no text: {_size(item.old)} -> {_size(item.new)}{end}"
+            continue
+        for hunk in hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b"")):
+            yield f"{cyan}@@ -{hunk.old[0] + 1},{hunk.old[1]} +{hunk.new[0] + 1},{hunk.new[1]} @@{end}"
+            for line in hunk.lines:
+                cut = not line.endswith(b"\n")
+                text = visible(line.removesuffix(b"\n").decode("utf-8", "surrogateescape").replace("\t", "    "), lines=False)
+                mark = {"+": green, "-": red}.get(text[:1], "")
+                yield f"{mark}{text}{end if mark else ''}"
+                if cut:
+                    yield f"{cyan}\\ no line break at the end{end}"
+
+
+def plan_json(plan: Plan, found: tuple[Danger, ...]) -> dict[str, object]:
+    files = []
+    for item in plan.items:
+        added, removed = counts(item)
+        moved = [{"hunk": number, "said": said, "found": at} for number, said, at in item.moved]
+        files.append(
+            {"path": item.path, "how": item.how, "was": item.was or None, "added": added, "removed": removed, "moved": moved}
+        )
+    return {
+        "files": files,
+        "problems": [{"path": path, "why": why} for path, why in plan.problems],
+        "warnings": [{"path": each.path, "what": each.what, "severe": each.severe} for each in found],
+    }
+
+
+def counts(item: Planned) -> tuple[int, int]:
+    """Lines that come and go; none of what is no text."""
+    if not _shown(item):
+        return 0, 0
+    added = removed = 0
+    for hunk in hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b"")):
+        added += sum(line[:1] == b"+" for line in hunk.lines)
+        removed += sum(line[:1] == b"-" for line in hunk.lines)
+    return added, removed
+
+
+def _shown(item: Planned) -> bool:
+    return not any(side is not None and binary(side.data) for side in (item.old, item.new))
+
+
+def _kinds(item: Planned) -> tuple[str, str]:
+    """What it is and would be, when that is not the same or not plain."""
+    old = _KINDS.get(item.old.mode, "") if item.old else ""
+    new = _KINDS.get(item.new.mode, "") if item.new else ""
+    if item.old is None:
+        return ("", new) if new else ("", "")
+    if item.new is None or old == new:
+        return "", ""
+    return old or "plain file", new or "plain file"
+
+
+def _size(side: Side | None) -> str:
+    return "nothing" if side is None else f"{len(side.data):,} bytes"
+
+
+def _name(path: str) -> str:
+    return visible(path, lines=False)
