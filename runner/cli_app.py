@@ -2,6 +2,7 @@
 
 import typer
 
+from runner.cli_apply import apply
 from runner.cli_audit import audit_app
 from runner.cli_auth import auth_app
 from runner.cli_batch import batch_app, spelled
@@ -63,6 +64,7 @@ app.add_typer(auth_app, name="auth")
 app.add_typer(trust_app, name="trust")
 app.add_typer(grants_app, name="grants")
 app.command("undo", epilog=CODES)(undo)
+app.command("apply", epilog=CODES)(apply)
 app.add_typer(sessions_app, name="sessions")
 app.command("doctor")(doctor)
 app.command("demo")(demo)

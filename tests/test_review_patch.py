@@ -1,15 +1,14 @@
 """What changed in a copy as a patch: with it, the original becomes what the copy is. The judge is the real Git."""
 
 import os
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from review_world import BARE, TREES, base, git_apply, make, sh, tree
 
 from runner.config import load
 from runner.review.copy import copied
@@ -17,48 +16,7 @@ from runner.review.ignored import Ignored, kept_by_git
 from runner.review.patch import Patch, patch_of
 from runner.review.review import reviewed
 
-BARE = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "HOME": "/nonexistent",
-}
-Tree = dict[bytes, tuple[str, bytes]]  # path: kind and content
-
-
-@pytest.fixture
-def base() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="rp"))
-    yield folder
-    subprocess.run(["chmod", "-R", "u+rwX", folder], check=False)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def sh(where: Path | str, script: str) -> None:
-    done = subprocess.run(["bash", "-ec", script], cwd=where, env=BARE, capture_output=True, timeout=60)
-    assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
-
-
-def tree(top: Path | str) -> Tree:
-    """Files and links as Git knows them, but for its own."""
-    found: Tree = {}
-    for folder, folders, names in os.walk(os.fsencode(top)):
-        folders[:] = [each for each in folders if each != b".git"]
-        for name in [*names, *(each for each in folders if os.path.islink(os.path.join(folder, each)))]:
-            path = os.path.join(folder, name)
-            short = os.path.relpath(path, os.fsencode(top))
-            if os.path.islink(path):
-                found[short] = ("link", os.readlink(path))
-            else:
-                with open(path, "rb") as file:
-                    found[short] = ("program" if os.stat(path).st_mode & 0o100 else "file", file.read())
-    return found
-
-
-def git_apply(where: Path | str, patch: bytes, *flags: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        ["git", "apply", "--whitespace=nowarn", *flags, "-"], cwd=where, env=BARE, input=patch, capture_output=True
-    )
+__all__ = ("base",)  # a fixture
 
 
 def nothing_secret(path: str) -> bool:
@@ -126,26 +84,7 @@ def test_the_patch_makes_the_original_what_the_copy_is(
         assert (back.returncode, tree(base / "w")) == (0, was), back.stderr
 
 
-LINES = st.lists(
-    st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n", b"d\r\n", b"x", b"\0", b"\xff\n", b" \n", b"-\n"]), max_size=12
-).map(b"".join)
-NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "d/e/a", "d e/\u00e9", 'q"\n', "z\\"])
-ENTRY = st.tuples(st.sampled_from(["file", "file", "program", "link"]), LINES)
-TREES = st.dictionaries(NAMES, ENTRY, max_size=6)
-
-
-def make(top: Path, wanted: dict[str, tuple[str, bytes]]) -> None:
-    for path, (kind, content) in wanted.items():
-        place = top / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "link":
-            os.symlink(content.replace(b"\0", b"") or b"x", os.fsencode(place))
-        else:
-            place.write_bytes(content)
-            place.chmod(0o755 if kind == "program" else 0o644)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TREES, TREES)
 def test_law_for_any_two_trees(
     base: Path, before: dict[str, tuple[str, bytes]], after: dict[str, tuple[str, bytes]]

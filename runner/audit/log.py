@@ -14,10 +14,12 @@ from policy.record import dataclass
 from runner.audit.chain import ZERO, canonical, cleaned, digest, seal
 from runner.audit.records import (
     Decision,
+    Patching,
     Ran,
     Refusal,
     SessionEnd,
     SessionInfo,
+    applied_body,
     decided_body,
     ended_body,
     facts_body,
@@ -180,6 +182,10 @@ class AuditLog:
         if number - (last.number if last else 0) >= EVERY:  # now, when no action waits for it
             self.checkpoint()
         return number
+
+    def applied(self, session: str, patching: Patching) -> int:
+        """Record that a person puts a patch into the workspace. Raises AuditError: then nothing may be changed."""
+        return self._append(applied_body(session, patching), "the patch could not be recorded, so nothing was changed")
 
     def ended(self, session: str, end: SessionEnd) -> int:
         """Record how a session ended, and leave a checkpoint after it."""

@@ -108,6 +108,20 @@ class Refusal:
     problem: Problem
 
 
+@dataclass(frozen=True, slots=True)
+class Patching:
+    """A patch that a person puts into the workspace: before, with the `files` (path and how), and once more after one
+    that failed, with the record `of` the first and why. `by`: who said yes; `sha256`: of the patch."""
+
+    name: str
+    sha256: str
+    by: str
+    reverse: bool
+    files: tuple[tuple[str, str], ...] = ()
+    of: int | None = None
+    problem: Problem | None = None
+
+
 def session_body(name: str, info: SessionInfo) -> dict[str, object]:
     return {
         "kind": "session",
@@ -218,6 +232,23 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
         "connections": [_connection(item) for item in outcome.connections[:LISTED]],
         "connected": len(outcome.connections),
         "enforcement": _enforcement(outcome.enforcement) if outcome.enforcement else None,
+    }
+
+
+def applied_body(session: str, patching: Patching) -> dict[str, object]:
+    files = [{"path": _text(path), "how": how} for path, how in patching.files[:LISTED]]
+    return {
+        "kind": "applied",
+        "time": _now(),
+        "session": session,
+        "patch": _text(patching.name),
+        "sha256": patching.sha256,
+        "by": patching.by,
+        "reverse": patching.reverse,
+        "files": files,
+        "changed": len(patching.files),
+        "of": patching.of,
+        "problem": _problem(patching.problem) if patching.problem else None,
     }
 
 

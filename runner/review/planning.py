@@ -88,7 +88,9 @@ class _Work:
             if fresh and section.new is not None and self._there(section.new) is not None:
                 raise Unfit("there is such a file already")
         except (Unfit, tree.Unreadable) as error:
-            self._problems.setdefault(section.path, str(error))
+            gone = section.old is not None and self._after.get(section.old) is None
+            why = self._blocked(section.old) if gone and section.old is not None else ""
+            self._problems.setdefault(section.path, why or str(error))
             return
         if section.old is not None and section.old != section.new and not section.same:
             self._after[section.old] = None
@@ -101,37 +103,33 @@ class _Work:
     def _there(self, path: str) -> Side | None:
         """What the sections so far leave there. Raises Unreadable."""
         if path not in self._after:
-            if (link := self._blocked(path)) is not None:
-                raise tree.Unreadable(f"its folder `{link[0]}` is {link[1]}")
             self._after[path] = self._before[path] = tree.side(self._top, path)
         return self._after[path]
 
-    def _blocked(self, path: str) -> tuple[str, str] | None:
-        """The first folder on the way that is none now and would be none, and what it is."""
+    def _blocked(self, path: str) -> str:
+        """The first folder on the way that would be none, and what it is instead, in words; empty when all are."""
         names = path.split("/")[:-1]
         for count in range(1, len(names) + 1):
             above = "/".join(names[:count])
             if above in self._after:
                 side = self._after[above]
                 if side is not None:
-                    return above, "a file or link of this patch"
+                    return f"its folder `{above}` is a file or link of this patch"
                 if self._before[above] is not None:
-                    return None  # it goes, so what follows is new
+                    return ""  # it goes, so what follows is new
                 continue
             mode = _mode(self._top, above)
             if mode is None:
-                return None
+                return ""
             if not stat.S_ISDIR(mode):
-                return above, "a link" if stat.S_ISLNK(mode) else "a file"
-        return None
+                return f"its folder `{above}` is a {'link' if stat.S_ISLNK(mode) else 'file'}"
+        return ""
 
     def plan(self) -> Plan:
         for path, side in self._after.items():
             if side is None or path in self._problems:
                 continue
-            if (link := self._blocked(path)) is not None:
-                self._problems[path] = f"its folder `{link[0]}` is {link[1]}"
-            elif why := self._in_the_way(path):
+            if why := self._blocked(path) or self._in_the_way(path):
                 self._problems[path] = why
         items = []
         for path in sorted(self._after, key=os.fsencode):

@@ -37,16 +37,18 @@ def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
     red, green, cyan, bold, end = ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m") if colour else ("",) * 5
     for item in plan.items:
         yield f"{bold}{item.how}: {_name(item.was) + ' -> ' if item.was else ''}{_name(item.path)}{end}"
-        if (kinds := _kinds(item)) != ("", ""):
-            yield f"{cyan}{kinds[0] or 'plain file'} -> {kinds[1] or 'plain file'}{end}"
+        if kinds := _kinds(item):
+            yield f"{cyan}{kinds}{end}"
         if not _shown(item):
             yield f"{cyan}no text: {_size(item.old)} -> {_size(item.new)}{end}"
             continue
         for hunk in hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b"")):
-            yield f"{cyan}@@ -{hunk.old[0] + 1},{hunk.old[1]} +{hunk.new[0] + 1},{hunk.new[1]} @@{end}"
+            yield f"{cyan}@@ -{_range(hunk.old)} +{_range(hunk.new)} @@{end}"
             for line in hunk.lines:
                 cut = not line.endswith(b"\n")
-                text = visible(line.removesuffix(b"\n").decode("utf-8", "surrogateescape").replace("\t", "    "), lines=False)
+                text = visible(
+                    line.removesuffix(b"\n").decode("utf-8", "surrogateescape").replace("\t", "    "), lines=False
+                )
                 mark = {"+": green, "-": red}.get(text[:1], "")
                 yield f"{mark}{text}{end if mark else ''}"
                 if cut:
@@ -59,7 +61,14 @@ def plan_json(plan: Plan, found: tuple[Danger, ...]) -> dict[str, object]:
         added, removed = counts(item)
         moved = [{"hunk": number, "said": said, "found": at} for number, said, at in item.moved]
         files.append(
-            {"path": item.path, "how": item.how, "was": item.was or None, "added": added, "removed": removed, "moved": moved}
+            {
+                "path": item.path,
+                "how": item.how,
+                "was": item.was or None,
+                "added": added,
+                "removed": removed,
+                "moved": moved,
+            }
         )
     return {
         "files": files,
@@ -83,15 +92,17 @@ def _shown(item: Planned) -> bool:
     return not any(side is not None and binary(side.data) for side in (item.old, item.new))
 
 
-def _kinds(item: Planned) -> tuple[str, str]:
-    """What it is and would be, when that is not the same or not plain."""
-    old = _KINDS.get(item.old.mode, "") if item.old else ""
-    new = _KINDS.get(item.new.mode, "") if item.new else ""
-    if item.old is None:
-        return ("", new) if new else ("", "")
-    if item.new is None or old == new:
-        return "", ""
-    return old or "plain file", new or "plain file"
+def _kinds(item: Planned) -> str:
+    """What it is and would be, when that is not the same, or no plain file."""
+    old = _KINDS.get(item.old.mode, "plain file") if item.old else ""
+    new = _KINDS.get(item.new.mode, "plain file") if item.new else ""
+    if old and new:
+        return f"{old} -> {new}" if old != new else ""
+    return "" if (old or new) == "plain file" else old or new
+
+
+def _range(part: tuple[int, int]) -> str:
+    return f"{part[0] + (part[1] > 0)},{part[1]}"
 
 
 def _size(side: Side | None) -> str:
