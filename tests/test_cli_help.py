@@ -67,6 +67,7 @@ COMPLETIONS = [
             "why",
             "sandbox",
             "policy",
+            "apply",
             "audit",
             "sessions",
             "auth",

@@ -8,14 +8,16 @@ from pathlib import Path
 from policy.facts import Facts
 from policy.record import dataclass
 from policy.secrecy import Secrets
+from policy.verdict import Problem
 from runner.config import Settings
 from runner.facts import gather
 from runner.places import cache_dir, state_dir
-from runner.review.copy import SECRET, Copy, Progress, copied
+from runner.review.copy import SECRET, Copy, CopyError, Progress, copied, place
 from runner.review.mapped import mapped
 from runner.review.patch import Patch, patch_of
 from runner.undo.choice import choice_of, ground_of
 from runner.visible import visible
+from runner.workspace import workspace_of
 
 _LONGEST = 1 << 20  # bytes of a list
 _SHOWN = 5
@@ -75,6 +77,11 @@ def reviewed(
 
     copy = copied(facts.workspace, where, progress, hidden)
     try:
+        top = workspace_of(copy.path, facts.home)
+        if top != copy.path:
+            why = f"`{top}` is a Git repository around it, which would be taken for the workspace"
+            fix = "set TMPDIR to a folder elsewhere"
+            raise CopyError(Problem(f"no copy can be made in `{where or place()}`", why, fix))
         inner = Path(copy.path) / os.path.relpath(cwd, facts.workspace)
         yield Review(
             Path(os.path.realpath(inner)),
