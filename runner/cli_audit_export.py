@@ -6,18 +6,19 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policy.verdict import Problem
 from runner.audit.deeds import Deed, deeds
 from runner.audit.flags import FILE, log_path
 from runner.audit.query import Query
 from runner.cli_gate import FLAG
-from runner.problems import Exit, usage
+from runner.problems import Exit, Stopped, usage
 
 if TYPE_CHECKING:
     from runner.audit.log import AuditLog
@@ -28,6 +29,7 @@ class Format(StrEnum):
     CSV = "csv"
     SARIF = "sarif"
     HTML = "html"
+    OTLP = "otlp"
 
 
 FORMAT = Annotated[
@@ -43,19 +45,29 @@ QUESTIONS = Annotated[
 ]
 
 
+ENDPOINT = Annotated[
+    str | None,
+    typer.Option("--endpoint", metavar="URL", help="OTLP: the collector, http://HOST:4318; else OTEL_EXPORTER_OTLP_*."),
+]
+
+
 def export(
     format: FORMAT,
     query: Query,
     out: OUT = None,
     limit: LIMIT = None,
     questions: QUESTIONS = False,
+    endpoint: ENDPOINT = None,
     file: FILE = None,
 ) -> int:
-    """Write the record for other programs and people: JSON Lines, CSV, SARIF, or a report to open in a browser.
+    """Write the record for other programs and people: JSON Lines, CSV, SARIF, a report for a browser; or send it.
 
     The filters are those of `agent audit list`. Everything in the record was written by a model: CSV cells are no
     formulas, SARIF messages no links, and the report (one file, no network; the newest 10,000 decisions where no
     --limit is given) runs no script but its own.
+
+    `otlp` sends each decision as a log record to a collector (needs the extra `fleet`). Headers with credentials, and
+    everything else about the connection, are taken from OTEL_EXPORTER_OTLP_*.
 
     **Examples**
 
@@ -63,12 +75,19 @@ def export(
         agent audit export --format csv --since 7d --out week.csv
         agent audit export --format sarif --workspace . --out denied.sarif
         agent audit export --format html --out report.html
+        agent audit export --format otlp --since 1d --endpoint http://127.0.0.1:4318
     """
     from runner.audit.export.out import counted, write
     from runner.audit.log import AuditLog
 
     if questions and format is not Format.SARIF:
         raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
+    if format is Format.OTLP:
+        if out is not None:
+            raise usage("`--out` has no meaning here", "OTLP is sent to a collector", "leave it out, or use jsonl")
+        return _send(log_path(file), query, limit, endpoint)
+    if endpoint is not None:
+        raise usage("`--endpoint` is about OTLP", "every other format is written", "leave it out, or say --format otlp")
     if format is Format.HTML and out is None and sys.stdout.isatty():
         raise usage("a report is not for a terminal", "it is a page for a browser", "name a file: --out report.html")
     with AuditLog.open_to_read(log_path(file)) as log:
@@ -79,6 +98,30 @@ def export(
             lines = _lines(format, log, found, query, questions)
         with closing(lines):
             write(lines, out)
+    return Exit.DONE
+
+
+def _send(path: Path, query: Query, limit: int | None, given: str | None) -> int:
+    from runner.audit.export import otlp
+    from runner.audit.export.out import counted
+    from runner.audit.log import AuditLog
+    from runner.problems import say
+
+    address = otlp.endpoint(given, os.environ)
+    if otlp.in_clear(address):
+        say(f"agent: the record travels to {address} in clear; https would hide it")
+    with (
+        AuditLog.open_to_read(path) as log,
+        closing(counted(deeds(log, query, limit=limit), "decisions")) as found,
+    ):
+        try:
+            sent = otlp.send(found, address)
+        except otlp.Unsent as error:
+            problem = error.problem
+            before = f"{error.sent.records} decisions were sent before"
+            again = f"{problem.fix}; then send the rest with --until {after(error.first)}, {before}"
+            raise Stopped(Problem(problem.what, problem.why, again), error.code) from None
+    print(f"{sent.records} decisions sent to {address}")
     return Exit.DONE
 
 
@@ -124,6 +167,15 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
         ends=_ends(log),
     )
     yield document(found[:most], about)
+
+
+def after(time: str) -> str:
+    """The next millisecond: what --until needs to take a record of that time along."""
+    try:
+        moment = datetime.fromisoformat(time) + timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return time
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _ends(log: "AuditLog") -> dict[str, dict[str, object]]:
