@@ -2,7 +2,7 @@
 
 from policy.assessment import Assessment, Reason, RuleRef
 from policy.facts import Facts
-from policy.matrix import MATRIX, Ruling
+from policy.matrix import MATRIX, Matrix, Ruling
 from policy.phrases import named, near, plain
 from policy.profile import Profile
 from policy.risk import doing, question, secrets_read
@@ -24,22 +24,24 @@ def decide(
     unattended: bool,
     environment: tuple[tuple[str, str], ...],
     limits: Limits | None = None,
+    matrix: Matrix = MATRIX,
 ) -> Verdict:
     """The strictest cell over all tiers, and what the users' rules make of it. What Allow grants, and what an Ask
     offers, are the same exact Terms.
 
     Never Ask when `unattended`. A secret or denied tier, and terms that would show or change a secret place, are Deny
     in every mode. `limits` replaces the profile's; the cell of a verdict says what the matrix ruled, so an unattended
-    Deny may carry an `ask` cell, and an Allow by a rule, whose `reason` names it, too.
+    Deny may carry an `ask` cell, and an Allow by a rule, whose `reason` names it, too. `matrix` is another one where
+    somebody wonders what that would do; nothing runs by it.
     """
-    cell = deciding_cell(assessment, mode)
+    cell = deciding_cell(assessment, mode, matrix)
     reason = _reason(assessment, cell.tier)
     if cell.tier in _FLOORS:
         return Deny(_floor_problem(assessment, facts, cell.tier, reason, profile), cell, reason)
     terms = terms_for(assessment, facts, profile, environment, limits or profile.limits)
     if isinstance(terms, Floor):
         return _below(terms, assessment, facts, mode)
-    ruling, reason = _by_rules(assessment, cell, reason)
+    ruling, reason = _by_rules(assessment, cell, reason, matrix)
     match ruling:
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
@@ -50,36 +52,32 @@ def decide(
             return Deny(_problem(assessment, facts, cell, reason), cell, reason)
 
 
-def deciding_cell(assessment: Assessment, mode: Mode) -> Cell:
+def deciding_cell(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> Cell:
     """The cell that decides in `mode`: the strictest, and of equally strict ones the worst tier."""
-    return _cell(assessment, assessment.tiers, mode)
-
-
-def _cell(assessment: Assessment, tiers: tuple[Tier, ...], mode: Mode) -> Cell:
-    ruling, tier = max((_ruling(assessment, tier, mode), tier) for tier in tiers)
+    ruling, tier = max((_ruling(assessment, tier, mode, matrix), tier) for tier in assessment.tiers)
     return Cell(tier, mode, ruling)
 
 
-def _ruling(assessment: Assessment, tier: Tier, mode: Mode) -> Ruling:
+def _ruling(assessment: Assessment, tier: Tier, mode: Mode, matrix: Matrix) -> Ruling:
     # accept-edits trusts the file tools and plain file commands; any other write is a question.
     if tier is Tier.WRITE and mode is Mode.ACCEPT_EDITS and not assessment.plain_edit:
         return Ruling.ASK
-    return MATRIX[tier][mode]
+    return matrix[tier][mode]
 
 
-def open_reasons(assessment: Assessment, mode: Mode) -> tuple[Reason, ...]:
+def open_reasons(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> tuple[Reason, ...]:
     """The reasons that keep the matrix from allowing the action in `mode`."""
-    return tuple(each for each in assessment.reasons if _ruling(assessment, each.tier, mode) > Ruling.ALLOW)
+    return tuple(each for each in assessment.reasons if _ruling(assessment, each.tier, mode, matrix) > Ruling.ALLOW)
 
 
-def _by_rules(assessment: Assessment, cell: Cell, reason: Reason) -> tuple[Ruling, Reason]:
+def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix) -> tuple[Ruling, Reason]:
     """What the users' rules make of a cell: allow what it asks about, then ask about what it allows.
 
     INVARIANT: what `plan` does not allow, no rule does; only reasons that a rule covers are skipped.
     """
     ruling = cell.ruling
     if ruling is not Ruling.ALLOW and cell.mode is not Mode.PLAN and assessment.reasons:
-        by = list(dict.fromkeys(assessment.covered.get(each) for each in open_reasons(assessment, cell.mode)))
+        by = list(dict.fromkeys(assessment.covered.get(each) for each in open_reasons(assessment, cell.mode, matrix)))
         if None not in by and by[0] is not None:
             ruling, reason = Ruling.ALLOW, by[0]
     if assessment.asked and ruling is not Ruling.DENY:
@@ -141,8 +139,7 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
 
 def _way_out(assessment: Assessment, cell: Cell) -> str:
     """What helps whoever reads it: the person who can start this differently, and the model that cannot."""
-    tiers = assessment.tiers
-    rulings = {mode: _cell(assessment, tiers, mode).ruling for mode in Mode}
+    rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode}
     allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
     asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]
     ways = []

@@ -4,16 +4,15 @@ import hashlib
 import json
 from dataclasses import fields, is_dataclass
 
-from policy.matrix import MATRIX, Ruling
+from policy.matrix import MATRIX, Matrix
 from policy.profile import Profile
 from policy.rules import RuleBook
-from policy.tier import Mode, Tier
 
 # Where a rule stands, and where this machine keeps a file, is no part of what is allowed.
 _PLACES = frozenset(["ref", "bundle"])
 
 
-def fingerprint(profile: Profile, rules: RuleBook, matrix: dict[Tier, dict[Mode, Ruling]] = MATRIX) -> str:
+def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> str:
     """SHA-256 (hex) over all that a verdict follows from but the action, the disk and the mode: the facts about
     commands, the profile with the users' rules in their order, and the matrix."""
     content = {

@@ -90,7 +90,7 @@ def _asking(assessment: Assessment, hearing: Hearing) -> list[Step] | None:
     """The steps that a yes is needed for; None when nothing of it may be remembered."""
     if hearing.mode is Mode.PLAN or assessment.asked:
         return None
-    wanted = {each for each in open_reasons(assessment, hearing.mode) if each not in assessment.covered}
+    wanted = {each for each in open_reasons(assessment, hearing.mode, hearing.matrix) if each not in assessment.covered}
     if not wanted or any(each.tier in NEVER for each in wanted):
         return None
     steps = [step for step in assessment.steps if not wanted.isdisjoint(step.reasons)]

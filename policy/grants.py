@@ -81,7 +81,9 @@ def covering(hearing: Hearing, ask: Ask, grants: Sequence[Grant]) -> Settled | N
     again, found = hearing.judge(ask.assessment.action, tuple(grant.rule for grant in grants))
     if not isinstance(found, Allow) or found.permit.terms != ask.terms:
         return None
-    reasons = [by for each in open_reasons(again, hearing.mode) if (by := again.covered.get(each)) is not None]
+    reasons = [
+        by for each in open_reasons(again, hearing.mode, hearing.matrix) if (by := again.covered.get(each)) is not None
+    ]
     named_by = {str(reason.rule): reason for reason in reasons}
     used = tuple(grant for grant in grants if f"{MARK}{grant.id}" in named_by)
     if not used:

@@ -1,12 +1,13 @@
 """The gate as it stands at one moment, to judge an action again with further rules: what a grant is tried before."""
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 from policy.action import Action
 from policy.assessment import Assessment
 from policy.classify import classify
 from policy.decide import decide
 from policy.facts import Facts
+from policy.matrix import MATRIX, Matrix
 from policy.permission.rule import PermissionRule, Source
 from policy.profile import Profile
 from policy.record import dataclass
@@ -33,6 +34,7 @@ class Hearing:
     source: Source = Source.MODEL
     typed: "Typed | None" = None
     unattended: bool = False
+    matrix: Matrix = field(default_factory=lambda: MATRIX)
 
     def beside(self, rules: tuple[PermissionRule, ...]) -> "Hearing":
         """The same, were `rules` among the person's own."""
@@ -54,5 +56,6 @@ class Hearing:
             unattended=unattended or self.unattended,
             environment=self.environment,
             limits=self.limits,
+            matrix=self.matrix,
         )
         return assessment, verdict

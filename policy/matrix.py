@@ -1,5 +1,6 @@
 """THE permission matrix: Tier x Mode -> allow, ask, deny. Nothing else."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from policy.tier import Mode, Tier
@@ -15,8 +16,10 @@ class Ruling(IntEnum):
 
 _A, _Q, _D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
 
+Matrix = Mapping[Tier, Mapping[Mode, Ruling]]
+
 # fmt: off
-MATRIX: dict[Tier, dict[Mode, Ruling]] = {
+MATRIX: Matrix = {
     tier: dict(zip(Mode, row, strict=True))
     for tier, row in {
         #                    plan default accept trust dont-ask dangerously

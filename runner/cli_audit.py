@@ -9,6 +9,7 @@ import typer
 from runner.audit.flags import FILE, filtered, log_path, terminal_width
 from runner.audit.query import Query
 from runner.cli_audit_export import export
+from runner.cli_audit_replay import replay
 from runner.cli_audit_show import show
 from runner.cli_audit_stats import stats
 from runner.cli_audit_tail import tail
@@ -93,3 +94,4 @@ audit_app.command("stats")(stats)
 audit_app.command("tail")(tail)
 audit_app.command("verify")(verify)
 audit_app.command("export")(filtered(export))
+audit_app.command("replay")(filtered(replay))

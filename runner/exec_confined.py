@@ -38,6 +38,8 @@ async def confine(
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
         with open_log() as audit:
             policy = case.policy()  # while the helper locks itself in
+            if case.noted is not None:
+                case.noted.parts()
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement, policy))
             # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.

@@ -110,13 +110,14 @@ def _looker() -> Callable[[str], PathFact]:
     def look(path: str) -> PathFact:
         fact = seen.get(path)
         if fact is None:
-            fact = seen[path] = _look(path)
+            fact = seen[path] = look_at(path)
         return fact
 
     return look
 
 
-def _look(path: str) -> PathFact:
+def look_at(path: str) -> PathFact:
+    """What lies at an absolute path now."""
     if not path.startswith("/") or "\0" in path or len(path) > _LONGEST:
         return PathFact(path, Kind.OTHER)
     try:

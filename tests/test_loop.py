@@ -249,6 +249,7 @@ def test_the_whole_story_is_in_the_log(stage: Make) -> None:
     assert kinds[::-1] == [
         ("session", None),
         ("facts", None),  # the machine, once
+        ("facts", None),  # and what lies in the workspace
         ("facts", None),  # what was asked for the first action; it is there before the decision that rests on it
         ("decided", "allow"),
         ("finished", None),

@@ -1,23 +1,27 @@
 """What the gate asked of the machine while it judged one action, kept so that the action can be judged again elsewhere.
 
-Two parts, since most actions share the first: `machine` (where it worked, what is system, what is ours) and `asked`
-(paths, programs, folders, remotes, registries). Values of variables are in neither: they decide nothing, and a user may
-pass a token through.
+Three parts, since most actions share the first two: `machine` (where it worked, what is system, what is ours), `top`
+(what lies directly in the workspace, since rules of another policy will be about that) and `asked` (paths, programs,
+folders, remotes, registries). Values of variables are in none: they decide nothing, and may be a token that somebody
+passes through.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from itertools import islice
 from typing import TypeVar
 
 from policy.assessment import Scope
-from policy.facts import Facts, PathFact
+from policy.facts import Facts, Kind, PathFact
 from policy.pattern import pattern
 from policy.profile import Profile
 from policy.remotes import Remotes
 
 MOST = 48 << 10  # characters of what was asked about one action
+ENTRIES = 1000  # of the workspace's own folder; with more, it is left out
 _PASSWORD = pattern(r"(://[^/@:]*:)[^/@]*(?=@)")
 _Value = TypeVar("_Value")
 
@@ -32,6 +36,7 @@ class Noting:
         self._remotes: dict[str, Remotes] = {}
         self._registries: dict[tuple[str, str], tuple[tuple[str, Scope], ...]] = {}
         self._profile = profile
+        self._parts: tuple[dict[str, object], ...] = ()
         self.facts = replace(
             facts,
             look=_kept(facts.look, self._look),
@@ -50,8 +55,13 @@ class Noting:
 
         return found
 
-    def parts(self) -> tuple[dict[str, object], dict[str, object]]:
-        """As they are recorded; what does not fit into MOST is left out, and counted."""
+    def parts(self) -> tuple[dict[str, object], ...]:
+        """As they are recorded, and as they were at the first call; what does not fit into MOST is left out, and
+        counted."""
+        self._parts = self._parts or self._made()
+        return self._parts
+
+    def _made(self) -> tuple[dict[str, object], ...]:
         facts = self.facts
         machine: dict[str, object] = {
             "about": "machine",
@@ -75,7 +85,26 @@ class Noting:
                 {f"{program}\0{folder}": found for (program, folder), found in self._registries.items()}, _as_it_is
             ),
         }
-        return machine, {**asked, "cut": room.cut}
+        return machine, top(facts), {**asked, "cut": room.cut}
+
+
+def top(facts: Facts) -> dict[str, object]:
+    """The names in the workspace's own folder by what they are; links with where they lead. `whole`: that is all."""
+    kinds: dict[str, list[str]] = {kind.value: [] for kind in (Kind.FILE, Kind.FOLDER, Kind.OTHER)}
+    links: dict[str, object] = {}
+    try:
+        with os.scandir(facts.workspace) as found:
+            entries = sorted(islice(found, ENTRIES + 1), key=lambda entry: entry.name)
+            for entry in entries[: ENTRIES if len(entries) <= ENTRIES else 0]:
+                if entry.is_symlink():
+                    path = f"{facts.workspace}/{entry.name}"
+                    links[entry.name] = _place(path, facts.look(path))
+                else:
+                    file, folder = entry.is_file(follow_symlinks=False), entry.is_dir(follow_symlinks=False)
+                    kinds[(Kind.FILE if file else Kind.FOLDER if folder else Kind.OTHER).value].append(entry.name)
+    except OSError:
+        return {"about": "top", "whole": False, "links": {}}
+    return {"about": "top", "whole": len(entries) <= ENTRIES, **kinds, "links": links}
 
 
 def lists(profile: Profile) -> str:

@@ -26,6 +26,7 @@ class Recorded:
     def __init__(
         self,
         machine: Mapping[str, object],
+        top: Mapping[str, object],
         asked: Mapping[str, object],
         today: date | None,
         now: Callable[[str], PathFact] | None = None,
@@ -54,7 +55,18 @@ class Recorded:
             registries=self._registry,
         )
         real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
+        self._top(top)
         self._folders = {above for path in (*real, f"{self.facts.workspace}/.") for above in _above(path)}
+
+    def _top(self, top: Mapping[str, object]) -> None:
+        """What lay directly in the workspace; whatever was asked for says it once more."""
+        own = self.facts.workspace.rstrip("/")
+        self._whole = top.get("whole") is True
+        for kind in _KINDS.values():
+            for name in _texts(top.get(kind.value, [])):
+                self._places.setdefault(f"{own}/{name}", PathFact(f"{own}/{name}", kind))
+        for name, found in _table(top, "links").items():
+            self._places.setdefault(f"{own}/{name}", _fact(f"{own}/{name}", found))
 
     def _look(self, path: str) -> PathFact:
         fact = self._places.get(path) or self._follows(path)
@@ -74,6 +86,11 @@ class Recorded:
             return PathFact(path, Kind.FOLDER)
         if {"", ".", ".."} & set(path.split("/")[1:]):
             return None
+        own = self.facts.workspace.rstrip("/")
+        if self._whole and path.startswith(f"{own}/"):
+            name = path[len(own) + 1 :].partition("/")[0]
+            if f"{own}/{name}" not in self._places:
+                return PathFact(path, Kind.MISSING)  # nothing of that name lay there
         for above in _above(path):
             fact, rest = self._places.get(above), path[len(above) :]
             if fact is not None and fact.kind in (Kind.FILE, Kind.MISSING):

@@ -34,6 +34,9 @@ WHOSE: Mapping[Layer, Whose] = {
 }
 
 
+_OWN = (Layer.SYSTEM, Layer.USER)
+
+
 def load(
     cwd: Path,
     environ: Mapping[str, str],
@@ -43,8 +46,11 @@ def load(
     trusted: Mapping[str, str] | None = None,
     repository: bool = True,
     system: Path = SYSTEM_FILE,
+    own: Path | None = None,
 ) -> Settings:
     """All settings for a session in `cwd`. Makes no folder. Raises ConfigError, or places.PlaceError.
+
+    `own`: in place of what the system and the user say.
 
     `trusted`: for files that came with the folder, by their path below it, the SHA-256 in hex of the content that the
     user trusts. A file whose very bytes have it may say anything; any other may only tighten.
@@ -57,6 +63,10 @@ def load(
     try:
         for layer, path in files(cwd, environ, config=config, system=system):
             if layer.came_along and not repository:
+                continue
+            if own is not None and layer in _OWN:
+                if layer is Layer.USER:
+                    settings = _with_file(settings, layer, own, unattended, {}, named=True)
                 continue
             settings = _with_file(settings, layer, path, unattended, trusted or {})
         names = sorted(name for name in environ if name.startswith(PREFIX) and name not in ELSEWHERE)
@@ -90,14 +100,16 @@ def shipped(config: Path | None = None) -> Settings:
         raise ConfigError(error.problem) from None
 
 
-def _with_file(settings: Settings, layer: Layer, path: Path, unattended: bool, trusted: Mapping[str, str]) -> Settings:
+def _with_file(
+    settings: Settings, layer: Layer, path: Path, unattended: bool, trusted: Mapping[str, str], *, named: bool = False
+) -> Settings:
+    """`named`: somebody typed the path, so it has to be there, and may belong to anybody."""
+    named = named or layer is Layer.NAMED
     try:
-        data = settings_bytes(path, WHOSE.get(layer, "named"))
+        data = settings_bytes(path, "named" if named else WHOSE[layer])
         if data is None:
-            if layer is Layer.NAMED:
-                raise ConfigError(
-                    Problem(f"`{path}` cannot be read", "there is no such file", "check the path after --config")
-                )
+            if named:
+                raise ConfigError(Problem(f"`{path}` cannot be read", "there is no such file", "check the path"))
             return settings
         from runner.config.reading import read_layer  # only where somebody has a file
 

@@ -1,0 +1,181 @@
+"""`agent audit replay`: what another policy would have said of everything that is recorded."""
+
+import os
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from policy.tier import Mode
+from runner.audit.flags import FILE, log_path, terminal_width
+from runner.audit.query import Query
+from runner.cli_gate import FLAG, JSON
+from runner.problems import Exit, coloured, usage
+
+if TYPE_CHECKING:
+    from policy.matrix import Matrix
+    from policy.tier import Tier
+    from runner.audit.deeds import Deed
+    from runner.audit.log import AuditLog
+    from runner.audit.replay import Again, NotRecorded
+    from runner.audit.replay_policies import Policies
+    from runner.audit.replay_report import Replayed
+
+POLICY = Annotated[
+    Path | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="A configuration to try in place of yours, or the folder that holds its config.toml.",
+    ),
+]
+TRY_MODE = Annotated[
+    Mode | None,
+    typer.Option("--under", metavar="MODE", help="Judge everything in this mode, and not in the one it was."),
+]
+MATRIX = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matrix",
+        metavar="TIER=RULING",
+        help="Another cell of the matrix: network=deny, or write/plan=ask for one mode. Or a JSON file as `agent "
+        "policy matrix --json` prints it.",
+    ),
+]
+ABOVE = Annotated[
+    str | None,
+    typer.Option("--fail-above", metavar="TIER", help="Exit 1 when something newly allowed is riskier than this."),
+]
+LOOK = Annotated[
+    bool,
+    typer.Option("--look", metavar=FLAG, help="Ask today's disk about paths that nobody asked about then."),
+]
+LIMIT = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions, not all.")]
+
+
+def replay(
+    query: Query,
+    policy: POLICY = None,
+    under: TRY_MODE = None,
+    matrix: MATRIX = None,
+    fail_above: ABOVE = None,
+    look: LOOK = False,
+    limit: LIMIT = None,
+    json: JSON = False,
+    file: FILE = None,
+) -> int:
+    """Judge what is recorded again, by another policy, and print what would differ. Runs nothing.
+
+    Without --policy: by the configuration that is in force in each workspace now. What a person answered is no part of
+    a policy: their question counts as `ask`. What cannot be told, since the text was cut or nobody asked the disk about
+    it then, is counted as unknown, and never guessed.
+
+    Exit 0, or 1 with --fail-above when something riskier than that is newly allowed.
+
+    **Examples**
+
+        agent audit replay --policy new.toml --since 30d
+        agent audit replay --under dont-ask --workspace .
+        agent audit replay --matrix network=deny --json | jq .counts
+        agent audit replay --policy new.toml --fail-above execute
+    """
+    from policy.fingerprint import fingerprint
+    from runner.audit.deeds import deeds
+    from runner.audit.export.out import counted
+    from runner.audit.log import AuditLog
+    from runner.audit.replay_policies import Policies, configuration
+    from runner.audit.replay_report import Replayed, document, lines
+    from runner.gate import folder
+
+    worst = _tier(fail_above) if fail_above is not None else None
+    cells = _matrix(matrix or [])
+    policies = Policies(os.environ, configuration(policy) if policy is not None else None, under, cells)
+    here = policies.here(folder(None))
+    found = Replayed()
+    path = log_path(file)
+    if path.exists() or file is not None:
+        with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
+            for deed in every:
+                if deed.record.kind == "decided":  # a call that made no sense was never judged
+                    found.add(deed, _judged(deed, policies, log, look))
+    if json:
+        from json import dumps
+
+        print(dumps(document(found, fingerprint(here.profile, here.rules, cells))))
+    else:
+        for line in lines(found, colour=coloured(sys.stdout), width=terminal_width()):
+            print(line)
+    return _exit(found, worst, json)
+
+
+def _judged(deed: "Deed", policies: "Policies", log: "AuditLog", look: bool) -> "Again | NotRecorded":
+    from runner.audit.replay import NotRecorded, rejudge
+    from runner.facts import look_at
+
+    policy = policies.of(deed)
+    if isinstance(policy, NotRecorded):
+        return policy
+    return rejudge(deed, policy, log.facts, now=look_at if look else None)
+
+
+def _exit(found: "Replayed", worst: "Tier | None", json: bool) -> int:
+    above = found.above(worst) if worst is not None else []
+    if above and worst is not None and not json:
+        named = ", ".join(str(each.deed.record.id) for each in above[:5])
+        print(f"newly allowed above tier {worst.label}: {len(above)} (record {named}{', ...' if above[5:] else ''})")
+    return Exit.FAILED if above else Exit.DONE
+
+
+def _tier(name: str) -> "Tier":
+    from policy.tier import Tier
+    from runner.gate_args import nearest
+
+    known = {tier.label: tier for tier in Tier}
+    if name not in known:
+        fix = nearest(name, list(known)) or f"say one of {', '.join(known)}"
+        raise usage(f"there is no tier `{name}`", "--fail-above takes one of the matrix's rows", fix)
+    return known[name]
+
+
+def _matrix(given: list[str]) -> "Matrix":
+    """The matrix with these cells in it. No cell lifts a floor: `secret` and `denied` stay as they are."""
+    from policy.matrix import MATRIX as STANDING
+    from policy.matrix import Ruling
+    from policy.tier import Tier
+
+    rulings = {ruling.name.lower(): ruling for ruling in Ruling}
+    made = {tier: dict(row) for tier, row in STANDING.items()}
+    for text in given:
+        for cell, wanted in _cells(text):
+            row, _, name = cell.partition("/")
+            modes = [mode for mode in Mode if name in ("", mode.value)]
+            if wanted not in rulings or not modes:
+                what = f"`{text}` is no cell of the matrix"
+                raise usage(what, f"`{wanted if modes else name}` is not known", "write TIER=allow, or TIER/MODE=deny")
+            tier = _tier(row)
+            if tier >= Tier.SECRET and rulings[wanted] is not Ruling.DENY:
+                raise usage(f"`{text}` lifts a floor", f"tier `{row}` is denied in every mode", "leave it out")
+            made[tier] |= dict.fromkeys(modes, rulings[wanted])
+    return made
+
+
+def _cells(text: str) -> list[tuple[str, str]]:
+    """(TIER or TIER/MODE, ruling) as typed, or of a file."""
+    cell, sign, wanted = text.partition("=")
+    if sign and not Path(text).is_file():
+        return [(cell, wanted)]
+    import json
+
+    try:
+        found = json.loads(Path(text).read_bytes())
+        return [(f"{tier}/{mode}", str(wanted)) for tier, row in found.items() for mode, wanted in row.items()]
+    except OSError as error:
+        raise usage(
+            f"`{text}` is neither a cell nor a file", (error.strerror or "").lower(), "write for example network=deny"
+        ) from None
+    except (ValueError, AttributeError):
+        raise usage(
+            f"`{text}` is no matrix", "it is not what `agent policy matrix --json` prints", "save that, and change it"
+        ) from None
