@@ -46,7 +46,7 @@ ENDS: list[tuple[tuple[Turn, ...], Bounds, str | None, int, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T34")
+@pytest.mark.threat("T92")
 @pytest.mark.parametrize(("turns", "bounds", "limit", "ran", "why"), ENDS, ids=[row[4] for row in ENDS])
 def test_a_bound_ends_it(
     stage: Make,
@@ -66,6 +66,7 @@ def test_a_bound_ends_it(
     assert found.events[-1].as_json()["limit"] == limit
 
 
+@pytest.mark.threat("T92")
 def test_a_prompt_that_costs_too_much_is_not_sent(stage: Make) -> None:
     found = stage(DONE, bounds=Bounds(money=0.001, price=PRICE))
     found.history.append(_long(100_000))
@@ -93,6 +94,7 @@ def test_an_answer_gets_no_more_tokens_than_are_left(stage: Make) -> None:
     assert asked[1] <= 1000 - 110 - 100
 
 
+@pytest.mark.threat("T92")
 def test_what_is_not_counted_is_counted_for(stage: Make) -> None:
     found = stage(bash(READ), DONE, bounds=Bounds(tokens=60), behave=lambda _: said("x" * 400))
     ending = found.play()

@@ -76,6 +76,7 @@ def test_exit_codes(
         assert code == 2, "everything that comes as far as a run has a last line"
 
 
+@pytest.mark.threat("T92")
 def test_a_budget_in_money_needs_a_price(job: Job) -> None:
     job.more = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
     done = job.ci("do it", "--model", "openai:qwen3", "--max-cost", "1")
@@ -137,6 +138,7 @@ def test_sarif_is_sarif(job: Job) -> None:
         Draft7Validator(json.loads(schema.read_text())).validate(document)
 
 
+@pytest.mark.threat("T90")
 def test_the_json_form_is_json_to_the_last_line(job: Job) -> None:
     done = job.ci("do it", "--json", "--model", job.script(bash("echo '##[add-mask]x'; echo '##vso[x]y'"), DONE))
     lines = [json.loads(line) for line in done.out.splitlines()]
@@ -201,7 +203,7 @@ def test_what_cannot_begin_leaves_everything_too(job: Job) -> None:
 # ---- files that must not be written
 
 
-@pytest.mark.threat("T18")
+@pytest.mark.threat("T91")
 def test_a_bad_path_is_told_before_the_model_is_asked(job: Job) -> None:
     victim = job.base / "victim"
     victim.write_text("mine")
@@ -232,7 +234,7 @@ def test_a_bad_path_is_told_before_the_model_is_asked(job: Job) -> None:
     assert list(job.out.iterdir()) == [], "nothing half-made is left"
 
 
-@pytest.mark.threat("T18")
+@pytest.mark.threat("T91")
 def test_a_command_cannot_turn_a_file_that_lies_in_the_workspace_elsewhere(job: Job) -> None:
     victim = job.base / "victim"
     victim.write_text("mine")
@@ -259,6 +261,7 @@ def test_a_summary_of_the_step_keeps_what_was_there(job: Job) -> None:
 # ---- what the repository says
 
 
+@pytest.mark.threat("T93")
 def test_nothing_that_came_with_the_repository_counts(job: Job) -> None:
     (job.work / ".ringfence").mkdir()
     (job.work / ".ringfence/config.toml").write_text(
@@ -312,7 +315,7 @@ with open("leaked.txt", "w", errors="replace") as out:
 """
 
 
-@pytest.mark.threat("T08")
+@pytest.mark.threat("T89")
 @pytest.mark.parametrize("mode", ["dont-ask", "dangerously"])
 @pytest.mark.parametrize("review", [False, True], ids=["in place", "review"])
 def test_no_secret_of_the_job_is_anywhere(job: Job, mode: str, review: bool) -> None:
@@ -368,7 +371,7 @@ def _log_in(job: Job) -> None:
         subprocess.run(["git", "-C", str(job.work), "config", "--local", key, value], check=True)
 
 
-@pytest.mark.threat("T08")
+@pytest.mark.threat("T89")
 def test_credentials_that_a_checkout_left_stop_it_and_are_not_in_a_copy(job: Job) -> None:
     _log_in(job)
     done = job.ci("do it", "--model", job.script(bash("git config --list"), DONE), *asked(job, *ALL))
@@ -389,7 +392,7 @@ def test_credentials_that_a_checkout_left_stop_it_and_are_not_in_a_copy(job: Job
 # ---- logs of jobs
 
 
-@pytest.mark.threat("T13")
+@pytest.mark.threat("T90")
 def test_nothing_untrusted_is_a_command_to_the_runner_of_the_job(job: Job) -> None:
     evil = "::set-env name=A::b\n  ::error::x\n##[add-path]/evil\n::stop-commands::y\n::endgroup::\n##vso[task.x]y\r::warning::z\n"
     (job.work / "evil").write_text(evil)
@@ -411,7 +414,7 @@ def test_nothing_untrusted_is_a_command_to_the_runner_of_the_job(job: Job) -> No
     assert "##vso[" not in plain.out
 
 
-@pytest.mark.threat("T13")
+@pytest.mark.threat("T90")
 def test_nothing_untrusted_means_anything_in_the_summary(job: Job) -> None:
     evil = "<img src=x> </pre></code>| # h\n```\n[l](http://x) ![i](http://x) @user #1 http://x.example **b** <!-- \x1b[31m"
     job.ci(

@@ -36,6 +36,7 @@ SETTINGS: list[tuple[str, str, list[str], str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T89")
 @pytest.mark.parametrize(("text", "expected", "keys", "why"), SETTINGS, ids=[row[3] for row in SETTINGS])
 def test_settings_of_git_without_credentials(text: str, expected: str, keys: list[str], why: str) -> None:
     found, kept = surroundings.without(text)
@@ -56,6 +57,7 @@ LINES: list[tuple[str, bool]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T90")
 @pytest.mark.parametrize(("line", "command"), LINES)
 def test_a_line_that_could_be_a_command_is_text(line: str, command: bool) -> None:
     assert (broken(line) != line) is command
