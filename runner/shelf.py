@@ -1,24 +1,39 @@
 """Where the whole of a long output is kept, for the user: the model sees a part of it."""
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
+MOST = 256 << 20  # bytes of one session: no limit of a command counts what lies here, and a model can print for hours
+
 
 class Shelf:
-    """The folder of one session's outputs, made at the first one. Its files are the user's alone."""
+    """The folder of one session's outputs, made at the first one: the user's alone, and `most` bytes in all."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most: int = MOST) -> None:
         self._folder = folder
         self._count = 0
+        self._left = most
 
     def keep(self, stdout: bytes, stderr: bytes) -> str:
-        """Write both streams to a new file and answer its path. Raises OSError when the disk refuses."""
+        """Write both streams to a new file and answer its path. Raises OSError when the disk or the bound refuses."""
+        parts = [stdout]
+        if stderr:
+            parts += [b"" if stdout.endswith(b"\n") or not stdout else b"\n", b"[stderr]\n", stderr]
+        size = sum(map(len, parts))
+        if size > self._left:
+            raise OSError(errno.EDQUOT, "what is kept of this session's outputs is at its bound")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._count += 1
         path = self._folder / f"{self._count:04}.txt"  # numbered: a call id comes from the model, so it names no file
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(stdout)
-            if stderr:
-                file.write((b"" if stdout.endswith(b"\n") or not stdout else b"\n") + b"[stderr]\n" + stderr)
+        try:
+            with open(descriptor, "wb") as file:
+                file.writelines(parts)
+        except OSError:
+            with contextlib.suppress(OSError):  # a piece of it would pass for the whole
+                os.unlink(path)
+            raise
+        self._left -= size
         return str(path)

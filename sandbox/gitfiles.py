@@ -94,12 +94,18 @@ def named(folder: str, top: str) -> set[str]:
 def _text(path: str) -> str:
     """What is in a regular file; nothing when there is none."""
     try:
-        with open(
-            os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8", errors="surrogateescape"
-        ) as file:
-            return file.read(_MOST) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):  # `open` does not take a folder, not even to close it
+            return ""
+        with open(handle, encoding="utf-8", errors="surrogateescape", closefd=False) as file:
+            return file.read(_MOST)
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
 
 
 def _sample(entry: os.DirEntry[str]) -> bool:

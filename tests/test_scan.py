@@ -474,6 +474,16 @@ def test_settings_that_a_folder_shares_are_kept_where_they_lie(tmp_path: Path) -
     assert {"config", "r/.git/commondir"} <= short(look(tmp_path).locked, tmp_path)
 
 
+@pytest.mark.threat("T14")
+def test_folders_in_the_place_of_settings_keep_no_descriptor(tmp_path: Path) -> None:
+    """A command can make thousands of these, and the runner lives long."""
+    make(tmp_path, "r/.git/HEAD", "r/.git/objects/x", "r/.git/refs/x", "r/.git/config/x", "r/.git/commondir/x")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        look(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 @pytest.mark.threat("T16")
 def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path: Path) -> None:
     make(tmp_path, "a[1]/.git/modules/m/config", "a1/x")
