@@ -189,7 +189,7 @@ ESCAPES: list[tuple[str, bytes, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.threat("T18")
+@pytest.mark.threat("T95")
 @pytest.mark.parametrize(("before", "patch", "path", "why"), ESCAPES, ids=[f"{row[2]}: {row[3]}" for row in ESCAPES])
 def test_what_no_patch_may_do(base: Path, before: str, patch: bytes, path: str, why: str) -> None:
     (base / "out").write_text("secret\n")
@@ -321,6 +321,7 @@ def agent(world: World, *words: str, stdin: bytes = b"") -> subprocess.Completed
 BOTH = new("a") + b"--- /dev/null\n+++ b/b\n@@ -0,0 +1 @@\n+\x1b[2Jhi\xe2\x80\xae\n"
 
 
+@pytest.mark.threat("T95")
 def test_the_command(base: Path) -> None:
     world = World(base)
     (base / "p").write_bytes(BOTH)
@@ -353,6 +354,7 @@ SEVERE = [
 ]
 
 
+@pytest.mark.threat("T95")
 @pytest.mark.parametrize(("patch", "words"), SEVERE, ids=[row[1] for row in SEVERE])
 def test_a_yes_that_nobody_gave_at_a_terminal_is_not_enough(base: Path, patch: bytes, words: str) -> None:
     world = World(base)

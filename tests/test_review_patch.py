@@ -54,13 +54,14 @@ ROWS: list[tuple[str, str, dict[str, str], str]] = [
      {"-x": "modified", "a b": "added", "t\tn\nq\"b\\": "added", "\udcff": "added", "é": "added", " ": "added", "{a => b}": "added"}, "odd names"),
     ("echo 1 > 'a b'", "mv 'a b' $'c\\td'", {"c\td": "renamed"}, "odd names of a rename"),
     ("seq 5 > a", "printf -- '--- a/x\\n+++ b/x\\n@@ -1 +1 @@\\ndiff --git a/y b/y\\n' >> a", {"a": "modified"}, "text that looks like a patch"),
-    ("seq 5 > a", "mkdir n; echo 1 > a; chmod 000 a; chmod 000 n", {"a": "modified"}, "closed to us"),
+    ("seq 5 > a", "mkdir n; echo 1 > n/x; echo 1 > a; chmod 000 a; chmod 000 n", {"a": "modified", "n/x": "added"}, "closed to us"),
     ("git init -q; echo 1 > a; git add .", "echo 2 > a; git add a; git -c user.name=x -c user.email=x commit -qm y; echo evil > .git/hooks/pre-commit; git config core.fsmonitor 'touch RAN'", {"a": "modified"}, "a commit is its files; nothing of .git"),
     ("yes | head -20000 > a", "yes | head -19000 > a; yes n | head -500 >> a", {"a": "modified"}, "many lines that are the same"),
     ("seq 30000 > a", "seq 30000 | tac > a", {"a": "modified"}, "nothing stays in its place"),
 ]  # fmt: skip
 
 
+@pytest.mark.threat("T95")
 @pytest.mark.parametrize(("before", "work", "files", "why"), ROWS, ids=[row[3] for row in ROWS])
 def test_the_patch_makes_the_original_what_the_copy_is(
     base: Path, before: str, work: str, files: dict[str, str], why: str
@@ -202,7 +203,7 @@ def review(base: Path, before: str, work: str) -> tuple[Patch, dict[str, object]
     return patch, said
 
 
-@pytest.mark.threat("T04")
+@pytest.mark.threat("T94")
 def test_secrets_are_neither_copied_nor_in_a_patch(base: Path) -> None:
     patch, said = review(
         base,

@@ -153,7 +153,8 @@ class _Run:
                 return
             surroundings.strip(review.workspace)
             self._notes += review.notes
-            options = replace(options, cwd=review.cwd)
+            told = f"{review.told}\n\n{options.instructions}".strip()
+            options = replace(options, cwd=review.cwd, instructions=told)
             try:
                 self._play(prompt, options, review.settings, environ, model)
             finally:

@@ -49,7 +49,8 @@ class Patch:
         """Every path whose change is not in it, with why."""
         secret = ((path, "it is a secret") for path in self.secrets)
         ignored = ((path, "Git ignores it") for path in self.ignored)
-        return (*secret, *self.unfit, *ignored)
+        empty = ((path, "it is an empty folder") for path in self.empty)
+        return (*secret, *self.unfit, *empty, *ignored)
 
 
 def patch_of(

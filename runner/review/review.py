@@ -43,6 +43,15 @@ class Review:
         """The copy of the original."""
         return self.copy.path
 
+    @property
+    def told(self) -> str:
+        """What the model has to know."""
+        return (
+            f"The workspace {self.workspace} is a copy of {self.original}, made for this run. The original does not "
+            "exist for you; what you change in the copy is looked at as a patch. Use relative paths, and where you are "
+            f"told a path below {self.original}, the same path below {self.workspace}. Secret files are not in it."
+        )
+
     def patch(self, *, ignored: bool = False) -> Patch:
         """What the work came to so far; with `ignored` also files that Git ignores. Raises OSError when one of the two
         folders is gone."""
