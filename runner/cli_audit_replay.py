@@ -17,10 +17,6 @@ from runner.problems import Exit, coloured, usage
 if TYPE_CHECKING:
     from policy.matrix import Matrix
     from policy.tier import Tier
-    from runner.audit.deeds import Deed
-    from runner.audit.log import AuditLog
-    from runner.audit.replay import Again, NotRecorded
-    from runner.audit.replay_policies import Policies
     from runner.audit.replay_report import Replayed
 
 POLICY = Annotated[
@@ -85,8 +81,10 @@ def replay(
     from runner.audit.deeds import deeds
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog
+    from runner.audit.replay import NotRecorded, Replay
     from runner.audit.replay_policies import Policies, configuration
     from runner.audit.replay_report import Replayed, document, lines
+    from runner.facts import look_at
     from runner.gate import folder
 
     worst = _tier(fail_above) if fail_above is not None else None
@@ -97,9 +95,11 @@ def replay(
     path = log_path(file)
     if path.exists() or file is not None:
         with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
+            cases = Replay(log.facts, look_at if look else None)
             for deed in every:
                 if deed.record.kind == "decided":  # a call that made no sense was never judged
-                    found.add(deed, _judged(deed, policies, log, look))
+                    judge = policies.of(deed)
+                    found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
     if json:
         from json import dumps
 
@@ -108,16 +108,6 @@ def replay(
         for line in lines(found, colour=coloured(sys.stdout), width=terminal_width()):
             print(line)
     return _exit(found, worst, json)
-
-
-def _judged(deed: "Deed", policies: "Policies", log: "AuditLog", look: bool) -> "Again | NotRecorded":
-    from runner.audit.replay import NotRecorded, rejudge
-    from runner.facts import look_at
-
-    policy = policies.of(deed)
-    if isinstance(policy, NotRecorded):
-        return policy
-    return rejudge(deed, policy, log.facts, now=look_at if look else None)
 
 
 def _exit(found: "Replayed", worst: "Tier | None", json: bool) -> int:

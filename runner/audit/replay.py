@@ -1,8 +1,10 @@
 """Recorded actions before another policy: what it would say of each, and where it cannot be said. Runs nothing."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.assessment import Assessment
@@ -29,6 +31,8 @@ _ACTIONS: dict[str, type[Action]] = {
     for kind in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
 }
 _CONTENTS = ("content", "old", "new")  # what a verdict on a file does not depend on: cut or masked, it is judged
+_DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
+_PARTS, _CASES = 256, 20_000  # kept in memory: recorded parts, and verdicts
 _FLAGS = {"--read": "read", "--write": "write", "--host": "hosts"}
 
 
@@ -62,6 +66,37 @@ class Again:
     by: tuple[Grant, ...] = ()
     without: Ruling | None = None
     looked: tuple[str, ...] = ()
+
+
+class Replay:
+    """Judges what is in one log, and the same case only once: most of a log says again what was said before."""
+
+    def __init__(
+        self, facts: Callable[[str], dict[str, object] | None], now: Callable[[str], PathFact] | None = None
+    ) -> None:
+        """As for `rejudge`."""
+        self._facts = lru_cache(maxsize=_PARTS)(facts)
+        self._now = now
+        self._known: dict[tuple[int, str], Again | NotRecorded] = {}
+        self._policies: dict[int, Policy] = {}
+
+    def rejudge(self, deed: Deed, policy: Policy) -> Again | NotRecorded:
+        if deed.session is None:
+            return rejudge(deed, policy, self._facts, now=self._now)
+        self._policies[id(policy)] = policy  # kept, so that no other gets its number
+        key = id(policy), _case(deed.record.body, deed.session.body)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _CASES:
+                self._known.clear()
+            found = self._known[key] = rejudge(deed, policy, self._facts, now=self._now)
+        return found
+
+
+def _case(body: Mapping[str, object], session: Mapping[str, object]) -> str:
+    """All that a verdict follows from but the policy. The day is one of it: rules may end."""
+    said = [body.get(name) for name in _DECIDING]
+    return json.dumps([*said, session.get("unattended"), session.get("offset"), str(body.get("time"))[:13]])
 
 
 class _UnknownError(Exception):

@@ -26,7 +26,7 @@ class Policies:
             self._environ = kept
         self._mode = mode
         self._matrix = matrix
-        self._known: dict[tuple[str, bool, bool], Settings] = {}
+        self._known: dict[tuple[str, bool, bool], tuple[Settings, Policy]] = {}
 
     def of(self, deed: Deed) -> Policy | NotRecorded:
         """What judges this one; for a folder that is not here, and had its own configuration, nobody knows."""
@@ -35,14 +35,15 @@ class Policies:
         argv = session.get("argv")
         key = workspace, unattended, isinstance(argv, list) and argv[1:2] == ["ci"]  # which reads no repository's
         if key not in self._known:
-            self._known[key] = self._load(*key)
-        settings = self._known[key]
+            found = self._load(*key)
+            self._known[key] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
+        settings, policy = self._known[key]
         sources = session.get("sources")
         came_along = {f"{workspace}/{name}" for name in (PROJECT_FILE, LOCAL_FILE)}
         then = {str(each) for each in sources} & came_along if isinstance(sources, list) else set()
         if then - set(settings.sources) and not Path(workspace).is_dir():
             return NotRecorded("a workspace that is not here", "its own configuration had a say")
-        return Policy(settings.profile, settings.rules, self._matrix, self._mode)
+        return policy
 
     def here(self, cwd: Path) -> Settings:
         """What holds in a folder when nobody is there: for its name, and to find mistakes before anything is read."""
