@@ -7,6 +7,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from policy.classify import classify
 from policy.decide import decide
@@ -35,6 +36,8 @@ from runner.undo.failure import UndoError
 from runner.wording import action_words
 from runner.world import World
 from sandbox.backend import Outcome, SandboxUnavailable, noted_connections
+
+Changed = tuple[tuple[str, str], ...] | None  # (path, how), where somebody looked
 
 
 async def answer(call: Call, world: World) -> Report:
@@ -120,7 +123,7 @@ async def _ask(
 async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:
     """Run the permit between two looks at what it may write."""
     if world.undo is None:
-        return await _confined(permit, number, planned.call, world)
+        return await _confined(permit, number, planned.call, world, lambda: None)
     words = world.redactor.text(action_words(planned.action, world.cwd))
     try:
         running = await world.undo.before(permit, words, planned.call.key)
@@ -131,25 +134,32 @@ async def _undoable(permit: Permit, number: int, planned: Planned, world: World)
     except asyncio.CancelledError:
         world.audit.finished(number, Outcome(status=130, ended_by="cancelled"))
         raise
-    try:
-        return await _confined(permit, number, planned.call, world)
-    finally:
-        step = world.undo.after(running)
+    undo = world.undo
+
+    def look() -> Changed:
+        step = undo.after(running)
         if step is not None:
             world.journal.snapshot(str(step), planned.call.key)
+        return undo.changed
+
+    return await _confined(permit, number, planned.call, world, look)
 
 
-async def _confined(permit: Permit, number: int, call: Call, world: World) -> Outcome:
-    """Run the permit; whatever ends it, the record says so."""
-    started, ran = time.monotonic(), records.Ran(time.time())
+async def _confined(permit: Permit, number: int, call: Call, world: World, look: Callable[[], Changed]) -> Outcome:
+    """Run the permit; whatever ends it, the record says so, and what `look` then finds changed."""
+    started, began = time.monotonic(), time.time()
     try:
         outcome = await world.sandbox.run(permit, listen=listener(call, world.emit))
     except BaseException as end:
         how = "cancelled" if isinstance(end, asyncio.CancelledError) else "failure"
         seconds, made = time.monotonic() - started, noted_connections(end)
-        world.audit.finished(number, Outcome(status=130, seconds=seconds, ended_by=how, connections=made), ran)
+        world.audit.finished(
+            number,
+            Outcome(status=130, seconds=seconds, ended_by=how, connections=made),
+            records.Ran(began, changed=look()),
+        )
         raise
-    world.audit.finished(number, outcome, ran)
+    world.audit.finished(number, outcome, records.Ran(began, changed=look()))
     return outcome
 
 

@@ -59,6 +59,9 @@ class Keeper:
         self._full = False  # it was said that the oldest step goes for each new one
         self._given_up: set[str] = set()  # folders that hold too much
         self._news: list[str] = []
+        # (path, `added`, `modified` or `deleted`) of the action that `after` was called for last, as far as it is kept;
+        # None when nobody looked, or could.
+        self.changed: tuple[tuple[str, str], ...] | None = None
 
     async def before(self, permit: Permit, words: str, call: str) -> Running | None:
         """Take a snapshot of all that the action may write. None when there is nothing, or it cannot be done, which is
@@ -81,6 +84,7 @@ class Keeper:
 
     def after(self, running: Running | None) -> int | None:
         """Note what the action changed; answers the step, None when it changed nothing that is kept."""
+        self.changed = None
         if running is None or self._store is None:
             return None
         store = self._store
@@ -102,6 +106,7 @@ class Keeper:
                         )
                     self._full = True
                 self._speak()
+                self.changed = _changed(store, running.step)
                 return running.step if any(step.id == running.step for step in store.steps()) else None
         except (OSError, sqlite3.Error, UndoError, TooMany, Stopped) as error:
             store.turns.leave()
@@ -116,6 +121,7 @@ class Keeper:
                 for root, paths, rules in running.roots:
                     taken = taker.take_paths(root, paths, rules) if paths else taker.take(root, rules)
                     store.note(running.step, taken.changes)
+                self.changed = _changed(store, running.step)
                 store.end(running.step, (*running.notes, f"what it left behind is not kept: {_why(error)}"))
             self._say(f"what this action made is not kept, so taking it back may need `--force`: {_why(error)}")
             return running.step
@@ -242,6 +248,11 @@ class Keeper:
         for line in lines:
             self._later.append(f"`agent undo` cannot bring back {line}")
         return tuple(f"not kept: {line}" for line in lines)
+
+
+def _changed(store: Store, step: int) -> tuple[tuple[str, str], ...]:
+    how = {"+": "added", "-": "deleted", "~": "modified"}
+    return tuple((f"{change.root}/{change.path}", how[change.sign]) for change in store.changes(step))
 
 
 BESIDE = "another `agent` was at work at the same time: its changes may be among these"
