@@ -9,7 +9,9 @@ import typer
 from runner.audit.flags import FILE, filtered, log_path, terminal_width
 from runner.audit.query import Query
 from runner.cli_audit_export import export
+from runner.cli_audit_key import key_app
 from runner.cli_audit_replay import replay
+from runner.cli_audit_seal import seal
 from runner.cli_audit_show import show
 from runner.cli_audit_stats import stats
 from runner.cli_audit_tail import tail
@@ -20,6 +22,8 @@ from runner.problems import Exit, coloured, usage
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
 audit_app.command("verify")(verify)
+audit_app.command("seal")(seal)
+audit_app.add_typer(key_app, name="key")
 
 LISTED = 50
 LIMIT = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions.")]

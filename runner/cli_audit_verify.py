@@ -2,16 +2,18 @@
 
 import re
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.audit.flags import FILE
+from runner.audit.flags import FILE, log_path
 from runner.cli_gate import JSON
 from runner.problems import Exit, Stopped, usage
 
 if TYPE_CHECKING:
     from runner.audit.log import Broken, Chain, Sealed
+    from runner.audit.verify import Noted
 
 
 def verify(
@@ -19,21 +21,28 @@ def verify(
         str | None,
         typer.Option(metavar="COUNT:HASH", help="A head printed earlier, which must still be part of the log."),
     ] = None,
+    seal: Annotated[
+        Path | None, typer.Option("--seal", metavar="FILE", help="What `agent audit seal` wrote: it must still hold.")
+    ] = None,
+    public_key: Annotated[
+        list[str] | None,
+        typer.Option("--public-key", metavar="KEY", help="Who must have signed, as `agent audit key show` prints it."),
+    ] = None,
     json: JSON = False,
     file: FILE = None,
 ) -> int:
     """Recompute the hash chain and its checkpoints; exit 1 and name the first record that does not hold.
 
-    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew. Keep it
-    where the writer of the log cannot reach: in the CI log, for example.
+    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew, and so
+    does a seal. Keep them where the writer of the log cannot reach: in the CI log, for example.
 
     **Examples**
 
         agent audit verify
         agent audit verify --expect 12:56a0164898f859af...
-        agent audit verify --json --file audit.db
+        agent audit verify --seal audit.seal --json --file audit.db
+        agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.flags import log_path
     from runner.audit.log import AuditLog, Broken, Sealed
     from runner.audit.verify import Expected, Noted
     from runner.audit.verify import verify as verified
@@ -42,10 +51,13 @@ def verify(
         raise usage(
             f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
         )
+    keys = _keys(public_key)
+    noted = [Noted.head(expect)] if expect else []
+    noted += [_noted(seal, keys)] if seal is not None else []
     path = log_path(file)
-    noted = (Noted.head(expect),) if expect else ()
     with AuditLog.open_to_read(path) as log:
-        result = verified(log.store, Expected(noted), _progress if sys.stderr.isatty() else None)
+        wanted = Expected(tuple(noted), keys, vouched=seal is not None)
+        result = verified(log.store, wanted, _progress if sys.stderr.isatty() else None)
     if json:
         print(_json(result))
         return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
@@ -56,6 +68,8 @@ def verify(
                 _tell(chain, named=len(chains) > 1)
             if not chains:
                 print(f"head {result.head}")
+            if seal is not None:
+                print(f"the seal holds: it is of the first {noted[-1].number} records")
             return Exit.DONE
         case Broken(id=number, why=why):
             from policy.verdict import Problem
@@ -64,6 +78,27 @@ def verify(
             raise Stopped(
                 Problem(what, why, f"keep `{path}` as evidence, and start a new log by moving it away"), Exit.FAILED
             )
+
+
+def _keys(given: list[str] | None) -> tuple[str, ...]:
+    keys = tuple(key.strip().lower() for key in given or ())
+    for key in keys:
+        if not re.fullmatch("[0-9a-f]{64}", key):
+            why = "a key is 64 hexadecimal digits"
+            raise usage(f"`{key}` is no public key", why, "copy what `agent audit key show` printed")
+    return keys
+
+
+def _noted(seal: Path, keys: tuple[str, ...]) -> "Noted":
+    from runner.audit.sealing import MOST, read_seal
+
+    try:
+        with seal.open("rb") as file:
+            text = file.read(MOST)
+    except OSError as error:
+        why = str(error.strerror).lower()
+        raise usage(f"the seal `{seal}` cannot be read", why, "name what `agent audit seal --out` wrote") from None
+    return read_seal(text, keys)
 
 
 def _tell(chain: "Chain", *, named: bool) -> None:

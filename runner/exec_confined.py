@@ -36,7 +36,7 @@ async def confine(
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
-        with open_log() as audit:
+        with open_log(case.gate.settings) as audit:
             policy = case.policy()  # while the helper locks itself in
             if case.noted is not None:
                 case.noted.parts()

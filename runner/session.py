@@ -15,6 +15,7 @@ from runner import live_secrets
 from runner.amounts import apply_limits
 from runner.approval import Approver
 from runner.audit.end import Ends
+from runner.audit.key import signing
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.broker.opened import lending, with_bundle
@@ -88,7 +89,7 @@ async def open_session(
     emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(model.provider.close)
-        audit = stack.enter_context(AuditLog.open(state / "audit.db", redact=redactor.text))
+        audit = stack.enter_context(AuditLog.open(state / "audit.db", redact=redactor.text, signer=signing(settings)))
         sandbox, enforcement = await open_backend(
             options.backend,
             minimum,

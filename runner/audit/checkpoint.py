@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from runner.audit.merkle import Tree, leaf
 from runner.audit.records import _now as now
-from runner.audit.store import Row, Store
+from runner.audit.store import AuditError, Row, Store
 
 if TYPE_CHECKING:
     from runner.audit.log import AuditLog
@@ -14,22 +14,30 @@ if TYPE_CHECKING:
 
 
 def checkpoint(log: "AuditLog", signer: "Callable[[], Signer] | None") -> int | None:
-    """Add one to the log; None when the last record is one, or there is no record."""
-    signs = signer() if signer is not None else None  # may ask a keyring: before others have to wait
+    """Add one to the log; None when the last record is one, or there is no record.
+
+    A key that cannot be had is no reason to go without: the checkpoint then says why it is not signed.
+    """
+    signs, unsigned = None, ""
+    try:
+        signs = signer() if signer is not None else None  # may ask a keyring: before others have to wait
+    except AuditError as error:
+        unsigned = error.problem.why
     with log.store.writing("a checkpoint could not be recorded") as writing:
         head = writing.head
-        last = log.store.latest("checkpoint", head.log)
+        last = log.store.latest("checkpoint")
         if head.number == (last.number if last is not None else 0):
             return None
-        tree = grown(log.store, head.log, head.number)
+        tree = grown(log.store, head.number)
         body: dict[str, object] = {"kind": "checkpoint", "time": now(), "log": head.log}
         body |= {"count": head.number, "hash": head.hash, "root": tree.root, "peaks": tree.told}
+        body |= {"unsigned": unsigned} if unsigned else {}
         return log.add(writing, signs.signed(body) if signs is not None else body)
 
 
-def grown(store: Store, log: str, count: int) -> Tree:
+def grown(store: Store, count: int) -> Tree:
     """The tree over the first `count` records of the chain that is appended to: from where one was kept on."""
-    kept = [tree_of(row) for kind in ("checkpoint", "tombstone") if (row := store.latest(kind, log))]
+    kept = [tree_of(row) for kind in ("checkpoint", "tombstone") if (row := store.latest(kind))]
     tree = max((tree for tree in kept if tree.count <= count), key=lambda tree: tree.count, default=Tree())
     for digest in store.hashes(tree.count + 1, count):
         tree.add(leaf(digest))

@@ -1,29 +1,30 @@
 """Ed25519 signatures of checkpoints, tombstones and seals. Only making or checking one loads `cryptography`.
 
-A signed body names its public key (`key`, hexadecimal) and ends with `signature`, over all the rest of it.
+A signed body names its public key (`key`, hexadecimal) and ends with `signature`, over all the rest of it. SOURCE:
+RFC 8032; what a signature is over is `chain.statement`.
 """
 
+import re
 from typing import TYPE_CHECKING
 
-from policy.record import dataclass
 from runner.audit.chain import statement
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from runner.secrets import Secret
 
-@dataclass(frozen=True, slots=True)
+PUBLIC = re.compile("[0-9a-f]{64}")  # a public key
+
+
 class Signer:
-    """A private key, as 32 bytes in hexadecimal. Not shown, and not kept anywhere but in the keyring."""
+    """Signs with one private key: 32 bytes, as 64 hexadecimal digits. Raises ValueError for anything else."""
 
-    private: str
+    __slots__ = ("_secret", "public")
 
-    def __repr__(self) -> str:
-        return "Signer()"
-
-    @property
-    def public(self) -> str:
-        return self._key().public_key().public_bytes_raw().hex()
+    def __init__(self, secret: "Secret") -> None:
+        self._secret = secret
+        self.public = self._key().public_key().public_bytes_raw().hex()
 
     def signed(self, body: dict[str, object]) -> dict[str, object]:
         """`body` with the public key and the signature."""
@@ -33,7 +34,7 @@ class Signer:
     def _key(self) -> "Ed25519PrivateKey":
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self.private))
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self._secret.reveal()))
 
 
 def holds(body: dict[str, object]) -> bool:

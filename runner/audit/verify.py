@@ -39,10 +39,14 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What must hold besides the chain itself: `noted` lies on it, and it is signed by one of `keys`, if any."""
+    """What must hold besides the chain itself: `noted` lies on it, and what is signed is signed with one of `keys`.
+
+    Where there are `keys`, a checkpoint must be signed, unless they have `vouched` for what was noted.
+    """
 
     noted: tuple[Noted, ...] = ()
     keys: tuple[str, ...] = ()
+    vouched: bool = False
 
 
 class _Fault(Exception):
@@ -85,14 +89,19 @@ def verify(store: Store, expected: Expected, progress: Progress | None = None) -
 class _Check:
     """One chain, record by record."""
 
-    __slots__ = ("_keys", "_noted", "checkpoints", "digest", "keys", "number", "pruned", "signed", "tree")
+    __slots__ = (
+        *("_keys", "_noted", "_one", "_vouched"),
+        *("checkpoints", "digest", "keys", "notes", "number", "pruned", "signed", "tree"),
+    )
 
     def __init__(self, store: Store, first: Row, expected: Expected) -> None:
         self.number, self.digest, self.tree, self.pruned = 0, ZERO, Tree(), 0
         self.checkpoints = self.signed = 0
         self.keys: dict[str, None] = {}
-        self._keys = expected.keys
-        self._noted = {each.number: each for each in expected.noted if each.log in ("", first.log)}
+        self._keys, self._vouched = expected.keys, expected.vouched
+        self._one = not store.merged
+        self.notes = {each for each in expected.noted if each.log in ("", first.log)}  # that are still to come
+        self._noted = {each.number for each in self.notes}
         tombstone = store.latest("tombstone", first.log)
         if tombstone is not None:
             self._bury(tombstone)
@@ -105,11 +114,11 @@ class _Check:
             self.digest = bytes.fromhex(loads(tombstone.body)["hash"]).hex()
         except (ValueError, KeyError, TypeError):
             raise _Fault(tombstone.id, "it is a tombstone that cannot be read") from None
-        for each in [each for number, each in self._noted.items() if number <= self.number]:
+        for each in [each for each in self.notes if each.number <= self.number]:
             if (each.number, each.hash) != (self.number, self.digest):
                 why = f"the noted record {each.number} was pruned, so nothing can be said about it"
                 raise _Fault(tombstone.id, why)
-            del self._noted[each.number]
+            self.notes.remove(each)
 
     def take(self, row: Row) -> None:
         self.number = number = self.number + 1
@@ -125,12 +134,17 @@ class _Check:
         if row.hash != digest:
             raise _Fault(row.id, "its content, its place or its hash was changed after it was written")
         self.tree.add(leaf(digest))
-        if self._noted and number in self._noted:
-            noted = self._noted.pop(number)
-            if noted.hash != digest:
+        if number in self._noted:
+            self._compare(row)
+
+    def _compare(self, row: Row) -> None:
+        for noted in [each for each in self.notes if each.number == self.number]:
+            if noted.hash == self.digest:
+                if noted.root and noted.root != self.tree.root:
+                    raise _Fault(row.id, "the records up to it have another root than the one that was noted")
+                self.notes.remove(noted)
+            elif self._one or noted.log:
                 raise _Fault(row.id, "it is not the record that was noted: the log was written anew")
-            if noted.root and noted.root != self.tree.root:
-                raise _Fault(row.id, "the records up to it have another root than the one that was noted")
 
     def _mark(self, row: Row) -> None:
         """A checkpoint, or a tombstone: `self.tree` holds everything before it."""
@@ -167,15 +181,12 @@ class _Check:
             raise _Fault(last + 1, f"record {self.number + 1} is missing: records were cut off the end")
         if (head.number, head.hash) != (self.number, self.digest):
             raise _Fault(max(last, 1), "the head of the log does not name it as the last record")
-        if self._keys and not self.signed:
+        if self._keys and not self.signed and not self._vouched:
             raise _Fault(1, "no checkpoint is signed with the key that was given")
         return Chain(
             *(head.log, self.number, self.digest, self.tree.root),
             *(self.pruned, self.checkpoints, self.signed, tuple(self.keys)),
         )
-
-    def missed(self) -> set[Noted]:
-        return set(self._noted.values())
 
 
 def _ended(walk: Walk, checks: dict[str, _Check], last: int) -> Iterator[Chain]:
@@ -191,7 +202,10 @@ def _ended(walk: Walk, checks: dict[str, _Check], last: int) -> Iterator[Chain]:
 
 def _all_found(expected: Expected, checks: dict[str, _Check], last: int) -> None:
     for noted in expected.noted:
-        if all(noted in check.missed() for check in checks.values()):
+        asked = [check for log, check in checks.items() if noted.log in ("", log)]
+        if not asked and checks:
+            raise _Fault(1, f"what was noted is of another log, `{noted.log}`")
+        if all(noted in check.notes for check in asked):
             raise _Fault(last + 1, f"the log ends before the noted record {noted.number}")
 
 

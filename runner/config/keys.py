@@ -180,6 +180,8 @@ KEYS: tuple[Key, ...] = (
     Key("deny.commands", Shape.PATTERNS, TIGHTEN, "more commands that never run, word by word", adds=True,
         check=checks.commands, example='[["terraform", "destroy", "*"]]'),
 
+    Key("audit.sign", Shape.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
+
     Key("undo.enabled", Shape.SWITCH, NEVER, "keep what actions of a model change, for `agent undo`", True),
     Key("undo.required", Shape.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,
         stricter=lambda new, old: new is True),
@@ -218,6 +220,7 @@ SECTIONS: Mapping[str, str] = {
     "sandbox.container": "The sandbox of `--backend container`.",
     "secret": "What nobody may read, whatever the mode.",
     "deny": "What nobody may run, whatever the mode.",
+    "audit": "The record of what was decided.",
     "undo": "What is kept so that it can be taken back.",
     "price": "What models cost, for what a session says it spent. Without a price nothing is guessed.",
     "limits": "What one command may use up.",
