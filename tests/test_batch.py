@@ -1,5 +1,6 @@
 """`agent batch` as people use it: the real command, real copies, a scripted model, a parent that is killed."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -210,6 +211,66 @@ def test_ctrl_c_ends_what_runs_and_leaves_nothing(desk: Desk, times: int) -> Non
     assert {id: each.interrupted for id, each in past.items()} == {"s0": True, "s1": True}
 
 
+SEARCH = """
+import glob, os
+for place in PLACES:
+    for folder, folders, files in os.walk(place):
+        for name in files:
+            path = os.path.join(folder, name)
+            try:
+                text = open(path, "rb").read()
+            except OSError:
+                continue
+            if b"mark" + b"er" in text:
+                print("FOUND " + path)
+for place in PLACES:
+    for name in ("results.jsonl", "journal.jsonl", "events/first.jsonl", "patches/first.patch", "patches/second.patch", "forged"):
+        for target in (os.path.join(place, name), os.path.join("tasks.batch", name)):
+            try:
+                open(target, "a").write("forged by a task")
+                print("WROTE " + target)
+            except OSError:
+                pass
+"""
+
+
+@pytest.mark.threat("T96")
+@pytest.mark.parametrize("where", ["beside", "in the workspace"])
+def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(desk: Desk, where: str) -> None:
+    inside = where == "in the workspace"
+    desk.out = (desk.work if inside else desk.base) / "tasks.batch"
+    # What another task, which runs at the same time, has in its copy; its owner holds the lock.
+    other = desk.base / "copies/ringfence-batch-other"
+    (other / "ringfence-copy-x/work").mkdir(parents=True)
+    (other / "ringfence-copy-x/work/file").write_text("marker\n")
+    with (other / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        places = [str(desk.out), str(desk.base / "copies"), "/proc/1/root" + str(desk.base)]
+        (desk.work / "search.py").write_text(f"PLACES = {places}\n{SEARCH}")
+        config = desk.base / "config.toml"  # even where the user's own rules open the way
+        config.write_text(f'[[rule]]\nverdict = "allow"\nread = ["{desk.base}/**"]\nwrite = ["{desk.base}/**"]\n')
+        for name, command in (("first", "echo marker; echo marker > first.txt"), ("second", "python3 search.py")):
+            call = json.dumps({"command": command}).replace('"command":', "command =")
+            (desk.base / f"{name}.toml").write_text(f'[[turn]]\ncalls = [{{ name = "bash", arguments = {call} }}]\n')
+        desk.put(
+            *({"id": name, "prompt": "x", "model": f"scripted:{desk.base}/{name}.toml"} for name in ("first", "second"))
+        )
+        desk.run("--jobs", "1", "--out", str(desk.out), "--config", str(config))
+    first, second = desk.results()
+    assert (first["id"], second["id"]) == ("first", "second")
+    assert "marker" in (desk.out / "patches/first.patch").read_text(), "there was something to find"
+    said = (desk.out / "events/second.jsonl").read_text()
+    assert '"status":0' in said, "the search ran"
+    assert "FOUND" not in said
+    # What it wrote to a folder of that name in its own copy is its own affair, and is in no patch.
+    assert not [line for line in said.splitlines() if '"type":"finished"' in line and f"WROTE {desk.out}" in line]
+    for path in desk.out.rglob("*"):
+        assert path.is_dir() or "forged by" not in path.read_text() or path.name == "second.jsonl"
+    assert not (desk.out / "forged").exists()
+    audit = subprocess.run([AGENT, "audit", "verify"], env=desk.environ, cwd=desk.base, capture_output=True, text=True)
+    assert audit.returncode == 0, audit.stderr
+
+
 def test_two_batches_do_not_work_on_one_folder(desk: Desk) -> None:
     desk.put({"id": "a", "prompt": "write"})
     store = Store.open(desk.out)
@@ -321,6 +382,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.threat("T96")
 @pytest.mark.parametrize(("id", "name"), NAMES)
 def test_no_id_leads_out_of_the_folder(id: str, name: str | None) -> None:
     found = file_name(id)
@@ -415,6 +477,7 @@ STRANGE = [
 # fmt: on
 
 
+@pytest.mark.threat("T97")
 @pytest.mark.parametrize(("items", "why"), STRANGE, ids=[why for _, why in STRANGE])
 def test_an_archive_lands_in_its_folder_or_not_at_all(
     items: tuple[tuple[str, bytes, str], ...], why: str, tmp_path: Path
@@ -446,6 +509,7 @@ def test_a_workspace_comes_out_as_it_went_in(tmp_path: Path) -> None:
         unpack(data + b"x", digest, str(tmp_path / "there"))
 
 
+@pytest.mark.threat("T97")
 def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-ant-canary-0123456789abcdefghij"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)

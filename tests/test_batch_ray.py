@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +62,7 @@ def batch(base: Path, there: Cluster, *more: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.threat("T97")
 def test_tasks_run_there_and_what_comes_back_is_written_here(tmp_path: Path, there: Cluster) -> None:
     for name in ("home", "work", "work/sub", "work/.git"):
         (tmp_path / name).mkdir()
@@ -91,3 +94,46 @@ def test_tasks_run_there_and_what_comes_back_is_written_here(tmp_path: Path, the
     assert [str(path) for path in kept if KEY.encode() in path.read_bytes()] == [], "the key travelled"
     assert [str(path) for path in kept if b"never-travels" in path.read_bytes()] == [], "a secret file travelled"
     assert (there.folder / "state/audit.db").exists(), "its record is in the log of the machine that did it"
+
+
+def test_ctrl_c_here_ends_what_runs_there(tmp_path: Path, there: Cluster) -> None:
+    for name in ("home", "work"):
+        (tmp_path / name).mkdir()
+    (there.folder / "slow.toml").write_text(
+        '[[turn]]\ncalls = [{ name = "bash", arguments = { command = "echo > begun.txt; sleep 120" } }]\n'
+    )
+    (tmp_path / "tasks.jsonl").write_text('{"id": "slow", "prompt": "x"}\n')
+    environ = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", **there.environ}
+    words = [AGENT, "batch", "tasks.jsonl", "--cwd", "work", "--engine", there.address, "--mode", "trust-project"]
+    running = subprocess.Popen(
+        [*words, f"--model=scripted:{there.folder}/slow.toml"],
+        cwd=tmp_path,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 90
+    while not list((there.folder / "copies").rglob("begun.txt")):
+        assert time.monotonic() < until
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=90)
+    assert running.returncode == 130, (out, err)
+    assert "Traceback" not in err
+    while left := [path.name for path in (there.folder / "copies").glob("ringfence*")]:
+        assert time.monotonic() < until, left
+        time.sleep(0.1)
+    assert not (tmp_path / "tasks.batch/results.jsonl").exists()
+
+
+def test_a_cluster_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from runner.batch.ray_engine import _connected
+    from runner.problems import Stopped
+
+    monkeypatch.setattr("ray.util.client.worker.INITIAL_TIMEOUT_SEC", 0.1)
+    monkeypatch.setattr("ray.util.client.worker.MAX_TIMEOUT_SEC", 0.1)
+    with pytest.raises(Stopped, match="no Ray cluster answers"):
+        _connected("ray://127.0.0.1:1")

@@ -138,7 +138,7 @@ class _Lines:
         self._look(rest)
 
     def _look(self, line: bytes) -> None:
-        if not line.startswith((b'{"type":"result"', b'{"type": "result"', b'{"type":"run_ended"')):
+        if not line.startswith(b'{"type":"result",'):
             return
         with contextlib.suppress(ValueError):
             found = json.loads(line)

@@ -5,6 +5,7 @@ Imported there by name, so ringfence is installed there, in the same version.
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -52,12 +53,19 @@ def perform(parcel: Parcel, archive: bytes) -> Answer:
     scratch = Scratch(place())
     try:
         return asyncio.run(_work(parcel, archive, scratch))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None  # the name under which the engine knows it
     finally:
         scratch.remove()
 
 
 async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
     # THREAT: what comes back lies apart from the workspace, where no command of the task can put something else.
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # With these, which wake the loop, the engine cancels a task (`_thread.interrupt_main`) and ends a worker.
+        loop.add_signal_handler(number, _cancel, task)
     there = os.path.realpath(unpack(archive, parcel.digest, scratch.path))
     back = Path(scratch.path, "back")
     back.mkdir(mode=0o700)
@@ -67,6 +75,11 @@ async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
     result = await attempt(parcel.task, parcel.number, cwd, way, events, patch, asyncio.Event())
     made = patch.read_bytes() if patch.exists() else None
     return Answer({**result, "node": socket.gethostname()}, packed(events.read_bytes()), made)
+
+
+def _cancel(task: "asyncio.Task[Answer]") -> None:
+    if not task.cancelling():  # a second time would cut short what the first one ends well
+        task.cancel()
 
 
 def own_environment() -> dict[str, str]:

@@ -38,8 +38,6 @@ def status_of(result: Result) -> Status:
 def result_of(task: Task, attempt: int, gone: Gone, times: tuple[str, str], **more: object) -> Result:
     """The line of `results.jsonl` for an attempt that came to an end by itself."""
     said = dict(gone.last or {})
-    if said.get("type") == "run_ended":
-        said = {**said, "limit": None, "cost": None}
     said.pop("type", None)
     code = gone.status
     status = _OF.get(Exit(code)) if gone.last and code in list(Exit) else None

@@ -68,6 +68,8 @@ class Store:
             store.past = history(folder)
             for name in ("patches", "events"):
                 (folder / name).mkdir(mode=0o700, exist_ok=True)
+            for part in (folder / "patches").glob(".*.part"):
+                part.unlink(missing_ok=True)  # a killed task was writing it
         except OSError as error:
             os.close(lock)
             raise _refused(folder, _words(error)) from None

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
 from policy.record import dataclass
@@ -11,9 +10,7 @@ from runner.batch import child
 from runner.batch.outcome import result_of
 from runner.batch.store import Result
 from runner.batch.task import Task
-from runner.config import load
 from runner.places import BATCH
-from runner.review.review import reviewed
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +43,27 @@ def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
         ("--max-denials", budget.denials),
     )
     named = tuple(f"{name}={value}" for name, value in said if value is not None)
-    return ("run", "--unattended", "--json", "--no-session", f"--cwd={cwd}", *named, *way.options)
+    return ("ci", "--json", "--review", f"--patch={patch}", f"--cwd={cwd}", *named, *way.options)
 
 
 async def attempt(
     task: Task, number: int, cwd: str, way: Way, events: Path, patch: Path, hurry: asyncio.Event
 ) -> Result:
-    """Work on a task in the folder `cwd`; answers its result. Cancelled, nothing of it runs on.
+    """Work on a task in a copy of the workspace around `cwd`; answers its result. Cancelled, nothing of it runs on.
 
-    `events` and `patch` are written; a patch of an earlier attempt is taken away first.
+    `events` and `patch` are written; those of an earlier attempt are taken away first.
     """
     patch.unlink(missing_ok=True)
     started = now()
-    with ExitStack() as stack:
-        settings = load(Path(cwd), way.environ, unattended=True)
-        making = asyncio.ensure_future(
-            asyncio.to_thread(stack.enter_context, reviewed(Path(cwd), way.environ, settings, where=way.copies))
-        )
-        try:
-            review = await asyncio.shield(making)
-        except asyncio.CancelledError:
-            await making
-            raise
-        gone = await child.run(
-            words(task, str(review.cwd), patch, way),
-            prompt=task.prompt,
-            events=events,
-            environ=way.surroundings,
-            keep=(way.keep,),
-            hurry=hurry,
-        )
-        made = await asyncio.to_thread(review.patch)
-        if made.text:
-            patch.write_bytes(made.text)
-    changed = [{"path": each.path, "how": each.how} for each in made.files]
-    return result_of(task, number, gone, (started, now()), changed=changed)
+    gone = await child.run(
+        words(task, cwd, patch, way),
+        prompt=task.prompt,
+        events=events,
+        environ=way.surroundings,
+        keep=(way.keep,),
+        hurry=hurry,
+    )
+    return result_of(task, number, gone, (started, now()))
 
 
 def now() -> str:

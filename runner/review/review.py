@@ -111,7 +111,8 @@ def _hidden(facts: Facts, settings: Settings, environ: Mapping[str, str]) -> Cal
     ground = ground_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
     rules = ground.rules(ground.terms(()))
     top = facts.workspace.rstrip("/")
-    return lambda path: rules.secret(path.rpartition("/")[2]) or f"{top}/{path}" in rules.masked
+    masked = {*rules.masked, *facts.private}  # our own folders too, should the workspace be around one
+    return lambda path: rules.secret(path.rpartition("/")[2]) or f"{top}/{path}" in masked
 
 
 def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
