@@ -1,12 +1,12 @@
 """`agent audit`: what was decided, and the proof that nobody changed the record of it."""
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from runner.audit.flags import FILE, filtered, log_path, terminal_width
+from runner.audit.place import is_there
 from runner.audit.query import Query
 from runner.cli_audit_export import export
 from runner.cli_audit_key import key_app
@@ -72,12 +72,12 @@ def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE 
     return _list(query, json, limit, file)
 
 
-def _list(query: Query, json: bool, limit: int, file: Path | None) -> int:
+def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
     from runner.audit.log import AuditLog
     from runner.audit.view import json_lines, lines
 
     path = log_path(file)
-    if file is None and not path.exists():
+    if not is_there(path):
         if not json:
             print("nothing was decided yet")
         return Exit.DONE

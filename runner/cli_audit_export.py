@@ -16,6 +16,7 @@ import typer
 from policy.verdict import Problem
 from runner.audit.deeds import Deed, deeds
 from runner.audit.flags import FILE, log_path
+from runner.audit.place import Place
 from runner.audit.query import Query
 from runner.cli_gate import FLAG
 from runner.problems import Exit, Stopped, usage
@@ -101,7 +102,7 @@ def export(
     return Exit.DONE
 
 
-def _send(path: Path, query: Query, limit: int | None, given: str | None) -> int:
+def _send(path: Place, query: Query, limit: int | None, given: str | None) -> int:
     from runner.audit.export import otlp
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog

@@ -10,6 +10,7 @@ import typer
 
 from policy.tier import Mode
 from runner.audit.flags import FILE, log_path, terminal_width
+from runner.audit.place import is_there
 from runner.audit.query import Query
 from runner.cli_gate import FLAG, JSON
 from runner.problems import Exit, coloured, usage
@@ -93,7 +94,7 @@ def replay(
     here = policies.here(folder(None))
     found = Replayed()
     path = log_path(file)
-    if path.exists() or file is not None:
+    if is_there(path):
         with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
             cases = Replay(log.facts, look_at if look else None)
             for deed in every:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runner.audit.flags import FILE, filtered, log_path, terminal_width
+from runner.audit.place import is_there
 from runner.audit.query import Query
 from runner.cli_gate import CONFIG, JSON
 from runner.problems import Exit, coloured
@@ -42,7 +43,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
 
     path = log_path(file)
     found = Stats(top)
-    if file is not None or path.exists():
+    if is_there(path):
         with AuditLog.open_to_read(path) as log:
             for deed in _told(log, query):
                 found.add(deed)

@@ -21,7 +21,7 @@ from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
 from runner.gate import Gate, nobody_there, open_gate
 from runner.gate_args import GateArgs, without_values
-from runner.places import cache_dir, private, state_dir
+from runner.places import cache_dir, private
 from runner.problems import say
 from runner.relay import read_stdin
 from runner.visible import visible
@@ -221,10 +221,11 @@ def _finish_now(work: Coroutine[object, object, _Said]) -> _Said:
 
 
 def open_log(settings: "Settings") -> "AuditLog":
+    from runner.audit import place
     from runner.audit.key import signing
     from runner.audit.log import AuditLog
     from runner.redactor import Redactor
 
     # What was typed may hold a key, such as one that our caller's shell put in the place of a variable.
     redact = Redactor(live=True, shapes=True).text
-    return AuditLog.open(state_dir(os.environ) / "audit.db", redact=redact, signer=signing(settings))
+    return AuditLog.open(place.of(settings, os.environ), redact=redact, signer=signing(settings))

@@ -14,6 +14,7 @@ from policy.verdict import Problem
 from runner import live_secrets
 from runner.amounts import apply_limits
 from runner.approval import Approver
+from runner.audit import place
 from runner.audit.end import Ends
 from runner.audit.key import signing
 from runner.audit.log import AuditLog
@@ -89,7 +90,9 @@ async def open_session(
     emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(model.provider.close)
-        audit = stack.enter_context(AuditLog.open(state / "audit.db", redact=redactor.text, signer=signing(settings)))
+        audit = stack.enter_context(
+            AuditLog.open(place.of(settings, environ), redact=redactor.text, signer=signing(settings))
+        )
         sandbox, enforcement = await open_backend(
             options.backend,
             minimum,

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from policy.tier import Mode, Tier
+from runner.audit.place import Place, is_url, own
 from runner.audit.query import Query
 from runner.audit.times import moment
 from runner.problems import usage
@@ -46,7 +47,10 @@ def sessions(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-FILE = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read this log instead of your own.")]
+FILE = Annotated[
+    str | None,
+    typer.Option("--file", metavar="FILE|URL", help="Read this log instead of your own: a file, or a database."),
+]
 
 # option: its metavar, its help, what completes it
 # fmt: off
@@ -81,13 +85,15 @@ def _parameter(name: str) -> inspect.Parameter:
 FILTERS = tuple(_parameter(name) for name in _TEXTS)
 
 
-def log_path(file: Path | None) -> Path:
-    """The log to read: `file`, or this user's own. Raises a usage error when `file` is not there."""
-    from runner.places import state_dir
-
-    if file is not None and not file.is_file():
+def log_path(file: str | None) -> Place:
+    """The log to read: `file`, which may be a URL, or this user's own. Raises a usage error when it is not there."""
+    if file is None:
+        return own(os.environ)
+    if is_url(file):
+        return file
+    if not os.path.isfile(file):
         raise usage(f"there is no log `{file}`", "no such file", "leave --file out to read your own log")
-    return file or state_dir(os.environ) / "audit.db"
+    return Path(file)
 
 
 def terminal_width() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
+from policy.verdict import Problem
 from runner.audit.chain import ZERO, canonical, cleaned, digest, seal
 from runner.audit.records import (
     Decision,
@@ -127,15 +128,20 @@ class AuditLog:
 
     @classmethod
     def open(
-        cls, path: Path, *, redact: Callable[[str], str] | None = None, signer: "Callable[[], Signer] | None" = None
+        cls,
+        place: Path | str,
+        *,
+        redact: Callable[[str], str] | None = None,
+        signer: "Callable[[], Signer] | None" = None,
     ) -> "AuditLog":
-        """Open a file for appending; a new one is 0600."""
-        return cls(SqliteStore.open(path), redact=redact, signer=signer)
+        """Open for appending: a file (a new one is 0600), or the database at a URL."""
+        store = SqliteStore.open(place) if isinstance(place, Path) else _database(place, write=True)
+        return cls(store, redact=redact, signer=signer)
 
     @classmethod
-    def open_to_read(cls, path: Path) -> "AuditLog":
-        """Open an existing file for reading only; works on a copy in a read-only folder too."""
-        return cls(SqliteStore.open_to_read(path))
+    def open_to_read(cls, place: Path | str) -> "AuditLog":
+        """Open an existing log for reading only; a file also as a copy in a read-only folder."""
+        return cls(SqliteStore.open_to_read(place) if isinstance(place, Path) else _database(place, write=False))
 
     @property
     def path(self) -> Path:
@@ -268,3 +274,13 @@ class AuditLog:
 
     def _record(self, row: Row) -> Record:
         return Record(row.id, row.hash, loads(row.body), row.log if self.store.merged else "", row.number)
+
+
+def _database(url: str, *, write: bool) -> Store:
+    try:
+        from runner.audit.postgres import PostgresStore
+    except ImportError:
+        what = "the audit log is in a database, and what talks to one is not installed"
+        fix = "install it with: pip install 'ringfence[fleet]'"
+        raise AuditError(Problem(what, "it is an extra, which few need", fix)) from None
+    return PostgresStore.open(url, write=write)

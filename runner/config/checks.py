@@ -51,6 +51,15 @@ def near(value: str, known: Sequence[str]) -> str:
     return f"; did you mean `{found[0]}`?" if found else ""
 
 
+def database(value: Value) -> Fault | None:
+    scheme, found, rest = str(value).partition("://")
+    if not found or scheme != "postgresql":
+        return "it is no address of a PostgreSQL database", 'write it as "postgresql://USER@HOST/DATABASE"'
+    if ":" in rest.partition("/")[0].rpartition("@")[0] or "password=" in rest:
+        return "there is a password in it", "take it out, and put it into ~/.pgpass: HOST:PORT:DATABASE:USER:PASSWORD"
+    return None
+
+
 def model_of(providers: Sequence[str]) -> Callable[[Value], Fault | None]:
     def check(value: Value) -> Fault | None:
         name = str(value).partition(":")[0]

@@ -181,6 +181,8 @@ KEYS: tuple[Key, ...] = (
         check=checks.commands, example='[["terraform", "destroy", "*"]]'),
 
     Key("audit.sign", Shape.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
+    Key("audit.url", Shape.TEXT, YOURS, "the database that the audit log is kept in, instead of a file", None,
+        "RINGFENCE_AUDIT_URL", check=checks.database, example='"postgresql://audit@db.example/ringfence"'),
 
     Key("undo.enabled", Shape.SWITCH, NEVER, "keep what actions of a model change, for `agent undo`", True),
     Key("undo.required", Shape.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,

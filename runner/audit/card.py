@@ -1,0 +1,60 @@
+"""What a store selects records by: a few fields of a body, as text."""
+
+from json import loads
+from typing import NamedTuple
+
+
+class Card(NamedTuple):
+    """None where a body has no such field. `name`: of `session` and `ended` the session's, of other kinds
+    their `sha256`. `rules`: of
+    every reason, and the one that decided."""
+
+    kind: str | None = None
+    time: str | None = None
+    session: str | None = None
+    verdict: str | None = None
+    mode: str | None = None
+    tool: str | None = None
+    tiers: list[str] | None = None
+    rules: list[str] | None = None
+    name: str | None = None
+    decided: int | None = None
+
+
+def card_of(text: str) -> Card:
+    """The card of a record's canonical text; an empty one of a text that is no object."""
+    try:
+        body = loads(text)
+    except ValueError:
+        return Card()
+    if not isinstance(body, dict):
+        return Card()
+    kind = _text(body.get("kind"))
+    decided = body.get("decided")
+    return Card(
+        **{name: _text(body.get(name)) for name in ("time", "session", "verdict", "mode", "tool")},
+        kind=kind,
+        tiers=_texts(body.get("tiers")),
+        rules=_rules(body),
+        name=_text(body.get("session" if kind in ("session", "ended") else "sha256")),
+        decided=decided if isinstance(decided, int) else None,
+    )
+
+
+def _text(value: object) -> str | None:
+    """As a database can hold it: no NUL, no half of a surrogate pair."""
+    if not isinstance(value, str):
+        return None
+    return value.encode("utf-8", "replace").decode().replace("\0", "�")
+
+
+def _texts(value: object) -> list[str] | None:
+    return [_text(str(item)) or "" for item in value] if isinstance(value, list) else None
+
+
+def _rules(body: dict[str, object]) -> list[str] | None:
+    reasons = body.get("reasons")
+    if not isinstance(reasons, list):
+        return None
+    every = [body.get("because"), *reasons]
+    return list(dict.fromkeys(_text(str(each.get("rule"))) or "" for each in every if isinstance(each, dict)))
