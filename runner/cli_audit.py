@@ -14,6 +14,7 @@ from runner.cli_audit_replay import replay
 from runner.cli_audit_seal import seal
 from runner.cli_audit_show import show
 from runner.cli_audit_stats import stats
+from runner.cli_audit_suggest import suggest
 from runner.cli_audit_tail import tail
 from runner.cli_audit_verify import verify
 from runner.cli_gate import JSON
@@ -95,6 +96,7 @@ def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
 
 audit_app.command("show")(show)
 audit_app.command("stats")(stats)
+audit_app.command("suggest")(suggest)
 audit_app.command("tail")(tail)
 audit_app.command("verify")(verify)
 audit_app.command("export")(filtered(export))

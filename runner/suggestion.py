@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
-from policy.facts import Facts
 from policy.hosts import nearby
 from policy.permission.rule import Layer, PermissionRule
 from policy.step import Step
@@ -16,12 +15,26 @@ _SPECIAL = frozenset("*?")  # they mean something in a rule
 _MOST = 4  # rules; whoever needs more had better choose a mode
 
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Places(Protocol):
+        """Where an action works: what paths in a rule are relative to."""
+
+        @property
+        def workspace(self) -> str: ...
+
+        @property
+        def home(self) -> str: ...
+
+
 def no_rule_lifts(assessment: Assessment) -> Tier | None:
     """The worst tier that no rule can allow, or None."""
     return next((tier for tier in assessment.tiers if tier in _BEYOND), None)
 
 
-def suggested(assessment: Assessment, open_reasons: Iterable[Reason], facts: Facts) -> str | None:
+def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "Places") -> str | None:
     """`[[rule]]` tables, as text, that speak of exactly the commands behind `open_reasons`; None when no rule can.
 
     Whether they really allow the action is for the caller to find out, with `read_rules`.
@@ -35,7 +48,7 @@ def suggested(assessment: Assessment, open_reasons: Iterable[Reason], facts: Fac
         reasons = [reason for reason in step.reasons if reason in wanted]
         if not reasons:
             continue
-        table = _table(step, reasons, facts)
+        table = _table(step, reasons, places)
         if table is None:
             return None
         tables[table] = None
@@ -51,7 +64,7 @@ def read_rules(text: str) -> tuple[PermissionRule, ...]:
     return permissions(read(text, "the suggested rule", {}, LISTS), Layer.USER)
 
 
-def _table(step: Step, reasons: Sequence[Reason], facts: Facts) -> str | None:
+def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | None:
     keys: dict[str, list[str]] = {}
     if step.words:
         words = step.literal
@@ -61,9 +74,9 @@ def _table(step: Step, reasons: Sequence[Reason], facts: Facts) -> str | None:
     effects = list(dict.fromkeys(effect for reason in reasons for effect in _behind(reason, step)))
     tiers = {reason.tier for reason in reasons}
     if not step.words or Tier.WRITE_OUTSIDE in tiers:
-        keys["write"] = _paths(effects, _CHANGES, facts)
+        keys["write"] = _paths(effects, _CHANGES, places)
     if Tier.READ_OUTSIDE in tiers:
-        keys["read"] = _paths(effects, (EffectKind.READS,), facts)
+        keys["read"] = _paths(effects, (EffectKind.READS,), places)
     if Tier.NETWORK in tiers:
         keys["host"] = [_host(effect.target) for effect in effects if effect.kind is EffectKind.CONNECTS]
     named = [value for key in ("write", "read", "host") for value in keys.get(key, [])]
@@ -103,12 +116,12 @@ def _behind(reason: Reason, step: Step) -> Iterator[Effect]:
             yield effect
 
 
-def _paths(effects: Iterable[Effect], kinds: Sequence[EffectKind], facts: Facts) -> list[str]:
-    return list(dict.fromkeys(_path(effect.target, facts) for effect in effects if effect.kind in kinds))
+def _paths(effects: Iterable[Effect], kinds: Sequence[EffectKind], places: "Places") -> list[str]:
+    return list(dict.fromkeys(_path(effect.target, places) for effect in effects if effect.kind in kinds))
 
 
-def _path(path: str, facts: Facts) -> str:
-    for root, short in ((facts.workspace, ""), (facts.home, "~/")):
+def _path(path: str, places: "Places") -> str:
+    for root, short in ((places.workspace, ""), (places.home, "~/")):
         if path.startswith(f"{root}/"):
             return short + path[len(root) + 1 :]
     return path

@@ -97,7 +97,7 @@ class Stats:
             self.hosts[host].add(allowed=through, asked=asked, number=number)
         self.named |= {text(mapping(each).get("rule")) for each in _reasons(body)}
         if asked:
-            self._ask(line, tier, _answer(body), number)
+            self._ask(line, tier, answer_of(body), number)
         if not allowed:
             count, _, _ = self.denials.setdefault(line, (Count(), tier, rule))
             count.add(allowed=False, asked=asked, number=number)
@@ -135,7 +135,7 @@ def _reasons(body: Body) -> list[object]:
     return [*items(body.get("reasons")), *items(body.get("rules")), body.get("because")]
 
 
-def _answer(body: Body) -> str:
+def answer_of(body: Body) -> str:
     answer = mapping(body.get("answer"))
     if answer:
         by = text(answer.get("by"))
