@@ -60,7 +60,7 @@ def test_everything_about_a_session() -> None:
     golden("audit_show_session.txt", record_text(records()[0]) + "\n")
 
 
-@pytest.mark.threat("T07")
+@pytest.mark.threat("T28")
 def test_nothing_in_a_record_drives_the_terminal() -> None:
     nasty = "\x1b[2J\u202e\u200b\r\x07"
 

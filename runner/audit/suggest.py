@@ -22,7 +22,7 @@ from runner.audit.deeds import Deed
 from runner.audit.query import was_question
 from runner.audit.replay import Again, NotRecorded, Policy, rejudge
 from runner.audit.stats import answer_of
-from runner.audit.suggest_rules import SuggestedRule, probes, read, together, wider
+from runner.audit.suggest_rules import SuggestedRule, exactly, probes, read, together, wider
 from runner.audit.view import action_line
 from runner.suggestion import no_rule_lifts, read_rules, suggested
 
@@ -47,7 +47,8 @@ class Besides:
 class Suggestion:
     """A rule, and the records that it settles; with `others`, those that it settles with further rules of the answer.
 
-    `answers` counts how they were answered. `wider` is a pattern in place of many alternatives, and what that costs.
+    `answers` counts how they were answered: `yes`, `no`, `nobody`, or `denied` where there was no question. `wider` is
+    a pattern in place of many alternatives, and what that costs.
     """
 
     rule: SuggestedRule
@@ -139,7 +140,7 @@ class Search:
                 self.left["fewer records than --min", ""] += [case.number for case in found]
         made = [self._suggestion(rule, found, cases) for rule, found in enough.items()]
         made.sort(key=lambda each: (-len(each.records) - len(each.others), each.rule.verdict, each.rule.says()))
-        left = tuple(Left(why, about, tuple(dict.fromkeys(ids))) for (why, about), ids in sorted(self.left.items()))
+        left = tuple(Left(why, about, tuple(sorted(set(ids)))) for (why, about), ids in sorted(self.left.items()))
         return Report(looked, more, tuple(made), left, len(self.examples))
 
     def _case(self, deed: Deed) -> _Case | None:
@@ -150,7 +151,7 @@ class Search:
             why = again.kind if isinstance(again, NotRecorded) else ""
             self.left["it cannot be judged again", why].append(number)
             return None
-        answer = answer_of(body) if was_question(body) else "nobody"
+        answer = answer_of(body) if was_question(body) else "denied"
         verdict, assessment = again.verdict, again.assessment
         if isinstance(verdict, Allow):
             self.left[_SETTLED, ""].append(number)
@@ -166,7 +167,7 @@ class Search:
         if said is None:
             self.left[_INEXACT, text(mapping(body.get("cell")).get("tier"))].append(number)
             return None
-        line = action_line(mapping(body.get("action")))
+        line = action_line(mapping(body.get("action"))).removeprefix("$ ")
         rules = read(said, "deny" if answer == "no" else "allow")
         if answer == "no":
             rules = tuple(replace(rule, why="somebody said no to it") for rule in rules)
@@ -217,16 +218,12 @@ class Search:
             return made
         besides, refused = self._around(rule, found, cases)
         made = replace(made, besides=besides, refused=refused)
-        broad = wider(rule)
-        if (
-            broad is None
-            or self._refused(broad)
-            or not all(self._does(broad, case) for case in found if case.rules == (rule,))
-        ):
-            return made
-        besides, refused = self._around(broad, found, cases)
-        more = replace(made, rule=broad, besides=besides, refused=refused, notes=self._notes(broad))
-        return replace(made, wider=more)
+        for broad in wider(rule):
+            if not self._refused(broad) and all(self._does(broad, case) for case in found if case.rules == (rule,)):
+                besides, refused = self._around(broad, found, cases)
+                more = replace(made, rule=broad, besides=besides, refused=refused, notes=self._notes(broad))
+                return replace(made, wider=more)
+        return made
 
     def _does(self, rule: SuggestedRule, case: _Case) -> bool:
         again = self._rejudge(case.deed, case.policy, (rule,))
@@ -236,7 +233,7 @@ class Search:
         self, rule: SuggestedRule, found: Sequence[_Case], cases: Sequence[_Case]
     ) -> tuple[tuple[Besides, ...], tuple[str, ...]]:
         """What the rule would let through that it is not for; and what is next to that, and stays as it is."""
-        own = {case.line for case in found}
+        own = {case.line for case in found} | set(exactly(rule))
         besides = [
             Besides("log", case.line, case.number)
             for case in cases

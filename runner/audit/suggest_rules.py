@@ -1,7 +1,9 @@
 """Rules as they are suggested: the exact ones of single actions, put together without letting anything more through."""
 
+import itertools
 import json
 import os.path
+import shlex
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -47,14 +49,12 @@ class SuggestedRule:
 
 def read(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, ...]:
     """The `[[rule]]` tables of a suggestion for one action."""
-    return tuple(
-        SuggestedRule(
-            verdict,
-            tuple((word,) for word in table.get("run", ())),
-            *(tuple(table.get(key, ())) for key in _KEYS),
-        )
-        for table in tomllib.loads(text)["rule"]
-    )
+    found = []
+    for table in tomllib.loads(text)["rule"]:
+        reads, writes, hosts = (tuple(table.get(key, ())) for key in _KEYS)
+        run = tuple((word,) for word in table.get("run", ()))
+        found.append(SuggestedRule(verdict, run, reads, writes, hosts))
+    return tuple(found)
 
 
 def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule]:
@@ -73,7 +73,8 @@ def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRul
             alike[replace(rule, run=()), len(rule.run), place, around].append((place, rule))
     for (_, key), group in lists.items():
         values = sorted({value for rule in group for value in getattr(rule, key)})
-        joined = SuggestedRule(group[0].verdict, (), *(tuple(values) if each == key else () for each in _KEYS))
+        reads, writes, hosts = (tuple(values) if each == key else () for each in _KEYS)
+        joined = SuggestedRule(group[0].verdict, (), reads, writes, hosts)
         into.update(dict.fromkeys(group, joined))
     for found in sorted(alike.values(), key=len, reverse=True):
         group = [rule for _, rule in found if rule not in into]
@@ -85,25 +86,31 @@ def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRul
     return {rule: into.get(rule, rule) for rule in given}
 
 
-def wider(rule: SuggestedRule) -> SuggestedRule | None:
-    """A pattern in place of many alternatives: any word there, or everything below the folder that paths share."""
-    many = [place for place, word in enumerate(rule.run) if len(word) >= _ALTERNATIVES]
-    if rule.verdict == "allow" and len(many) == 1 and not any(word.startswith("-") for word in rule.run[many[0]]):
+def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
+    """Rules in place of one with alternatives: any word there, any command that talks to the same host, everything
+    below the folder that the paths share. Nothing for one that forbids."""
+    if rule.verdict == "deny":
+        return
+    many = [place for place, word in enumerate(rule.run) if len(word) > 1]
+    if many and rule.host:
+        yield replace(rule, run=())
+    elif len(many) == 1 and len(rule.run[many[0]]) >= _ALTERNATIVES:
         place = many[0]
-        return replace(rule, run=(*rule.run[:place], ("*",), *rule.run[place + 1 :]))
-    if rule.verdict == "allow" and not rule.run and len(rule.write) >= _ALTERNATIVES:
-        folder = _shared(rule.write)
-        return replace(rule, write=(f"{folder}/**",)) if folder else None
-    return None
+        if not any(word.startswith("-") for word in rule.run[place]):
+            yield replace(rule, run=(*rule.run[:place], ("*",), *rule.run[place + 1 :]))
+    elif not rule.run and len(rule.write) >= _ALTERNATIVES and (folder := _shared(rule.write)):
+        yield replace(rule, write=(f"{folder}/**",))
+
+
+def exactly(rule: SuggestedRule) -> Iterator[str]:
+    """The command lines that it is about, where it has no pattern."""
+    if rule.run and ("*",) not in rule.run:
+        yield from (shlex.join(words) for words in itertools.product(*rule.run))
 
 
 def probes(rule: SuggestedRule) -> Iterator[str]:
     """Scripts next to what the rule is about: with another flag, another word, and with something behind it."""
-    import shlex
-
-    words = [word[0] for word in rule.run]
-    if not words or "*" in words:
-        words = [word if word != "*" else "other" for word in words]
+    words = [word[0] if word != ("*",) else "other" for word in rule.run]
     if not words:
         yield from (f"echo x > {shlex.quote(_beside(path))}" for path in rule.write[:1])
         yield from (f"curl -s https://{host}/other" for host in _plain(rule.host)[:1])

@@ -9,7 +9,8 @@ _BESIDES = 8  # actions that are named of one rule
 _SAID = {
     "yes": "a person said yes {}",
     "no": "a person said no {}",
-    "nobody": "nobody was there, or no question allowed, {}",
+    "nobody": "nobody was there to ask, {}",
+    "denied": "denied without a question, {}",
 }
 _SOURCES = {"log": "of this log", "examples": "of the examples of the rule files", "near": "next to it"}
 
@@ -61,7 +62,7 @@ def _object(each: Suggestion) -> dict[str, object]:
 
 
 def _evidence(each: Suggestion) -> list[str]:
-    answers = ", ".join(_SAID[name].format(_times(count)) for name, count in each.answers)
+    answers = "; ".join(_SAID[name].format(_times(count)) for name, count in each.answers)
     lines = [answers]
     if each.records:
         lines.append(f"settles {_records(each.records)}")
@@ -77,9 +78,8 @@ def _suggestion(each: Suggestion, report: Report, width: int) -> list[str]:
     lines += [f"   note: {visible(note, lines=False)}" for note in each.notes]
     if each.rule.verdict == "deny":
         return lines
-    if not each.besides:
-        return [*lines, f"   lets nothing else of this log through, and none of {report.examples} examples"]
-    lines.append("   would also let through:")
+    told = f"   lets nothing else of this log through, and none of {report.examples} examples"
+    lines.append("   would also let through:" if each.besides else told)
     for one in each.besides[:_BESIDES]:
         record = f" ({one.record})" if one.record else ""
         lines.append(f"     {one_line(one.action, max(width - 48, 30))}{record}, {_SOURCES[one.source]}")
