@@ -119,6 +119,12 @@ async def open_session(
         told = emit  # the end is told when the session is closed already
         stack.callback(lambda: _told(ends.problem, told))
         stack.push(ends.record)
+        if address := settings.value("audit", "otlp"):
+            from runner.audit.send import sending
+
+            sent, clear = sending(place.of(settings, environ), session, str(address))
+            stack.callback(lambda: _noticed(sent(), told))
+            _noticed(clear, emit)
         emit = ends.watch(emit)
         journal = Journal()
         if options.beginning is not None:
@@ -181,5 +187,9 @@ def _end(journal: Journal, emit: Emit) -> None:
 
 
 def _told(problem: Problem | None, emit: Emit) -> None:
-    if problem is not None:
-        emit(Notice(f"{problem.what}: {problem.why}"))
+    _noticed(f"{problem.what}: {problem.why}" if problem is not None else None, emit)
+
+
+def _noticed(text: str | None, emit: Emit) -> None:
+    if text is not None:
+        emit(Notice(text))

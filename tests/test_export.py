@@ -21,7 +21,7 @@ from runner.audit.records import Refusal
 from runner.audit.view import json_lines
 from runner.problems import Stopped
 from tests.record_world import HOSTILE, SHOP, hostile, many, story
-from tests.test_audit import fill
+from tests.test_audit import fill, info
 
 AGENT = str(Path(sys.executable).parent / "agent")
 GOLDEN = Path(__file__).parent / "golden"
@@ -237,6 +237,18 @@ def test_a_reader_that_goes_away_ends_the_export(tmp_path: Path) -> None:
         env=environ, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.stdout.strip(), done.stderr) == ("1", "")
+
+
+def test_sessions_are_not_held_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of `agent exec` has as many sessions as decisions."""
+    monkeypatch.setattr("runner.audit.deeds.SESSIONS", 2)
+    with AuditLog.open(tmp_path / "audit.db") as log:
+        for number in range(7):
+            session = log.session(info())
+            log.refused(session, Refusal("bash", str(number), Problem("a", "b", "c")))
+        found = list(deeds(log))
+    assert [deed.record.body["arguments"] for deed in found] == ["6", "5", "4", "3", "2", "1", "0"]
+    assert all(deed.session and deed.session.body["session"] == deed.record.body["session"] for deed in found)
 
 
 def test_lines_come_one_by_one() -> None:

@@ -148,6 +148,7 @@ ANSWERS: list[tuple[Answer, str, str]] = [
 ]
 
 
+@pytest.mark.threat("T99")
 @pytest.mark.parametrize(("answer", "why", "fix"), ANSWERS, ids=[row[1][:24] for row in ANSWERS])
 def test_what_a_collector_does_not_take_is_said(answer: Answer, why: str, fix: str) -> None:
     with collector(lambda number: answer) as seen, pytest.raises(otlp.Unsent) as caught:
@@ -194,6 +195,7 @@ ADDRESSES = [
 ]
 
 
+@pytest.mark.threat("T99")
 @pytest.mark.parametrize(("given", "environ", "wanted"), ADDRESSES)
 def test_an_address(given: str | None, environ: dict[str, str], wanted: str) -> None:
     if wanted.startswith("http"):

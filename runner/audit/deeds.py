@@ -6,6 +6,8 @@ from policy.record import dataclass
 from runner.audit.log import AuditLog, Record
 from runner.audit.query import Query
 
+SESSIONS = 256  # that are held at a time: a log may have as many of them as it has decisions
+
 
 @dataclass(frozen=True, slots=True)
 class Deed:
@@ -27,6 +29,8 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
             return
         name = str(record.body.get("session", ""))
         if name not in sessions:
+            if len(sessions) >= SESSIONS:
+                sessions.clear()
             sessions[name] = log.named("session", name)
         session, finished = sessions[name], log.outcome_of(record.id)
         if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):

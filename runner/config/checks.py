@@ -83,6 +83,15 @@ def address(value: Value) -> Fault | None:
     return None
 
 
+def collector(value: Value) -> Fault | None:
+    """An OpenTelemetry collector's address: HTTP, a host, and neither login nor query in it."""
+    if address(value) is not None and "@" not in str(value):
+        return "it is not the address of a collector", 'write it like "https://host:4318"'
+    if "@" in str(value) or "?" in str(value):
+        return "it holds a credential, and secrets never stand in a file", "set OTEL_EXPORTER_OTLP_HEADERS"
+    return None
+
+
 def helper(value: Value) -> Fault | None:
     words = [str(word) for word in value] if isinstance(value, tuple) else []
     first = words[0] if words else ""

@@ -183,6 +183,8 @@ KEYS: tuple[Key, ...] = (
     Key("audit.sign", Shape.SWITCH, YOURS, "sign the checkpoints of the audit log (`agent audit key new`)", False),
     Key("audit.url", Shape.TEXT, YOURS, "the database that the audit log is kept in, instead of a file", None,
         "RINGFENCE_AUDIT_URL", check=checks.database, example='"postgresql://audit@db.example/ringfence"'),
+    Key("audit.otlp", Shape.TEXT, YOURS, "the collector that decisions of sessions are sent to as they are made", None,
+        check=checks.collector, example='"https://collector.example:4318"'),
 
     Key("undo.enabled", Shape.SWITCH, NEVER, "keep what actions of a model change, for `agent undo`", True),
     Key("undo.required", Shape.SWITCH, TIGHTEN, "an action that could not be undone does not run", False,
@@ -222,7 +224,7 @@ SECTIONS: Mapping[str, str] = {
     "sandbox.container": "The sandbox of `--backend container`.",
     "secret": "What nobody may read, whatever the mode.",
     "deny": "What nobody may run, whatever the mode.",
-    "audit": "The record of what was decided.",
+    "audit": "The record of what was decided. Credentials of a collector: OTEL_EXPORTER_OTLP_HEADERS.",
     "undo": "What is kept so that it can be taken back.",
     "price": "What models cost, for what a session says it spent. Without a price nothing is guessed.",
     "limits": "What one command may use up.",
