@@ -6,6 +6,7 @@ import shutil
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import pytest
 from undo_world import as_nobody, picture
 
 from runner.review.copy import CopyError, copied
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -133,6 +136,33 @@ def test_a_file_that_changes_meanwhile_is_named(base: Path) -> None:
         stop.set()
         thread.join()
     assert copy.torn == ("moving",)
+
+
+@pytest.mark.parametrize(("how", "left"), [("killed", False), ("kept", True), ("alive", True)])
+def test_what_a_killed_run_left_is_taken_away(base: Path, how: str, left: bool) -> None:
+    workspace = made(base, "echo 1 > a; mkdir d; echo 2 > d/b; chmod 500 d")
+    script = f"import os, sys; from runner.review.copy import copied; copy = copied({workspace!r}, {str(base)!r}); {'copy.keep();' if how == 'kept' else ''} print(copy.path, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
+    ) as run:
+        assert run.stdout is not None
+        path = run.stdout.readline().strip()
+        os.utime(os.path.dirname(path), (1, 1))  # long ago
+        if how != "alive":
+            run.kill()
+            run.wait()
+        copied(workspace, str(base)).remove()
+        assert os.path.exists(f"{path}/d/b") is left
+        run.kill()
+
+
+def test_a_folder_of_somebody_else_is_not_taken_away(base: Path) -> None:
+    theirs = base / "ringfence-copy-theirs"
+    theirs.mkdir(mode=0o755)
+    os.symlink("/etc", base / "ringfence-copy-link")
+    os.utime(theirs, (1, 1))
+    copied(made(base, "echo 1 > a"), str(base)).remove()
+    assert sorted(os.listdir(base)) == ["ringfence-copy-link", "ringfence-copy-theirs", "w"]
 
 
 def test_progress_is_told(base: Path) -> None:

@@ -18,8 +18,8 @@ from dataclasses import field
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner import reflink
+from runner.review import strays
 from runner.undo import below
-from sandbox import removal
 
 _CHUNK = 1 << 20
 _TRIES = 3  # of a file that changes while it is read
@@ -62,7 +62,11 @@ class Copy:
 
     def remove(self) -> None:
         """Take it away, whatever modes it has by now. What cannot be removed stays; nothing is raised."""
-        removal.remove(os.path.dirname(self.path))
+        strays.drop(os.path.dirname(self.path))
+
+    def keep(self) -> None:
+        """Leave it for somebody to look at."""
+        strays.keep(os.path.dirname(self.path))
 
 
 def place() -> str:
@@ -93,7 +97,7 @@ def copied(
     try:
         if (os.path.realpath(where) + "/").startswith(workspace.rstrip("/") + "/"):
             raise OSError("it lies in the workspace itself")
-        base = os.path.realpath(tempfile.mkdtemp(prefix="ringfence-copy-", dir=where))  # mode 0700
+        base = strays.folder(where)
     except OSError as error:
         fix = "set TMPDIR to a folder that you may write to"
         raise CopyError(Problem(f"no copy can be made in `{where}`", _words(error), fix)) from None
@@ -102,14 +106,14 @@ def copied(
         os.mkdir(path, 0o700)
         work.folder(workspace, path)
     except OSError as error:
-        removal.remove(base)
+        strays.drop(base)
         fix = (
             "make room there, or set TMPDIR to a folder on another disk" if error.errno in _FULL else "check the folder"
         )
         why = f"after {work.files:,} files and {work.bytes:,} bytes: {_words(error)}"
         raise CopyError(Problem(f"`{workspace}` cannot be copied to `{base}`", why, fix)) from None
     except BaseException:
-        removal.remove(base)
+        strays.drop(base)
         raise
     return Copy(
         workspace,

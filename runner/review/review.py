@@ -102,7 +102,9 @@ def reviewed(
             _excludes(facts.home, environ),
         )
     finally:
-        if not keep:
+        if keep:
+            copy.keep()
+        else:
             copy.remove()
 
 
