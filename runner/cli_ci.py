@@ -47,6 +47,9 @@ def ci(
         typer.Option("--review", metavar=FLAG, help="Work in a copy; what was done is the patch. Needs --patch."),
     ] = False,
     patch: Annotated[str | None, _file("patch", "The patch of --review, for `agent apply` or `git apply`.")] = None,
+    patch_ignored: Annotated[
+        bool, typer.Option("--patch-ignored", metavar=FLAG, help="In the patch also files that Git ignores.")
+    ] = False,
     summary: Annotated[str | None, _file("summary", "Markdown for the summary of a job.")] = None,
     sarif: Annotated[str | None, _file("sarif", "What was denied, for code scanning.")] = None,
     events: Annotated[str | None, _file("events", "One JSON event a line, as it happens.")] = None,
@@ -105,4 +108,4 @@ def ci(
         budget=BudgetFlags(max_turns, max_tokens, max_cost, timeout, max_output, max_denials),
     )
     files = Files(events, summary, sarif, patch, seal, result, files_in_workspace)
-    return start_ci(args, files, prompt, prompt_file, review=review)
+    return start_ci(args, files, prompt, prompt_file, review=review, ignored=patch_ignored)

@@ -56,9 +56,13 @@ class Files:
         }
 
 
-def start_ci(args: RunArgs, files: Files, prompt: str | None, prompt_file: Path | None, *, review: bool) -> int:
+def start_ci(
+    args: RunArgs, files: Files, prompt: str | None, prompt_file: Path | None, *, review: bool, ignored: bool = False
+) -> int:
     """One unattended run; answers the exit code. What was asked for is written however it ends, once the files are
     open: also when it cannot begin, is cancelled or breaks off."""
+    if ignored and not review:
+        raise usage("`--patch-ignored` stands without `--review`", "without a copy there is no patch", "add --review")
     if review != (files.patch is not None):
         given, other = ("--review", "--patch FILE") if review else ("--patch", "--review")
         why = (
@@ -80,17 +84,18 @@ def start_ci(args: RunArgs, files: Files, prompt: str | None, prompt_file: Path 
         Outlets.opened(files.by_option(), workspace, os.environ, inside_too=files.inside_too or review) as outlets,
     ):
         text = prompt_text(prompt, prompt_file)
-        return _Run(args, outlets, workspace, review).work(text)
+        return _Run(args, outlets, workspace, review, ignored).work(text)
 
 
 class _Run:
     """What is known of one run so far, whatever ends it."""
 
-    def __init__(self, args: RunArgs, outlets: Outlets, workspace: str, review: bool) -> None:
+    def __init__(self, args: RunArgs, outlets: Outlets, workspace: str, review: bool, ignored: bool) -> None:
         self._args = args
         self._outlets = outlets
         self._workspace = workspace
         self._review = review
+        self._with_ignored = ignored
         self._log = None if args.json else JobLog.on_stdout(sys.stdout, os.environ)
         self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
         self._started: SessionStarted | None = None
@@ -185,15 +190,14 @@ class _Run:
     def _taken(self, review: "Review") -> None:
         """The patch of what was done in the copy."""
         _ignored()
-        patch = review.patch()
+        patch = review.patch(ignored=self._with_ignored)
         self._patch = patch.text
         for each in patch.files:
             if each.how == "renamed":
                 self._changed += (changes.Changed(each.was, "deleted"), changes.Changed(each.path, "added"))
             else:
                 self._changed += (changes.Changed(each.path, each.how),)
-        self._notes += [f"not in the patch: {path}: {why}" for path, why in patch.left_out]
-        self._notes += [f"changed in the workspace meanwhile: {path}" for path in patch.moved]
+        self._notes += patch.notes
 
     def _left_out(self, args: RunArgs) -> Iterator[str]:
         """What came with the repository and does not count."""

@@ -5,7 +5,7 @@ Made without Git: nothing that the workspace's settings name (filters, hooks, dr
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from policy.record import dataclass
 from runner import live_secrets
@@ -14,8 +14,10 @@ from runner.review.copy import Copy, Stamp, stamp
 from runner.review.form import LINK, Side, changed, renamed
 from runner.review.ignored import Ignored, kept_by_git
 from runner.undo import below
+from runner.visible import visible
 from sandbox.tree import SHORT_MARGIN
 
+_SHOWN = 5  # paths in a line
 _LARGEST = 512 << 20  # bytes of all contents in one patch
 
 
@@ -51,6 +53,27 @@ class Patch:
         ignored = ((path, "Git ignores it") for path in self.ignored)
         empty = ((path, "it is an empty folder") for path in self.empty)
         return (*secret, *self.unfit, *empty, *ignored)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not in it, in a few lines."""
+        said = [f"not in the patch, since they are secrets: {listed(self.secrets)}"] if self.secrets else []
+        if self.unfit:
+            named = tuple(f"{path} ({why})" for path, why in self.unfit)
+            said.append(f"not in the patch: {listed(named)}")
+        if self.empty:
+            said.append(f"not in the patch, since they are empty folders: {listed(self.empty)}")
+        if self.ignored:
+            said.append(f"not in the patch, since Git ignores them (`--patch-ignored`): {listed(self.ignored)}")
+        if self.moved:
+            said.append(f"changed in the workspace meanwhile, so look twice: {listed(self.moved)}")
+        return tuple(said)
+
+
+def listed(paths: Sequence[str]) -> str:
+    """A few of them, and how many more there are."""
+    shown = ", ".join(visible(path, lines=False) for path in paths[:_SHOWN])
+    return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN:,} more"
 
 
 def patch_of(

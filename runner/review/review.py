@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from policy.facts import Facts
@@ -14,13 +14,11 @@ from runner.facts import gather
 from runner.places import cache_dir, state_dir
 from runner.review.copy import SECRET, Copy, CopyError, Progress, copied, place
 from runner.review.mapped import mapped
-from runner.review.patch import Patch, patch_of
+from runner.review.patch import Patch, listed, patch_of
 from runner.undo.choice import choice_of, ground_of
-from runner.visible import visible
 from runner.workspace import workspace_of
 
 _LONGEST = 1 << 20  # bytes of a list
-_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +128,11 @@ def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
 def _notes(copy: Copy) -> Iterator[str]:
     secrets = [path for path, why in copy.left_out if why == SECRET]
     if secrets:
-        yield f"not in the copy, since they are secrets: {_listed(secrets)}"
+        yield f"not in the copy, since they are secrets: {listed(secrets)}"
     others = [f"{path} ({why})" for path, why in copy.left_out if why != SECRET]
     if others:
-        yield f"not in the copy: {_listed(others)}"
+        yield f"not in the copy: {listed(others)}"
     if copy.torn:
-        yield f"changed while they were copied: {_listed(copy.torn)}"
+        yield f"changed while they were copied: {listed(copy.torn)}"
     if os.path.isfile(f"{copy.path}/.git"):
         yield "Git does not work in the copy: the repository of a linked worktree or a submodule lies outside of it"
-
-
-def _listed(paths: Sequence[str]) -> str:
-    shown = ", ".join(visible(path, lines=False) for path in paths[:_SHOWN])
-    return shown if len(paths) <= _SHOWN else f"{shown} and {len(paths) - _SHOWN:,} more"
