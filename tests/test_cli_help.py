@@ -95,7 +95,10 @@ COMPLETIONS = [
     ("agent run --backend c", {"container"}),
     ("agent exec --require ", {"full", "partial"}),
     ("agent exec --limit o", {"open-files=", "output="}),
-    ("agent audit ", {"export", "key", "list", "replay", "seal", "show", "stats", "suggest", "tail", "verify"}),
+    (
+        "agent audit ",
+        {"export", "key", "list", "prune", "replay", "seal", "show", "stats", "suggest", "tail", "verify"},
+    ),
     ("agent audit show l", {"last"}),
     ("agent audit --ve", {"--verdict"}),
     ("agent audit --verdict ", {"allow", "deny"}),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from policy.verdict import Problem
 from runner.audit.chain import NAME, ZERO
-from runner.audit.store import AuditError, Head, Row, Wanted
+from runner.audit.store import AuditError, Head, Row, Span, Wanted
 
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0
@@ -184,6 +184,23 @@ class SqliteStore:
         with speaking(self.path, "the audit log cannot be read"):
             for (found,) in self._database.execute(query, (first, last, log) if log else (first, last)):
                 yield found
+
+    def older(self, before: str) -> tuple[int, int]:
+        """The first record, and the last one before any that is not older; that is 0 where there is none."""
+        border = "(SELECT min(id) - 1 FROM cards WHERE time >= ?)"
+        query = f"SELECT coalesce(min(id), 1), coalesce({border}, max(id), 0) FROM cards"  # noqa: S608  # constants only
+        with speaking(self.path, "the audit log cannot be read"):
+            first, last = self._database.execute(query, (before,)).fetchone()
+        return first, last
+
+    def spans(self, last: int) -> Iterator[Span]:
+        query = (
+            "SELECT owner, min(id), max(id), max(kind = 'ended'), max(time) FROM (SELECT id, kind, time,"
+            " coalesce(session, (SELECT session FROM cards AS cause WHERE cause.id = cards.decided)) AS owner FROM cards)"
+            " WHERE owner IS NOT NULL GROUP BY owner HAVING min(id) <= ?"
+        )
+        with speaking(self.path, "the audit log cannot be read"):
+            yield from map(Span._make, self._database.execute(query, (last,)))
 
     @contextlib.contextmanager
     def walking(self) -> Iterator["SqliteWalk"]:

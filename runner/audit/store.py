@@ -7,6 +7,7 @@ what a filter means) is the same for every store and stands beside it: `chain`, 
   (Query.matches decides), never less, and newest first.
 - `hashes`: of a range of a chain, oldest first. `walking`: all records, oldest first, with the heads, in one snapshot.
 - `strays`: what the store keeps beside the bodies, to select by, and what no longer says the same as they.
+- `older`: from where to where the chain's beginning is older than a time; `spans`: of sessions that begin up to there.
 - `shrink`: give back the room of what was removed. `close`.
 
 `sqlite` is the one that is always there. Every failure is an AuditError: when writing failed, the action must not run.
@@ -65,6 +66,16 @@ class Wanted:
     limit: int | None = None
 
 
+class Span(NamedTuple):
+    """From where to where a session lies in the chain; whether its end is recorded, and when it wrote last."""
+
+    session: str
+    first: int
+    last: int
+    ended: bool
+    time: str
+
+
 class Writing(Protocol):
     """One transaction. Leaving it without an error makes it durable; with one, nothing of it happened."""
 
@@ -104,6 +115,8 @@ class Store(Protocol):
     def named(self, kind: str, name: str) -> Row | None: ...
     def latest(self, kind: str, log: str = "") -> Row | None: ...
     def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]: ...
+    def older(self, before: str) -> tuple[int, int]: ...
+    def spans(self, last: int) -> Iterator[Span]: ...
     def walking(self) -> AbstractContextManager[Walk]: ...
     def strays(self) -> int | None: ...
     def shrink(self) -> None: ...

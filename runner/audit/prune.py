@@ -1,0 +1,77 @@
+"""Removing the oldest records for good, so that what is left still proves what it is.
+
+Only a beginning of the chain goes, and only whole sessions that ended. A tombstone takes its place: up to which record,
+the last hash, the Merkle root and the peaks that later roots grow from, who did it and when; signed where a key is.
+"""
+
+import os
+from collections.abc import Callable
+from json import loads
+from typing import TYPE_CHECKING
+
+from policy.record import dataclass
+from runner.audit.checkpoint import grown
+from runner.audit.log import AuditLog
+from runner.audit.records import _now as now
+from runner.audit.store import Store, Wanted
+from runner.version import VERSION
+
+if TYPE_CHECKING:
+    from runner.audit.sign import Signer
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would go: the records `first` to `last`, of so many sessions. Nothing when `last` is less than `first`."""
+
+    first: int
+    last: int
+    sessions: int
+    before: str
+
+    @property
+    def count(self) -> int:
+        return max(self.last - self.first + 1, 0)
+
+
+def plan(store: Store, before: str, silent: str) -> Plan:
+    """What may go of the records before the time `before`. A session without an end, as a killed program leaves it,
+    counts as ended when it wrote nothing since `silent`."""
+    first, last = store.older(before)
+    spans = sorted(store.spans(last), key=lambda span: -span.last)
+    last = min([last, *(span.first - 1 for span in spans if not span.ended and span.time >= silent)])
+    for span in spans:  # the latest end first: one that goes on behind the border moves it before its beginning
+        if span.first <= last < span.last:
+            last = span.first - 1
+    return Plan(first, last, sum(span.first <= last for span in spans), before)
+
+
+def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -> int:
+    """Remove it and leave the tombstone, all or nothing; answers the tombstone's id. Notes that later decisions share
+    are recorded again after it."""
+    store, last = log.store, planned.last
+    signs = signer()  # before others have to wait, as all that takes long and cannot change
+    tree = grown(store, last)
+    (digest,) = store.hashes(last, last)
+    seen, needed = _needed(store, last)
+    with store.writing("the log could not be pruned, and nothing of it was removed") as writing:
+        needed |= _needed(store, seen)[1]
+        kept = [row.body for name in sorted(needed) if (row := store.named("facts", name)) and row.number <= last]
+        body: dict[str, object] = {"kind": "tombstone", "time": now(), "log": writing.head.log}
+        body |= {"first": planned.first, "last": last, "sessions": planned.sessions, "before": planned.before}
+        body |= {"hash": digest, "root": tree.root, "peaks": tree.told}
+        body |= {"user": os.geteuid(), "program": f"ringfence {VERSION}"}
+        number = log.add(writing, signs.signed(body) if signs is not None else body)
+        for text in kept:
+            log.add(writing, loads(text))
+        writing.remove(last)
+    return number
+
+
+def _needed(store: Store, after: int) -> tuple[int, set[str]]:
+    """The names of the notes that decisions beyond `after` share, and the last of those decisions."""
+    last, names = after, set[str]()
+    for row in store.select(Wanted(("decided",), after=after)):
+        last = max(last, row.id)
+        names.update(map(str, loads(row.body).get("facts") or ()))
+    return last, names
