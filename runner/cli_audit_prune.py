@@ -3,13 +3,17 @@
 import os
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runner.audit.flags import FILE, log_path
 from runner.cli_gate import FLAG, JSON
 from runner.problems import Exit, usage
+
+if TYPE_CHECKING:
+    from runner.audit.place import Place
 
 SILENT = timedelta(days=7)  # a session that wrote nothing for as long has ended, whatever became of its program
 
@@ -54,19 +58,24 @@ def prune(
     if not yes and not _agreed(f"remove {_what(planned.count, planned.sessions)} for good?"):
         print("nothing was removed")
         return Exit.FAILED
-    size, notice = path.stat().st_size, ""
+    size, notice = _size(path), ""
     with AuditLog.open(path) as log:
         told["tombstone"] = pruned(log, planned, kept)
         try:
             log.store.shrink()
         except AuditError as error:
             notice = f"{error.problem.what}: {error.problem.why}"
-    told["bytes"] = max(size - path.stat().st_size, 0)
+    told["bytes"] = max(size - _size(path), 0)
     gone = f"{_what(planned.count, planned.sessions)} were removed; record {told['tombstone']} stands for them"
     _say(json, told, gone)
     if notice:
         print(f"notice: {notice}", file=sys.stderr)
     return Exit.DONE
+
+
+def _size(place: "Place") -> int:
+    """Bytes of a file; nobody is asked for those of a database."""
+    return place.stat().st_size if isinstance(place, Path) else 0
 
 
 def _what(count: int, sessions: int) -> str:

@@ -34,6 +34,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LIMIT = 1000, json: JSON = Fa
     from policy.rules import parse_examples
     from runner.audit.deeds import deeds
     from runner.audit.log import AuditLog
+    from runner.audit.place import is_there
     from runner.audit.replay_policies import Policies
     from runner.audit.suggest import Search
     from runner.audit.suggest_text import report_json, report_text
@@ -43,7 +44,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LIMIT = 1000, json: JSON = Fa
     from runner.places import config_file
 
     path = log_path(file)
-    if file is None and not path.exists():
+    if file is None and not is_there(path):
         print('{"looked": 0, "more": false, "suggestions": [], "left": []}' if json else nothing(None))
         return Exit.DONE
     gate, _ = open_gate(GateArgs(script="", argv=None), os.environ)

@@ -16,6 +16,7 @@ from runner.audit.chain import canonical
 from runner.audit.deeds import deeds
 from runner.audit.log import AuditLog, Broken, Sealed
 from runner.audit.postgres import PostgresStore
+from runner.audit.prune import Plan, plan, prune
 from runner.audit.query import Query
 from runner.audit.store import AuditError
 from sandbox.backend import Outcome
@@ -89,6 +90,25 @@ def test_it_answers_as_a_file_does(tmp_path: Path, url: str) -> None:
         assert [*fleet.rows(first=9, after=2, limit=4)] == [*file.rows(first=9, after=2, limit=4)]
 
 
+@pytest.mark.threat("T25")
+def test_it_is_pruned_as_a_file_is(tmp_path: Path, url: str) -> None:
+    with AuditLog.open(tmp_path / "audit.db") as file, AuditLog(PostgresStore.open(url, write=True)) as fleet:
+        written(file)
+        for record in reversed(list(file.rows())):
+            with fleet.store.writing("not copied") as writing:
+                fleet.add(writing, record.body)
+        last = [row.body["time"] for row in file.rows()][12]
+        for before, silent in (("2000", "2000"), ("2100", "2000"), (str(last), "2100"), ("2100", "2100")):
+            assert plan(fleet.store, before, silent) == plan(file.store, before, silent)
+        assert sorted(fleet.store.spans(99)) == sorted(file.store.spans(99))
+        prune(fleet, Plan(1, 11, 1, "2100"), lambda: None)
+        fleet.store.shrink()
+        result = fleet.verify()
+        assert isinstance(result, Sealed)
+        assert (result.count, result.chains[0].pruned, [row.id for row in fleet.rows()][-1]) == (24, 11, 12)
+        assert plan(fleet.store, "2100", "2100").first == 12
+
+
 # fmt: off
 TAMPERING = [
     ("UPDATE ringfence_records SET body = replace(body, 'echo 2', 'echo 9') WHERE id = 6", 6, "a changed field"),
@@ -124,6 +144,7 @@ import sys
 from tests.audit_records import refusal
 from runner.audit.log import AuditLog
 from runner.audit.postgres import PostgresStore
+from runner.audit.prune import Plan, plan, prune
 with AuditLog(PostgresStore.open(sys.argv[1], write=True)) as log:
     for number in range(10_000):
         print(log.refused("s", refusal(f"{sys.argv[2]} {number}")), flush=True)

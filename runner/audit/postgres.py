@@ -19,7 +19,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from policy.verdict import Problem
 from runner.audit.card import Card, card_of
 from runner.audit.chain import NAME, ZERO
-from runner.audit.store import AuditError, Head, Row, Wanted
+from runner.audit.store import AuditError, Head, Row, Span, Wanted
 
 SCHEMA = 1
 _PAGE = 500  # records that are fetched at once
@@ -149,6 +149,34 @@ class PostgresStore:
                 found = connection.execute(query).scalars().all()
             yield from found
             first = end + 1
+
+    def older(self, before: str) -> tuple[int, int]:
+        border = sa.select(sa.func.min(_records.c.id) - 1).where(_records.c.time.collate("C") >= before)
+        found = sa.select(
+            sa.func.coalesce(sa.func.min(_records.c.id), 1),
+            sa.func.coalesce(border.scalar_subquery(), sa.func.max(_records.c.id), 0),
+        )
+        with self._speaking("the audit log cannot be read"), self._reading() as connection:
+            first, last = connection.execute(found).one()
+        return int(first), int(last)
+
+    def spans(self, last: int) -> Iterator[Span]:
+        cause = _records.alias()
+        caused = sa.select(cause.c.session).where(cause.c.id == _records.c.decided).scalar_subquery()
+        owner = sa.func.coalesce(_records.c.session, caused).label("owner")
+        each = sa.select(_records.c.id, _records.c.kind, _records.c.time, owner).subquery()
+        found = (
+            sa.select(
+                *(each.c.owner, sa.func.min(each.c.id), sa.func.max(each.c.id)),
+                *(sa.func.bool_or(each.c.kind == "ended"), sa.func.max(each.c.time.collate("C"))),
+            )
+            .where(each.c.owner.is_not(None))
+            .group_by(each.c.owner)
+            .having(sa.func.min(each.c.id) <= last)
+        )
+        with self._speaking("the audit log cannot be read"), self._reading() as connection:
+            rows = connection.execute(found).all()
+        yield from (Span(*row) for row in rows)
 
     @contextlib.contextmanager
     def walking(self) -> Iterator["PostgresWalk"]:

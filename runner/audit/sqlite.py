@@ -195,8 +195,8 @@ class SqliteStore:
 
     def spans(self, last: int) -> Iterator[Span]:
         query = (
-            "SELECT owner, min(id), max(id), max(kind = 'ended'), max(time) FROM (SELECT id, kind, time,"
-            " coalesce(session, (SELECT session FROM cards AS cause WHERE cause.id = cards.decided)) AS owner FROM cards)"
+            "SELECT owner, min(id), max(id), max(kind = 'ended'), max(time) FROM (SELECT id, kind, time, coalesce("
+            "session, (SELECT session FROM cards AS cause WHERE cause.id = cards.decided)) AS owner FROM cards)"
             " WHERE owner IS NOT NULL GROUP BY owner HAVING min(id) <= ?"
         )
         with speaking(self.path, "the audit log cannot be read"):
