@@ -113,6 +113,8 @@ async def open_session(
             sources=settings.sources,
             policy=fingerprint(profile, settings.rules),
             hashes=settings.hashes,
+            original=settings.original,
+            apart=settings.apart,
         )
         session = audit.session(info)
         ends = Ends(audit, session)

@@ -93,7 +93,7 @@ def same(found: Again | NotRecorded, verdict: Verdict, deed: Deed) -> bool:
 
 
 @pytest.mark.parametrize("table", list(shipped_tables()), ids=lambda table: table.source)
-@pytest.mark.threat("T24")
+@pytest.mark.threat("T100")
 def test_by_the_same_policy_nothing_differs(table: object) -> None:
     """Over every action of the shipped tables: denied, asked, allowed, by rules, of the file tools, for anybody."""
     bench = Bench(shipped(), None)
@@ -187,6 +187,7 @@ UNKNOWN: list[tuple[str, Callable[[Deed], Deed], str, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.threat("T100")
 @pytest.mark.parametrize(("name", "change", "kind", "why"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
 def test_what_is_not_recorded_is_not_guessed(name: str, change: Callable[[Deed], Deed], kind: str, why: str) -> None:
     hearing, kept = grant_world.hearing(), Kept()
@@ -216,7 +217,7 @@ def test_what_was_cut_is_judged_only_where_it_decides_nothing(action: Action, kn
         assert same(found, verdict, deed)
 
 
-@pytest.mark.threat("T24")
+@pytest.mark.threat("T100")
 def test_a_disk_that_changed_since_changes_nothing(tmp_path: Path) -> None:
     """The file was plain then; now it leads to a key. A machine that never saw either says the same as then."""
     from runner.facts import gather
@@ -435,3 +436,38 @@ def test_a_folder_that_is_gone_and_had_a_configuration_of_its_own(tmp_path: Path
     work.rename(home / "elsewhere")
     told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
     assert [each["why"] for each in told["unknown"]] == ["a workspace that is not here"]
+
+
+@pytest.mark.parametrize("more", [(), ("--review", "--patch", "@/p")], ids=["in place", "on a copy"])
+def test_what_a_pipeline_did_is_the_same_by_the_same_policy(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """With rules about paths, a hostile configuration of the repository that does not count, and files of the job."""
+    home, work = tmp_path / "home", tmp_path / "home" / "work"
+    (work / ".ringfence").mkdir(parents=True)
+    (work / ".ringfence" / "config.toml").write_text('[[rule]]\nverdict = "deny"\nrun = ["cat", "**"]\nwhy = "x"\n')
+    (work / "a.txt").write_text("a\n")
+    (home / ".config" / "ringfence").mkdir(parents=True)
+    rules = f'[[rule]]\nverdict = "deny"\nwrite = ["{work}/kept/**"]\nwhy = "kept"\n'
+    (home / ".config" / "ringfence" / "config.toml").write_text(rules)
+    outside = tmp_path / "job" / "env"
+    outside.parent.mkdir()
+    outside.write_text("")
+    calls = [
+        "cat a.txt",
+        "mkdir kept; echo b > kept/b",
+        f"cat {work}/a.txt",
+        f"echo x > {outside}",
+        "rm a.txt",
+        "git push",
+    ]
+    turns = [f'[[turn]]\ncalls = [{{name = "bash", arguments = {{command = {json.dumps(each)}}}}}]' for each in calls]
+    read = '[[turn]]\ncalls = [{name = "read", arguments = {path = "a.txt"}}]'
+    (tmp_path / "s.toml").write_text("\n".join([read, *turns, '[[turn]]\ntext = "done"']))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "GITHUB_ENV": str(outside)}
+    words = ["ci", "go", "--json", "--model", f"scripted:{tmp_path}/s.toml", "--max-denials", "99"]
+    words += [word.replace("@", str(tmp_path)) for word in more]
+    done = subprocess.run([AGENT, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 3), done.stderr
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert (told["differences"], told["unknown"], told["replayed"]) == ([], [], len(calls) + 1)
+    stricter = json.loads(agent("audit", "replay", "--json", "--under", "plan", cwd=home, home=home).stdout)
+    assert stricter["counts"]["denied"] >= 1

@@ -28,7 +28,7 @@ SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 CANARY = "sk-canary-8d1f07aa52c94e"
 
-ROW = re.compile(r"^\| (T\d\d) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (T\d{2,}) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
 
 

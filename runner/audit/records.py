@@ -40,6 +40,8 @@ class SessionInfo:
     commit: str | None = None
     sources: tuple[str, ...] = ()
     policy: str = ""  # the fingerprint of what decides here
+    original: str = ""  # the folder that the workspace is a copy of
+    apart: tuple[str, ...] = ()  # places that were put out of reach for this run, whatever the configuration says
     hashes: tuple[tuple[str, str], ...] = ()  # of the files among `sources`: name, SHA-256 of the bytes that were read
 
 
@@ -138,6 +140,8 @@ def session_body(name: str, info: SessionInfo) -> dict[str, object]:
         "workspace": info.workspace,
         "commit": info.commit,
         "policy": info.policy,
+        "original": info.original or None,
+        "apart": list(info.apart),
         "offset": time.localtime().tm_gmtoff,
         "sources": list(info.sources),
         "hashes": dict(info.hashes),

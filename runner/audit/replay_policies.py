@@ -1,15 +1,34 @@
 """Which policy judges which recorded action: that of its workspace as it is now, or one that somebody tries out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from policy.matrix import MATRIX, Matrix
+from policy.record import dataclass
 from policy.tier import Mode
 from runner.audit.deeds import Deed
 from runner.audit.replay import NotRecorded, Policy
 from runner.config import Settings, load
-from runner.config.load import ELSEWHERE, LOCAL_FILE, PREFIX, PROJECT_FILE
+from runner.config.load import ELSEWHERE, LOCAL_FILE, PREFIX, PROJECT_FILE, SYSTEM_FILE
+from runner.places import config_file
 from runner.problems import usage
+
+_TRUST = "trust:"  # how a session says that it believed the repository's configuration by its hash
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a session came by its settings. `folder`: where its configuration lies; `copy`: where it worked instead, or
+    empty. `repository`: whether that of the repository counts, `pinned` by which hash. `config`: of `--config`."""
+
+    folder: str
+    copy: str = ""
+    apart: tuple[str, ...] = ()
+    unattended: bool = True
+    repository: bool = True
+    pinned: str = ""
+    config: str = ""
 
 
 class Policies:
@@ -26,43 +45,85 @@ class Policies:
             self._environ = kept
         self._mode = mode
         self._matrix = matrix
-        self._known: dict[tuple[str, bool, bool], tuple[Settings, Policy]] = {}
+        self._known: dict[_Way, tuple[Settings, Policy]] = {}
+        self._other: set[_Way] = set()  # what they trusted by its hash is not there any more
+        self._usual = frozenset([str(SYSTEM_FILE), str(config_file(environ))])
 
     def of(self, deed: Deed) -> Policy | NotRecorded:
         """What judges this one; for a folder that is not here, and had its own configuration, nobody knows."""
         session = deed.session.body if deed.session is not None else {}
-        workspace, unattended = str(session.get("workspace", "/")), session.get("unattended") is True
-        argv = session.get("argv")
-        key = workspace, unattended, isinstance(argv, list) and argv[1:2] == ["ci"]  # which reads no repository's
-        if key not in self._known:
-            found = self._load(*key)
-            self._known[key] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
-        settings, policy = self._known[key]
-        sources = session.get("sources")
-        came_along = {f"{workspace}/{name}" for name in (PROJECT_FILE, LOCAL_FILE)}
-        then = {str(each) for each in sources} & came_along if isinstance(sources, list) else set()
-        if then - set(settings.sources) and not Path(workspace).is_dir():
+        way = self._way(session)
+        if way not in self._known:
+            found = self._load(way)
+            self._known[way] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
+            if way.pinned and self._trusted(way) is None:
+                self._other.add(way)
+        settings, policy = self._known[way]
+        then = {source for source in _texts(session, "sources") if source in _came_along(way.folder)}
+        if then - set(settings.sources) and not Path(way.folder).is_dir():
             return NotRecorded("a workspace that is not here", "its own configuration had a say")
+        if way in self._other:
+            return NotRecorded("a configuration that was trusted by its hash", "it is not what the folder brings now")
         return policy
 
     def here(self, cwd: Path) -> Settings:
         """What holds in a folder when nobody is there: for its name, and to find mistakes before anything is read."""
-        return self._load(str(cwd), True, False)
+        return self._load(_Way(str(cwd)))
 
-    def _load(self, workspace: str, unattended: bool, alone: bool) -> Settings:
-        trusted = None
-        if not unattended:
-            from runner.trust.remembered import remembered
+    def _way(self, session: Mapping[str, object]) -> _Way:
+        workspace, original, argv = session.get("workspace"), session.get("original"), _texts(session, "argv")
+        sources = _texts(session, "sources")
+        folder = str(original or workspace or "/")
+        pinned = next((each.removeprefix(_TRUST) for each in sources if each.startswith(_TRUST)), "")
+        named = [
+            name
+            for name in _names(session, "hashes")
+            if name not in self._usual and name not in _came_along(folder) and name.startswith("/")
+        ]
+        return _Way(
+            folder=folder,
+            copy=str(workspace) if original else "",
+            apart=_texts(session, "apart"),
+            unattended=session.get("unattended") is True,
+            repository=argv[1:2] != ("ci",) or bool(pinned),  # a pipeline reads none that it was not told to trust
+            pinned=pinned,
+            config=named[-1] if named and self._own is None and Path(named[-1]).is_file() else "",
+        )
 
-            trusted = remembered(workspace, self._environ)
-        return load(
-            Path(workspace),
+    def _load(self, way: _Way) -> Settings:
+        settings = load(
+            Path(way.folder),
             self._environ,
-            unattended=unattended,
-            trusted=trusted,
-            repository=not alone,
+            config=Path(way.config) if way.config else None,
+            unattended=way.unattended,
+            trusted=self._trusted(way),
+            repository=way.repository,
             own=self._own,
         )
+        if way.apart:
+            secret = (*settings.profile.secret_paths, *way.apart)
+            settings = replace(settings, profile=replace(settings.profile, secret_paths=secret))
+        if not way.copy:
+            return settings
+        from runner.places import home
+        from runner.review.mapped import mapped
+
+        return mapped(settings, way.folder, way.copy, str(Path(home(self._environ)).resolve()))
+
+    def _trusted(self, way: _Way) -> Mapping[str, str] | None:
+        """What of the repository's is believed: by the hash that was named then, else as the person said since."""
+        if way.pinned:
+            from runner.trust.inventory import Kind
+            from runner.trust.look import look
+
+            inventory = look(way.folder) if Path(way.folder).is_dir() else None
+            same = inventory is not None and inventory.sha256 == way.pinned
+            return inventory.hashes(Kind.CONFIGURATION) if inventory is not None and same else None
+        if way.unattended:
+            return None
+        from runner.trust.remembered import remembered
+
+        return remembered(way.folder, self._environ)
 
 
 def configuration(path: Path) -> Path:
@@ -76,3 +137,17 @@ def configuration(path: Path) -> Path:
     if not path.is_file():
         raise usage(f"there is no policy `{path}`", "no such file", "check the path after --policy")
     return path
+
+
+def _came_along(folder: str) -> tuple[str, str]:
+    return f"{folder}/{PROJECT_FILE}", f"{folder}/{LOCAL_FILE}"
+
+
+def _texts(session: Mapping[str, object], name: str) -> tuple[str, ...]:
+    found = session.get(name)
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _names(session: Mapping[str, object], name: str) -> tuple[str, ...]:
+    found = session.get(name)
+    return tuple(map(str, found)) if isinstance(found, dict) else ()

@@ -141,9 +141,11 @@ class _Run:
         usual = PIPELINE
         options, settings = prepared(args, True, repository=args.trust_config is not None, usual=usual)
         self._bounds = options.bounds
+        profile = surroundings.closed(settings.profile, os.environ, self._workspace)
         settings = replace(
             settings,
-            profile=surroundings.closed(settings.profile, os.environ, self._workspace),
+            profile=profile,
+            apart=profile.secret_paths[len(settings.profile.secret_paths) :],
             notices=(*settings.notices, *self._left_out(args)),
         )
         model = chosen_model(args, settings, options.cwd)

@@ -20,7 +20,8 @@ class Settings:
 
     `base_urls` and `models` are by provider. `sources` are the files and variables that were used, lowest first;
     `notices` say what the repository asked for and did not get. `values` and `lists` hold what counts of every layer,
-    by path; `layers` what each layer said.
+    by path; `layers` what each layer said. `original`: the folder that the workspace is a copy of, empty when it is
+    none; `apart`: secret places that are none by any configuration, but for this one run.
     """
 
     profile: Profile
@@ -37,6 +38,8 @@ class Settings:
     values: Mapping[KeyPath, Value] = field(default_factory=dict)
     lists: tuple[Entry, ...] = ()
     layers: tuple[Given, ...] = ()
+    original: str = ""
+    apart: tuple[str, ...] = ()
 
     def value(self, *path: str) -> Value | None:
         """What counts for one key: what the highest layer that may say so says, else the row's default."""

@@ -26,6 +26,7 @@ def mapped(settings: Settings, original: str, copy: str, home: str) -> Settings:
         settings,
         profile=replace(profile, permissions=rules, secret_paths=tuple(dict.fromkeys(secret))),
         values={**settings.values, **_UNDO_OFF},
+        original=original,
     )
 
 
