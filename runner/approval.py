@@ -8,7 +8,7 @@ from policy.record import dataclass
 from policy.verdict import Ask
 from runner.approval_offer import HELP, NOTHING, Offer
 from runner.explain import caret_lines
-from runner.visible import visible
+from runner.visible import look_alikes, visible
 from runner.wording import action_words, cell_words, terms_words
 
 if TYPE_CHECKING:
@@ -71,6 +71,9 @@ class Unattended:
         return No("nobody is there to answer; use what is allowed without a question")
 
 
+_SHORT = 12  # rows of a command that leave the question above it on any screen
+
+
 class Terminal:
     """Asks on a terminal, line by line. Only `y`, `yes` and the number of a choice are a yes: Enter, end of input and
     any other text are a no."""
@@ -110,12 +113,18 @@ class Terminal:
     def _show(self, ask: Ask, offer: Offer) -> None:
         """The question, and everything it rests on. The command is shown whole: a hidden tail must not be approved."""
         self._print(ask.question, style="bold", badge=ask.cell.tier.label)
-        self._print(action_words(ask.assessment.action, ask.terms.workspace), indent=2)
+        action = action_words(ask.assessment.action, ask.terms.workspace)
+        self._print(action, indent=2)
         self._print(f"why      {ask.reason.text} ({ask.reason.rule}; {cell_words(ask.cell)})", indent=2)
         for label, words in terms_words(ask.terms):
             self._print(f"{label:<8} {words}", indent=2)
+        for line in look_alikes(action):
+            self._print(f"letters  {line}", indent=2)
         for line in offer.lines:
             self._print(line, indent=4)
+        rows = sum(1 + len(line) // self._console.width for line in action.split("\n"))
+        if rows > _SHORT:  # its beginning may have left the screen, and the question with it
+            self._print(f"again    {ask.question}", indent=2)
 
     def _explain(self, ask: Ask, offer: Offer) -> None:
         for reason in ask.assessment.reasons:

@@ -44,3 +44,33 @@ def _spell(char: str) -> str:
     if code < 0x20:
         return chr(0x2400 + code)  # the control pictures: ESC becomes ␛
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+# Marks that pass for one of ASCII: hyphens, slashes, dots, bars, quotes, and a colon.
+_PASSING = (
+    "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2215\u2044\u29f8\u2024\ua78f\u2223\u01c0"
+    "\u2018\u2019\u201c\u201d\u2236\ua789"
+)
+
+
+def look_alikes(text: str, most: int = 5) -> tuple[str, ...]:
+    """Words of a command whose letters or marks pass for others, each with the name of that letter: `most` of them."""
+    if text.isascii():
+        return ()
+    found = []
+    for word in text.split():
+        posing = [char for char in dict.fromkeys(word) if _poses(char, word)]
+        if posing:
+            named = ", ".join(f"`{char}` is {unicodedata.name(char, 'unnamed').lower()}" for char in posing[:3])
+            found.append(f"in `{one_line(word, 40)}`: {named}")
+    return tuple(found[:most])
+
+
+def _poses(char: str, word: str) -> bool:
+    """Not of ASCII, and either made to look like it (full width, bold, ...) or a letter of another script beside it."""
+    if char.isascii():
+        return False
+    if char in _PASSING or unicodedata.normalize("NFKC", char).isascii():
+        return True
+    other = char.isalpha() and not unicodedata.name(char, "").startswith("LATIN")
+    return other and any(each.isascii() and each.isalpha() for each in word)

@@ -98,6 +98,37 @@ def test_the_command_is_shown_whole_however_long() -> None:
 
 
 @pytest.mark.threat("T38")
+@pytest.mark.parametrize(("lines", "times"), [(3, 1), (500, 2)])
+def test_what_is_asked_stands_below_a_long_command_too(lines: int, times: int) -> None:
+    """Else a harmless end of it is all that is on the screen."""
+    _, screen = asked("n", ask=question("rm -rf src" + "\n" * lines + "npm test"))
+    assert screen.count("this talks to api.example.test, which is not on your list") == times
+    assert screen.endswith("which is not on your list") is (times == 2)
+
+
+# fmt: off
+POSING = [
+    ("ls -la",                       (),                                     "ASCII"),
+    ("n\u0440m install",             ("cyrillic small letter er",),          "a letter of another script in a word"),
+    ("cat ~\u2215.ssh",              ("division slash",),                    "a slash that is none"),
+    ("\uff52\uff4d -rf src",         ("fullwidth latin small letter r",),    "letters of full width"),
+    ("git commit -m 'na\u00efve caf\u00e9'", (),                            "accents are no disguise"),
+    ("echo \u043f\u0440\u0438\u0432\u0435\u0442",  (),                       "a word of one script"),
+    ("rm \u2013rf src",              ("en dash",),                           "a dash that is no flag"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T28")
+@pytest.mark.parametrize(("script", "expected", "why"), POSING, ids=[why for _, _, why in POSING])
+def test_letters_that_look_like_others_are_named(script: str, expected: tuple[str, ...], why: str) -> None:
+    _, screen = asked("n", ask=question(script))
+    assert ("letters in" in screen) is bool(expected), why
+    for part in expected:
+        assert part in screen
+
+
+@pytest.mark.threat("T38")
 def test_terms_name_every_path_that_a_yes_opens() -> None:
     terms = Terms(Rights.WORK, "/w", "/h", read=("/data/in",), write=("/data/out",), shown=("/w/.env", "*.pub"))
     _, screen = asked("n", ask=question(terms=terms))

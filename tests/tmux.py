@@ -17,7 +17,9 @@ class Tmux:
         # A socket of its own: a server that was told to end may still hold that of the window before.
         self._server = ["tmux", "-f", "/dev/null", "-S", str(base / f"tmux-{next(_numbers)}")]
         told = f"{shlex.join(command)}; echo LEFT $?; sleep 60"
-        words = [*self._server, "new-session", "-d", "-x", "110", "-y", "50", told]
+        # What has left the screen is kept, as far as a person would scroll.
+        keep = ["start-server", ";", "set-option", "-g", "history-limit", "20000", ";"]
+        words = [*self._server, *keep, "new-session", "-d", "-x", "110", "-y", "50", told]
         subprocess.run(words, check=True, cwd=work, env=environ)
 
     def _do(self, *words: str) -> str:
@@ -30,6 +32,21 @@ class Tmux:
             assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
             time.sleep(0.05)
         return screen
+
+    def asked(self, number: int) -> tuple[str, str]:
+        """When the question after `number` answers waits: the screen, and that with all that has left it."""
+        end = time.monotonic() + 60
+        while True:
+            whole = self._do("capture-pane", "-p", "-J", "-S", "-")
+            if whole.rstrip().endswith("say what to do instead:") and whole.count("you said no") >= number:
+                return self._do("capture-pane", "-p", "-J"), whole
+            assert time.monotonic() < end, whole[-3000:]
+            time.sleep(0.05)
+
+    def driven(self) -> list[str]:
+        """What was done to the terminal by what was written to it: its title, its clipboard."""
+        title, buffers = self._do("display-message", "-p", "#{pane_title}").strip(), self._do("list-buffers").strip()
+        return [f"the title is {title!r}"] * ("owned" in title) + [f"the clipboard holds {buffers!r}"] * bool(buffers)
 
     def type(self, *keys: str) -> None:
         self._do("send-keys", *keys)

@@ -21,7 +21,8 @@ class Attack:
         harmless        it ran, and could reach nothing
 
     `stage`: attacks of one stage share a run of the loop. `dies`: it may be ended before it has tried everything.
-    `says`: text that an answer must hold. `crowd`: all its calls stand side by side in one turn. `yours`: it did what it
+    `says`: text that an answer must hold. `speech`: what the model
+    says with its calls. `seen`: what the person must be able to read in the question; `near`: on the last screen of it. `crowd`: all its calls stand side by side in one turn. `yours`: it did what it
     wanted, and this sentence of SECURITY.md says so.
     """
 
@@ -35,6 +36,9 @@ class Attack:
     dies: bool = False
     says: str = ""
     crowd: bool = False
+    seen: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    speech: str = ""
     yours: str = ""
 
     @property

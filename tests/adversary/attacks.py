@@ -5,5 +5,6 @@ from attacks_exhaust import ATTACKS as EXHAUST
 from attacks_stay import ATTACKS as STAY
 from attacks_steal import ATTACKS as STEAL
 from attacks_tamper import ATTACKS as TAMPER
+from attacks_terminal import ATTACKS as TERMINAL
 
-ATTACKS: tuple[Attack, ...] = (*STEAL, *STAY, *TAMPER, *EXHAUST)
+ATTACKS: tuple[Attack, ...] = (*STEAL, *STAY, *TAMPER, *EXHAUST, *TERMINAL)
