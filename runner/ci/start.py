@@ -296,6 +296,8 @@ class _Run:
         """Every file that was asked for; the result says what could not be written."""
         import json
 
+        from runner.audit.log import AuditError
+
         outlets = self._outlets
         failed: list[Problem] = []
 
@@ -315,9 +317,11 @@ class _Run:
             result = replace(result, patch=patch.path)
         if outlets.get("--sarif") is not None:
             write("--sarif", f"{json.dumps(self._sarif(result), indent=1)}\n".encode())
-        if outlets.get("--seal") is not None:
-            seal = {"type": "head", "session": result.session, "head": result.head}
-            write("--seal", f"{json.dumps(seal)}\n".encode())
+        if outlets.get("--seal") is not None and result.head is not None:
+            try:
+                write("--seal", f"{json.dumps(self._seal(), indent=1)}\n".encode())
+            except AuditError as error:
+                failed.append(error.problem)
         started = self._started
         sandbox = f"{started.enforcement.backend} {started.enforcement.level.value}" if started else ""
         if outlets.get("--summary") is not None:
@@ -344,6 +348,16 @@ class _Run:
             self._shown(failed[-1])
             result = replace(result, exit=result.exit or int(Exit.FAILED))
         return result
+
+    @staticmethod
+    def _seal() -> dict[str, object]:
+        from runner.audit.key import kept
+        from runner.audit.log import AuditLog
+        from runner.audit.sealing import sealed
+        from runner.places import state_dir
+
+        with AuditLog.open_to_read(state_dir(os.environ) / "audit.db") as log:
+            return sealed(log.store, kept)
 
     def _sarif(self, result: Result) -> dict[str, object]:
         from runner.audit.export.sarif import document

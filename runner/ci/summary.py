@@ -185,7 +185,7 @@ class Page:
         ]
         if self.result.head:
             expect = f"agent audit verify --expect {self.result.head}"
-            lines += ["", f"To show later that nothing of it was changed or cut off: {code(expect)}"]
+            lines += ["", f"To show later that nothing of it was changed or cut off: {code(expect)}."]
         return lines
 
 
