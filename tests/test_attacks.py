@@ -17,7 +17,7 @@ from attacks import ATTACKS
 from sandbox_bench import USERS
 
 SECURITY = (Path(__file__).parent.parent / "SECURITY.md").read_text("utf-8")
-KINDS = {"exfiltrate", "steal", "persist", "tamper", "race", "lie", "exhaust", "malformed", "confuse"}
+KINDS = {"exfiltrate", "steal", "persist", "tamper", "race", "lie", "exhaust", "malformed", "confuse", "pipeline"}
 
 
 @cache

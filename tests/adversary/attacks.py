@@ -2,9 +2,10 @@
 
 from attack import Attack
 from attacks_exhaust import ATTACKS as EXHAUST
+from attacks_job import ATTACKS as JOB
 from attacks_stay import ATTACKS as STAY
 from attacks_steal import ATTACKS as STEAL
 from attacks_tamper import ATTACKS as TAMPER
 from attacks_terminal import ATTACKS as TERMINAL
 
-ATTACKS: tuple[Attack, ...] = (*STEAL, *STAY, *TAMPER, *EXHAUST, *TERMINAL)
+ATTACKS: tuple[Attack, ...] = (*STEAL, *STAY, *TAMPER, *EXHAUST, *TERMINAL, *JOB)
