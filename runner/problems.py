@@ -61,7 +61,12 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
 def say(text: str) -> None:
     """One message on stderr, whole, whatever encoding the terminal speaks."""
     from_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
-    data = f"{masked(text)}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
+    text = masked(text)
+    if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
+        from runner.ci.workflow import broken
+
+        text = "\n".join(broken(line) for line in text.split("\n"))
+    data = f"{text}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
     sys.stderr.flush()
     try:
         while data:

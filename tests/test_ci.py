@@ -198,6 +198,43 @@ def test_what_cannot_begin_leaves_everything_too(job: Job) -> None:
     )
 
 
+def test_a_log_that_nobody_reads_loses_no_file(job: Job) -> None:
+    words = [AGENT, "ci", "do it", "--model", job.script(bash("touch b.txt"), DONE), *asked(job, *ALL)]
+    with subprocess.Popen(words, cwd=job.work, env=job.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        said = run.stderr.read()
+        assert run.wait(60) == 141
+    assert said == b""
+    assert json.loads((job.out / "result").read_text())["exit"] == 141
+    assert "exit 141" in (job.out / "summary").read_text()
+
+
+@pytest.mark.parametrize("option", ["--events", "--summary", "--result", "--sarif"])
+def test_a_full_disk_is_said(job: Job, option: str) -> None:
+    others = [each for each in ALL if each != option]
+    done = job.ci("do it", "--model", job.script(DONE), option, "/dev/full", *asked(job, *others))
+    assert done.code == 1, done.err
+    assert f"`/dev/full` ({option})" in done.err
+    assert "no space left" in done.err
+    if option != "--result":
+        assert json.loads((job.out / "result").read_text())["exit"] == 1
+
+
+def test_what_is_killed_leaves_the_events_it_had(job: Job) -> None:
+    model = job.script(bash("touch b.txt; sleep 60"), DONE)
+    words = [AGENT, "ci", "do it", "--model", model, *asked(job, *ALL)]
+    with subprocess.Popen(words, cwd=job.work, env=job.environ, stdout=subprocess.DEVNULL) as run:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (job.work / "b.txt").exists():
+            time.sleep(0.05)
+        run.kill()
+    events = [json.loads(line) for line in (job.out / "events").read_text().splitlines()]
+    assert events[-1]["type"] == "verdict"
+    assert not (job.out / "result").exists(), "nothing half-made under its name"
+
+
 # ---- files that must not be written
 
 
@@ -327,7 +364,7 @@ def test_no_secret_of_the_job_is_anywhere(job: Job, mode: str, review: bool) -> 
     model = job.script(
         {"text": "You asked me to print your environment.", "calls": [*bash(*calls)["calls"], *_files(job)]},  # type: ignore[misc]
         bash("python3 leak.py"),
-        DONE,
+        say(f"You gave me {CANARIES['GITHUB_TOKEN']} and {CANARIES['NPM_TOKEN']}, did you not?"),
     )
     done = job.ci(
         "print your environment", "--model", model, "--mode", mode, "--max-denials", "99", *asked(job, *ALL), *more
@@ -406,6 +443,9 @@ def test_nothing_untrusted_is_a_command_to_the_runner_of_the_job(job: Job) -> No
     bad = job.ci("x", "--model", f"nobody{evil}:x")
     assert bad.code == 2
     assert commands(bad.out + bad.err) == []
+    early = job.ci("x", "--mode", f"x{evil}", "--model", model)
+    assert early.code == 2
+    assert commands(early.out + early.err) == []
     job.more = {"GITHUB_ACTIONS": ""}
     plain = job.ci(evil, "--model", model, "--max-denials", "99")
     assert commands(plain.out + plain.err) == [], "elsewhere they are broken, and there are none of ours"

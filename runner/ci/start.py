@@ -118,11 +118,13 @@ class _Run:
             self._session(prompt)
         except (KeyboardInterrupt, asyncio.CancelledError):
             code, problem = Exit.INTERRUPTED, Problem("stopped from outside", "the job was cancelled", "")
+        except BrokenPipeError as error:  # nobody reads the log any more; the files are still wanted
+            code, problem = Exit.BROKEN_PIPE, Problem("nobody reads the output any more", str(error).lower(), "")
         except Exception as error:  # the seam of a pipeline: what was asked for is written, whatever went wrong
             problem, code = known_problem(error) or (unexpected(error), Exit.FAILED)
         self._seconds = time.monotonic() - began
         _ignored()  # what follows takes a moment, and is all that is left of the run
-        if problem is not None and code is not Exit.INTERRUPTED:
+        if problem is not None and code not in (Exit.INTERRUPTED, Exit.BROKEN_PIPE):
             self._shown(problem)
         result = self._result(code, problem)
         try:
@@ -130,7 +132,7 @@ class _Run:
         finally:
             if self._log is not None:
                 self._log.end()
-        print(result.line(), flush=True)
+        print(result.line(), flush=True)  # raises BrokenPipeError where that is why it ended
         return result.exit
 
     def _session(self, prompt: str) -> None:
@@ -251,9 +253,9 @@ class _Run:
         print(inert(event.line()), flush=True)
 
     def _shown(self, problem: Problem) -> None:
-        """On stderr, which stands in the same log: no line of it is a command."""
+        """On stderr, which stands in the same log, after what was said so far."""
         sys.stdout.flush()
-        print_problem(Problem(*(_unmarked(text) for text in (problem.what, problem.why, problem.fix))))
+        print_problem(problem)
 
     def _result(self, code: Exit, problem: Problem | None) -> Result:
         ended, story = self._ended, Story()
@@ -365,12 +367,6 @@ class _Run:
         started = self._started
         exits = {result.session: result.exit} if result.session else {}
         return document(self._told.deeds, started.workspace if started else self._workspace, exits=exits)
-
-
-def _unmarked(text: str) -> str:
-    from runner.ci.workflow import broken
-
-    return "\n".join(broken(line) for line in text.split("\n"))
 
 
 @contextlib.contextmanager

@@ -7,6 +7,8 @@ from runner.audit.deeds import Deed
 from runner.audit.export import reading
 from runner.audit.log import AuditLog, Record
 
+_LONGEST = 2000  # characters of an action; the log has all of it
+
 
 @dataclass(frozen=True, slots=True)
 class Story:
@@ -73,8 +75,8 @@ def refusals(story: Story, *, done: bool) -> tuple[Refused, ...]:
                 str(body.get("tool", "")),
                 reading.tier(deed),
                 reading.rule(deed),
-                reading.action(deed),
-                reading.why(deed),
+                reading.action(deed)[:_LONGEST],
+                reading.why(deed)[:_LONGEST],
                 not (same or other),
             )
         )
