@@ -30,7 +30,7 @@ POLICY = Annotated[
 ]
 TRY_MODE = Annotated[
     Mode | None,
-    typer.Option("--under", metavar="MODE", help="Judge everything in this mode, and not in the one it was."),
+    typer.Option("--mode", metavar="MODE", help="Judge everything in this mode, and not in the one it was."),
 ]
 MATRIX = Annotated[
     list[str] | None,
@@ -74,7 +74,7 @@ def replay(
     **Examples**
 
         agent audit replay --policy new.toml --since 30d
-        agent audit replay --under dont-ask --workspace .
+        agent audit replay --mode dont-ask --workspace .
         agent audit replay --matrix network=deny --json | jq .counts
         agent audit replay --policy new.toml --fail-above execute
     """

@@ -388,8 +388,8 @@ ENDS = [
     (("--policy", "@/new.toml", "--fail-above", "execute"), 1, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "network is above"),
     (("--policy", "@/new.toml", "--fail-above", "network"), 0, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "and not above itself"),
     (("--policy", "@/new.toml", "--command", "cat"), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "of some only"),
-    (("--under", "plan"), 0, {"allowed": 0, "asked": 0, "denied": 2, "tier": 0}, "another mode, for flags as well"),
-    (("--under", "dangerously"), 0, {"allowed": 2, "asked": 0, "denied": 0, "tier": 0}, "a key stays a key"),
+    (("--mode", "plan"), 0, {"allowed": 0, "asked": 0, "denied": 2, "tier": 0}, "another mode, for flags as well"),
+    (("--mode", "dangerously"), 0, {"allowed": 2, "asked": 0, "denied": 0, "tier": 0}, "a key stays a key"),
     (("--matrix", "write=deny"), 0, {"allowed": 0, "asked": 0, "denied": 1, "tier": 0}, "another cell"),
     (("--matrix", "write/plan=deny"), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "of a mode that nothing was in"),
     (("--matrix", "network/default=allow"), 0, {"allowed": 2, "asked": 0, "denied": 0, "tier": 0}, "a milder one"),
@@ -469,5 +469,5 @@ def test_what_a_pipeline_did_is_the_same_by_the_same_policy(tmp_path: Path, more
     assert done.returncode in (0, 3), done.stderr
     told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
     assert (told["differences"], told["unknown"], told["replayed"]) == ([], [], len(calls) + 1)
-    stricter = json.loads(agent("audit", "replay", "--json", "--under", "plan", cwd=home, home=home).stdout)
+    stricter = json.loads(agent("audit", "replay", "--json", "--mode", "plan", cwd=home, home=home).stdout)
     assert stricter["counts"]["denied"] >= 1

@@ -74,10 +74,10 @@ _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
 _FLAGS, _ONCE = ("denied", "asked"), ("since", "until")
 
 
-def _parameter(name: str) -> inspect.Parameter:
+def _parameter(name: str, flag: str = "") -> inspect.Parameter:
     metavar, text, known = _TEXTS[name]
     shape: object = bool if name in _FLAGS else str | None if name in _ONCE else list[str] | None
-    option = typer.Option(f"--{name}", metavar=metavar, help=text, autocompletion=known, rich_help_panel=_PANEL)
+    option = typer.Option(flag or f"--{name}", metavar=metavar, help=text, autocompletion=known, rich_help_panel=_PANEL)
     default = False if name in _FLAGS else None
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[shape, option])
 
@@ -105,15 +105,17 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else WIDE
 
 
-def filtered(command: Callable[..., int]) -> Callable[..., int]:
+def filtered(command: Callable[..., int], *, mode: str = "") -> Callable[..., int]:
     """For a typer command with a parameter `query: Query`: takes every filter in its place, and hands over the query.
 
-    The filters stand where `query` stood, in the order of `FILTERS`.
+    The filters stand where `query` stood, in the order of `FILTERS`. `mode`: the flag of that filter, where `--mode`
+    means something else.
     """
+    filters = [_parameter(each.name, mode) if mode and each.name == "mode" else each for each in FILTERS]
     signature = inspect.signature(command, eval_str=True)
     shown: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        shown += FILTERS if parameter.name == "query" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        shown += filters if parameter.name == "query" else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
 
     def run(**values: object) -> int:
         chosen = {each.name: values.pop(each.name) for each in FILTERS}
