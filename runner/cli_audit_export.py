@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -83,6 +83,11 @@ def export(
 
     if questions and format is not Format.SARIF:
         raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
+    if format is Format.SARIF and not questions:
+        if query.verdicts == ("allow",):
+            raise usage("nothing of that is in SARIF", "it shows what was denied", "add --questions, or take jsonl")
+        query = replace(query, verdicts=("deny",))  # which the store finds without reading the rest
+    out = None if out == Path("-") else out
     if format is Format.OTLP:
         if out is not None:
             raise usage("`--out` has no meaning here", "OTLP is sent to a collector", "leave it out, or use jsonl")

@@ -228,6 +228,29 @@ def test_the_command_writes_every_format_and_takes_filters(tmp_path: Path) -> No
     valid(json.loads(agent(tmp_path, "export", "--format", "sarif").stdout))
 
 
+# words, why not
+MISTAKES = [
+    (["--format", "xml"], "invalid value"),
+    (["--format", "csv", "--questions"], "is about SARIF"),
+    (["--format", "csv", "--endpoint", "http://c"], "is about OTLP"),
+    (["--format", "otlp", "--out", "x"], "has no meaning here"),
+    (["--format", "sarif", "--verdict", "allow"], "it shows what was denied"),
+    (["--format", "csv", "--file", "nothing.db"], "there is no log"),
+    (["--format", "html", "--out", "no/such/r.html"], "cannot be written"),
+]
+
+
+@pytest.mark.parametrize(("words", "why"), MISTAKES, ids=[" ".join(row[0]) for row in MISTAKES])
+def test_a_mistake_is_told(tmp_path: Path, words: list[str], why: str) -> None:
+    tmp_path.chmod(0o700)
+    fill(tmp_path / "audit.db", 1)
+    done = agent(tmp_path, "export", *words)
+    assert done.returncode in (1, 2)
+    assert done.stdout == ""
+    assert why in " ".join(done.stderr.lower().split()) or why in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_reader_that_goes_away_ends_the_export(tmp_path: Path) -> None:
     fill(tmp_path / "audit.db", 300)
     tmp_path.chmod(0o700)

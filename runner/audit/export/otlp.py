@@ -209,7 +209,7 @@ class Collector:
         body = reading.body(deed)
         name = reading.text(body.get("session"))
         if name not in self._resources:
-            self._resources[name] = _resource(deed, name)
+            self._resources[name] = resource(deed, name)
         ids = SpanContext(
             int.from_bytes(hashlib.sha256(f"session {name}".encode("utf-8", "surrogatepass")).digest()[:16], "big"),
             int.from_bytes(hashlib.sha256(f"record {deed.record.hash}".encode()).digest()[:8], "big"),
@@ -276,8 +276,10 @@ def attributes(deed: Deed) -> dict[str, str | int | float | bool | list[str]]:
     }
     kept: dict[str, str | int | float | bool | list[str]] = {}
     for name, value in found.items():
-        if isinstance(value, bool | int | float):
+        if isinstance(value, bool):
             kept[name] = value
+        elif (number := reading.number(value)) is not None:
+            kept[name] = number
         elif isinstance(value, list):
             kept |= {name: [_clean(reading.text(item)) for item in value]} if value else {}
         elif said := reading.text(value):
@@ -305,7 +307,7 @@ def _batches(deeds: Iterable[Deed]) -> Iterator[list[Deed]]:
         yield batch
 
 
-def _resource(deed: Deed, name: str) -> "Resource":
+def resource(deed: Deed, name: str) -> "Resource":
     """Who logged: the session's process. OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add to it, and go before."""
     import os
 

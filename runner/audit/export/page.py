@@ -93,7 +93,9 @@ def _data(deeds: list[Deed], about: About, longest: int, listed: int) -> str:
         "chosen": about.chosen,
         "left": about.left,
     }
-    said = json.dumps(whole, separators=(",", ":"))  # ASCII: no character of the file itself hides or runs backwards
+    said = json.dumps(
+        whole, separators=(",", ":"), allow_nan=False
+    )  # ASCII: no character of the file itself hides or runs backwards
     return said.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -124,19 +126,21 @@ class _Pool:
         if name not in self._sessions:
             self._sessions[name] = len(self.sessions)
             body = reading.session(deed)
-            told = {key: body.get(key) for key in ("time", "mode", "unattended", "user", "process", "policy", "commit")}
             end = ends.get(name, {})
+            numbers = {key: reading.number(body.get(key)) for key in ("user", "process")}
             enforcement = reading.mapping(body.get("enforcement"))
-            texts = ("workspace", "model", "program", "kernel")
+            texts = ("workspace", "model", "program", "kernel", "mode", "policy", "commit")
             self.sessions.append({
                 "name": name,
-                **{key: value for key, value in told.items() if value is not None},
+                "time": reading.time(body.get("time")),
+                "unattended": body.get("unattended") is True,
+                **{key: value for key, value in numbers.items() if value is not None},
                 **{key: self.text(body.get(key)) for key in texts if body.get(key)},
                 "argv": [self.text(word) for word in self.list(body.get("argv"))],
                 "sources": [self.text(word) for word in self.list(body.get("sources"))],
                 "level": reading.text(enforcement.get("level")),
                 "missing": [self.text(word) for word in self.list(enforcement.get("missing"))],
-                **({"end": {key: end.get(key) for key in ("exit", "turns", "cost")}} if end else {}),
+                **({"end": {key: reading.number(end.get(key)) for key in ("exit", "turns", "cost")}} if end else {}),
                 **({"reason": self.text(end.get("reason"))} if end else {}),
             })  # fmt: skip
         return self._sessions[name]
@@ -150,10 +154,14 @@ class _Pool:
             lists = ("read", "write", "shown", "hosts", "credentials")
             self.terms.append({
                 "digest": digest,
-                "rights": terms.get("rights"),
+                "rights": reading.text(terms.get("rights")),
                 **{name: [self.text(each) for each in self.list(terms.get(name))] for name in lists},
                 "counts": {name: len(reading.items(terms.get(name))) for name in (*lists, "hidden", "locked", "env")},
-                "limits": terms.get("limits"),
+                "limits": {
+                    key: value
+                    for key, said in reading.mapping(terms.get("limits")).items()
+                    if (value := reading.number(said)) is not None
+                },
             })  # fmt: skip
         return self._terms[digest]
 
@@ -177,9 +185,9 @@ def _row(deed: Deed, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> l
         "parts": _parts(reading.mapping(body.get("action")), pool),
         "why": pool.text(reading.why(deed)),
         "rule": pool.text(reading.rule(deed)),
-        "span": because.get("span") or 0,
+        "span": reading.span(because.get("span")) or 0,
         "reasons": [
-            [pool.text(one.get("tier")), pool.text(one.get("text")), pool.text(one.get("rule")), one.get("span") or 0]
+            [*(pool.text(one.get(name)) for name in ("tier", "text", "rule")), reading.span(one.get("span")) or 0]
             for one in map(reading.mapping, pool.list(reasons))
         ],
         "effects": [
@@ -231,12 +239,12 @@ def _outcome(deed: Deed, pool: _Pool) -> object:
     sizes, used = reading.mapping(body.get("bytes")), reading.mapping(body.get("used"))
     level = reading.text(reading.mapping(body.get("enforcement")).get("level"))
     found: dict[str, object] = {
-        "status": body.get("status"),
-        "seconds": body.get("seconds"),
+        "status": reading.number(body.get("status")),
+        "seconds": reading.number(body.get("seconds")),
         "ended": pool.text(body.get("ended_by")) if body.get("ended_by") else None,
-        "stdout": sizes.get("stdout"),
-        "stderr": sizes.get("stderr"),
-        "truncated": body.get("truncated") or None,
+        "stdout": reading.number(sizes.get("stdout")),
+        "stderr": reading.number(sizes.get("stderr")),
+        "truncated": body.get("truncated") is True,
         "problem": _problem(reading.mapping(body.get("problem")), pool) or None,
         "violations": [
             [*(pool.text(one.get(name)) for name in ("what", "fix", "layer")), int(one.get("inferred") is True)]
@@ -244,18 +252,19 @@ def _outcome(deed: Deed, pool: _Pool) -> object:
         ],
         "stopped": len(reading.items(body.get("violations"))),
         "connections": [
-            [pool.text(one.get("host")), one.get("port"), int(one.get("allowed") is True), pool.text(one.get("why")),
-             one.get("sent"), one.get("received"), pool.text(one.get("credential"))]
+            [pool.text(one.get("host")), reading.whole(one.get("port")), int(one.get("allowed") is True),
+             pool.text(one.get("why")), *(reading.number(one.get(name)) for name in ("sent", "received")),
+             pool.text(one.get("credential"))]
             for one in map(reading.mapping, pool.list(body.get("connections")))
         ],
-        "connected": body.get("connected"),
-        "cpu": used.get("cpu"),
-        "memory": used.get("memory"),
+        "connected": reading.number(body.get("connected")),
+        "cpu": reading.number(used.get("cpu")),
+        "memory": reading.number(used.get("memory")),
         "changed": [
             [pool.text(one.get("path")), pool.text(one.get("how"))]
             for one in map(reading.mapping, pool.list(body.get("changed")))
         ],
-        "changes": body.get("changes"),
+        "changes": reading.number(body.get("changes")),
         "level": level if level != "FULL" else None,
     }  # fmt: skip
     return {name: value for name, value in found.items() if value not in (None, [], 0) or name == "status"}

@@ -1,9 +1,13 @@
 """What a record says, field by field. A record may be of another version, or cut: what is missing is empty."""
 
+import re
 from collections.abc import Iterator
 
 from runner.audit.deeds import Deed
 from runner.audit.query import was_question
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_LONGEST = 1 << 31  # characters of a script
 
 # What tells most of an action, by the name of its field.
 _TELLING = ("script", "argv", "pattern", "path", "url", "root")
@@ -18,9 +22,9 @@ def text(value: object) -> str:
 
 def length(value: object) -> int:
     """Of the whole text, also where only its beginning was recorded."""
-    if isinstance(value, dict) and isinstance(value.get("length"), int):
-        return int(value["length"])
-    return len(text(value))
+    kept = len(text(value))
+    said = whole(value.get("length")) if isinstance(value, dict) else None
+    return max(kept, said or 0)
 
 
 def mapping(value: object) -> dict[str, object]:
@@ -32,7 +36,29 @@ def items(value: object) -> list[object]:
 
 
 def number(value: object) -> int | float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A number as other programs know them: a whole one has 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -(2.0**63) < value < 2.0**63 else None  # nor is it NaN, which JSON does not have
+
+
+def whole(value: object) -> int | None:
+    found = number(value)
+    return found if isinstance(found, int) else None
+
+
+def time(value: object) -> str:
+    """A time as records have it; empty for anything else."""
+    said = text(value)
+    return said if _TIME.fullmatch(said) else ""
+
+
+def span(value: object) -> list[int]:
+    """Begin and end, in code points, half-open; empty for none."""
+    found = [whole(each) for each in items(value)]
+    if len(found) != 2 or found[0] is None or found[1] is None or not 0 <= found[0] < found[1] <= _LONGEST:
+        return []
+    return [found[0], found[1]]
 
 
 def body(deed: Deed) -> dict[str, object]:

@@ -149,14 +149,20 @@ class _Run:
         found: dict[str, object] = {
             # A denial (3) is a result, not a failure of the tool.
             "executionSuccessful": code in (None, 0, 3),
-            "properties": {"session": name, **_kept(session, ("mode", "model", "commit", "unattended", "program"))},
+            "properties": {
+                "session": name,
+                **{
+                    each: said for each in ("mode", "model", "commit", "program") if (said := _plain(session.get(each)))
+                },
+                "unattended": session.get("unattended") is True,
+            },
         }
         if code is not None:
             found["exitCode"] = code
             found["exitCodeDescription"] = _EXITS.get(code, "")
-        if time := reading.text(session.get("time")):
+        if time := reading.time(session.get("time")):
             found["startTimeUtc"] = time
-        if process := reading.number(session.get("process")):
+        if (process := reading.whole(session.get("process"))) is not None:
             found["processId"] = process
         if where := reading.text(session.get("workspace")):
             found["workingDirectory"] = {"uri": _folder(where)}
@@ -215,19 +221,19 @@ def _properties(deed: Deed, known: bool) -> dict[str, object]:
     return {
         "records": [deed.record.id],
         "hash": deed.record.hash,
-        "time": body.get("time"),
+        "time": reading.time(body.get("time")),
         "tier": reading.tier(deed),
-        "mode": body.get("mode"),
-        "tool": visible(reading.text(body.get("tool")), lines=False),
-        "rule": visible(reading.rule(deed), lines=False),
+        "mode": _plain(body.get("mode")),
+        "tool": _plain(body.get("tool")),
+        "rule": one_line(reading.rule(deed), _TEXT),
         "action": one_line(reading.action(deed), _TEXT * 4),
         "fix": one_line(reading.text(reading.mapping(body.get("problem")).get("fix")), _TEXT),
         "file known": known,
     }
 
 
-def _kept(body: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:
-    return {name: body[name] for name in names if body.get(name) is not None}
+def _plain(value: object) -> str:
+    return one_line(reading.text(value), _TEXT)
 
 
 def _uri(path: str) -> str:

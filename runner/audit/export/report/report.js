@@ -456,10 +456,10 @@
       ["Name", make("button", { type: "button", class: "link mono", title: "Only this session", onclick: () => choose({ session: session.name }) }, safe(session.name || "?"))],
       ["Workspace", session.workspace ? mono(session.workspace) : null], ["Folder", where && text(where[1]) !== text(session.workspace || 0) ? mono(where[1]) : null],
       ["Model", session.model ? mono(session.model) : "none: typed by a person or a script"],
-      ["Mode", `${clear(session.mode || "?")}${session.unattended ? ", unattended" : ""}`], ["Commit", session.commit ? make("span", { class: "mono" }, clear(String(session.commit))) : null],
+      ["Mode", `${clear(text(session.mode || 0) || "?")}${session.unattended ? ", unattended" : ""}`], ["Commit", session.commit ? mono(session.commit) : null],
       ["Command", session.argv && session.argv.length ? make("bdi", { class: "mono", dir: "ltr" }, session.argv.map((word) => [...shown(word), " "]).flat()) : null],
       ["Boundary", session.level ? [make("strong", {}, clear(session.level)), ...(session.missing || []).map((each) => ["; ", ...shown(each)]).flat()] : null],
-      ["Policy", session.policy ? make("span", { class: "mono soft" }, clear(String(session.policy).slice(0, 16))) : null],
+      ["Policy", session.policy ? make("span", { class: "mono soft" }, clear(text(session.policy).slice(0, 16))) : null],
       ["Ended", session.end ? [`exit ${session.end.exit}`, session.end.turns ? `, ${plural(session.end.turns, "turn")}` : "", typeof session.end.cost === "number" ? `, cost ${session.end.cost}` : "", session.reason ? [": ", ...shown(session.reason)] : ""].flat() : null],
       ["By", [...safe(text(session.program || 0)), session.user !== undefined ? `, user ${session.user}` : ""]],
     ]), around(row)));
