@@ -1,5 +1,6 @@
 """`agent batch` as people use it: the real command, real copies, a scripted model, a parent that is killed."""
 
+import asyncio
 import fcntl
 import hashlib
 import io
@@ -19,8 +20,9 @@ import pytest
 from runner import live_secrets
 from runner.batch.outcome import worst
 from runner.batch.parcel import pack, parcel, unpack
-from runner.batch.store import Past, Store, history
-from runner.batch.task import Task, file_name
+from runner.batch.pool import Bounds, Pool
+from runner.batch.store import Past, Result, Store, history
+from runner.batch.task import Budget, Task, file_name, within
 from runner.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
 
@@ -301,6 +303,112 @@ def test_json_is_one_object_a_line(desk: Desk) -> None:
     lines = [json.loads(line) for line in desk.run("--json").stdout.splitlines()]
     assert [line["type"] for line in lines] == ["result", "batch"]
     assert (lines[1]["exit"], lines[1]["done"], lines[1]["unfinished"]) == (0, 1, 0)
+
+
+# ---- which runs when -----------------------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """An engine whose attempts take a step of the event loop each, and end as they are told."""
+
+    def __init__(self, **ends: dict[str, object] | Exception) -> None:
+        self.ends = ends
+        self.begun: list[str] = []
+        self.left: list[float | None] = []
+        self.cancelled: list[str] = []
+        self.running = self.most = 0
+
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+        self.begun.append(task.id)
+        self.left.append(left)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        end = self.ends.get(task.id, {})
+        try:
+            await asyncio.sleep(60 if end == {"wait": True} else 0)
+        except asyncio.CancelledError:
+            self.cancelled.append(task.id)
+            raise
+        finally:
+            self.running -= 1
+        if isinstance(end, Exception):
+            raise end
+        return {"id": task.id, "status": "done", "exit": 0, "attempt": number, "task": task.fingerprint, **end}
+
+
+class Nobody:
+    def begun(self, task: Task) -> None: ...
+    def ended(self, task: Task, result: Result) -> None: ...
+    def notice(self, text: str) -> None: ...
+
+
+def pooled(out: Path, engine: Scripted, ids: str, **bounds: object) -> Pool:
+    """What a batch of these tasks came to; each letter is an id."""
+    store = Store.open(out)
+    try:
+        pool = Pool(store, engine, Bounds(**{"jobs": 2, **bounds}), Nobody())  # type: ignore[arg-type]  # as a row says
+        asyncio.run(pool.run([Task(id, 1, "x", "/") for id in ids]))
+        return pool
+    finally:
+        store.close()
+
+
+FAILED: dict[str, object] = {"status": "failed", "exit": 1}
+# fmt: off
+POOLS = [
+    # bounds, how tasks end, those that began, those that were cancelled, what ended it
+    ({"jobs": 2}, {}, "abcdef", "", None),
+    ({"jobs": 9}, {}, "abcdef", "", None),
+    ({"jobs": 1}, {"b": FAILED}, "abcdef", "", None),
+    ({"jobs": 1, "fail_fast": True}, {"b": FAILED}, "ab", "", Exit.FAILED),
+    ({"jobs": 1, "fail_fast": True}, {"b": {"status": "denied", "exit": 3}}, "abcdef", "", None),
+    ({"jobs": 1}, {"b": {"status": "failed", "exit": 4}}, "ab", "", Exit.SANDBOX),
+    ({"jobs": 1, "cost": 1.0}, {"a": {"cost": 0.6}, "b": {"cost": 0.6}}, "ab", "", Exit.LIMIT),
+    ({"jobs": 2, "cost": 1.0}, {"a": {"cost": 2}, "b": {"wait": True}}, "ab", "b", Exit.LIMIT),
+    ({"jobs": 1, "cost": 1.0}, {"a": {"cost": None}}, "abcdef", "", None),
+    ({"jobs": 2, "seconds": 0.2}, {"a": {"wait": True}, "c": {"wait": True}}, "abc", "ac", Exit.LIMIT),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("bounds", "ends", "began", "cancelled", "by"), POOLS)
+def test_what_runs_and_what_ends_it(
+    bounds: dict[str, object],
+    ends: dict[str, dict[str, object]],
+    began: str,
+    cancelled: str,
+    by: Exit | None,
+    tmp_path: Path,
+) -> None:
+    engine = Scripted(**ends)
+    pool = pooled(tmp_path / "out", engine, "abcdef", **bounds)
+    assert "".join(engine.begun) == began
+    assert "".join(sorted(engine.cancelled)) == cancelled
+    assert pool.ended_by == by
+    assert engine.most <= int(str(bounds["jobs"]))
+    assert engine.running == 0
+    past = history(tmp_path / "out")
+    assert {id for id, each in past.items() if each.interrupted} == set(cancelled)
+    assert {id for id, each in past.items() if each.result} == set(began) - set(cancelled)
+
+
+def test_each_task_is_given_the_money_that_is_left(tmp_path: Path) -> None:
+    engine = Scripted(a={"cost": 0.25}, b={"cost": 0.5})
+    pooled(tmp_path / "out", engine, "abc", jobs=1, cost=1.0)
+    assert engine.left == [1.0, 0.75, 0.25]
+    again = Scripted()
+    assert pooled(tmp_path / "out", again, "d", jobs=1, cost=0.75).ended_by == Exit.LIMIT
+    assert again.begun == [], "what earlier calls cost counts"
+    assert within(Task("a", 1, "x", "/", budget=Budget(cost=0.1)), 0.25).budget.cost == 0.1
+    assert within(Task("a", 1, "x", "/"), 0.25).budget.cost == 0.25
+
+
+def test_a_defect_of_ours_ends_everything_that_runs(tmp_path: Path) -> None:
+    engine = Scripted(a={"wait": True}, b=RuntimeError("nobody planned this"))
+    with pytest.raises(RuntimeError, match="nobody planned"):
+        pooled(tmp_path / "out", engine, "abc")
+    assert engine.cancelled == ["a"]
+    assert history(tmp_path / "out")["b"].interrupted
 
 
 # ---- the list -----------------------------------------------------------------------------------------------------------

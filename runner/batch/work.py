@@ -1,6 +1,7 @@
 """One attempt at one task, on this machine: on a copy of its workspace, by a process of its own."""
 
 import asyncio
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from runner.batch.outcome import result_of
 from runner.batch.store import Result
 from runner.batch.task import Task
 from runner.places import BATCH
+from sandbox import removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,6 @@ class Way:
     copies: str
     keep: int
     out: str
-
-    @property
-    def surroundings(self) -> dict[str, str]:
-        return {**self.environ, "TMPDIR": self.copies, BATCH: self.out}
 
 
 def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
@@ -55,14 +53,18 @@ async def attempt(
     """
     patch.unlink(missing_ok=True)
     started = now()
-    gone = await child.run(
-        words(task, cwd, patch, way),
-        prompt=task.prompt,
-        events=events,
-        environ=way.surroundings,
-        keep=(way.keep,),
-        hurry=hurry,
-    )
+    own = tempfile.mkdtemp(dir=way.copies)  # so that a copy whose owner was killed goes when the attempt is over
+    try:
+        gone = await child.run(
+            words(task, cwd, patch, way),
+            prompt=task.prompt,
+            events=events,
+            environ={**way.environ, "TMPDIR": own, BATCH: way.out},
+            keep=(way.keep,),
+            hurry=hurry,
+        )
+    finally:
+        removal.remove(own)
     return result_of(task, number, gone, (started, now()))
 
 
