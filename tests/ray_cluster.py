@@ -53,7 +53,11 @@ def cluster(folder: Path, environ: Mapping[str, str]) -> Iterator[Cluster]:
         *("--object-store-memory=80000000", "--disable-usage-stats"),
     ]
     try:
-        subprocess.run(words, env={**environ, **client}, check=True, capture_output=True, text=True, timeout=90)
+        # A fork of the head's client server, while another of its threads is in gRPC, dies now and then (ray 2.60).
+        steady = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
+        subprocess.run(
+            words, env={**environ, **client, **steady}, check=True, capture_output=True, text=True, timeout=90
+        )
         yield Cluster(folder, door, client)
     finally:
         until = time.monotonic() + 30

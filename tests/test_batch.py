@@ -21,6 +21,7 @@ from runner import live_secrets
 from runner.batch.outcome import worst
 from runner.batch.parcel import pack, parcel, unpack
 from runner.batch.pool import Bounds, Pool
+from runner.batch.scratch import Scratch, sweep
 from runner.batch.store import Past, Result, Store, history
 from runner.batch.task import Budget, Task, file_name, within
 from runner.batch.tasklist import Defaults, parse
@@ -626,3 +627,26 @@ def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> N
         assert key.encode() not in data
     assert key.encode() in pickle.dumps(task), "the search would find it"
     live_secrets.forget()
+
+
+def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    where = str(tmp_path)
+    gone, held, young = (tmp_path / f"ringfence-batch-{name}" for name in ("gone", "held", "young"))
+    for each in (gone, held, young):
+        (each / "copy").mkdir(parents=True)
+    (gone / "lock").touch()
+    (gone / "copy").chmod(0)
+    (tmp_path / "ringfence-batch-file").touch()
+    (tmp_path / "ringfence-batch-link").symlink_to(young)
+    (tmp_path / "mine").mkdir()
+    with (held / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = Scratch(where)
+        assert sorted(path.name for path in tmp_path.iterdir() if path != Path(made.path)) == [
+            "mine", "ringfence-batch-file", "ringfence-batch-held", "ringfence-batch-link", "ringfence-batch-young",
+        ]  # fmt: skip
+        made.remove()
+        assert (held / "copy").exists()
+    os.utime(young, (0, 0))
+    sweep(where)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "ringfence-batch-file", "ringfence-batch-link"]

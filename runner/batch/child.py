@@ -126,7 +126,9 @@ class _Lines:
         rest = b""
         while data := await stdout.read(1 << 18):
             try:
-                self._file.write(data)
+                view = memoryview(data)
+                while view:
+                    view = view[self._file.write(view) or 0 :]
             except OSError as error:
                 why, fix = (error.strerror or "the system refused it").lower(), "free some disk space, and run it again"
                 raise Stopped(Problem("the events of a task could not be written", why, fix), Exit.FAILED) from None

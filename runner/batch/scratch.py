@@ -38,6 +38,7 @@ class Scratch:
         """Take it away with all copies in it, whatever modes they have by now."""
         removal.remove(self.path)
         os.close(self.handle)
+        sweep(os.path.dirname(self.path))  # what one that was killed held a moment too long, when we began
 
 
 def sweep(where: str) -> None:

@@ -141,7 +141,7 @@ def history(folder: Path) -> dict[str, Past]:
     past: dict[str, Past] = {}
     first = next(_lines(folder / "journal.jsonl"), None)
     if first is None or first.get("type") != "batch":
-        raise usage(f"`{folder}` is no folder of a batch", "it has no `journal.jsonl` of ours", "name another --out")
+        raise usage(f"`{folder}` is no folder of a batch", "it has no `journal.jsonl` of ours", "name the --out of one")
     if first.get("version") != _VERSION:
         why = f"it was written by another version of ringfence (format {first.get('version')}, ours is {_VERSION})"
         raise usage(f"`{folder}` cannot be used", why, "name another --out, or update ringfence")
