@@ -10,6 +10,7 @@ from runner.audit.place import is_there
 from runner.audit.query import Query
 from runner.cli_audit_export import export
 from runner.cli_audit_key import key_app
+from runner.cli_audit_merge import merge
 from runner.cli_audit_prune import prune
 from runner.cli_audit_replay import replay
 from runner.cli_audit_seal import seal
@@ -26,6 +27,7 @@ audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown"
 audit_app.command("verify")(verify)
 audit_app.command("seal")(seal)
 audit_app.command("prune")(prune)
+audit_app.command("merge")(merge)
 audit_app.add_typer(key_app, name="key")
 
 LISTED = 50

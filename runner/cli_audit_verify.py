@@ -57,7 +57,7 @@ def verify(
     path = log_path(file)
     with AuditLog.open_to_read(path) as log:
         wanted = Expected(tuple(noted), keys, vouched=seal is not None)
-        result = verified(log.store, wanted, _progress if sys.stderr.isatty() else None)
+        result = verified(log.store, wanted, progress if sys.stderr.isatty() else None)
     if json:
         print(_json(result))
         return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
@@ -126,7 +126,7 @@ def _json(result: "Sealed | Broken") -> str:
     return dumps({"sealed": True, "count": result.count, "hash": result.head.partition(":")[2], "chains": chains})
 
 
-def _progress(done: int, total: int) -> None:
+def progress(done: int, total: int) -> None:
     """On a terminal only; the line is gone before anything else is said."""
     text = f"verifying {done:,} of {total:,}" if done < total else ""
     sys.stderr.write(f"\r\x1b[K{text}")

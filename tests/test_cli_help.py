@@ -97,7 +97,7 @@ COMPLETIONS = [
     ("agent exec --limit o", {"open-files=", "output="}),
     (
         "agent audit ",
-        {"export", "key", "list", "prune", "replay", "seal", "show", "stats", "suggest", "tail", "verify"},
+        {"export", "key", "list", "merge", "prune", "replay", "seal", "show", "stats", "suggest", "tail", "verify"},
     ),
     ("agent audit show l", {"last"}),
     ("agent audit --ve", {"--verdict"}),

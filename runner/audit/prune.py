@@ -10,10 +10,11 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
+from policy.verdict import Problem
 from runner.audit.checkpoint import grown
 from runner.audit.log import AuditLog
 from runner.audit.records import _now as now
-from runner.audit.store import Store, Wanted
+from runner.audit.store import AuditError, Store, Wanted
 from runner.version import VERSION
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ class Plan:
 def plan(store: Store, before: str, silent: str) -> Plan:
     """What may go of the records before the time `before`. A session without an end, as a killed program leaves it,
     counts as ended when it wrote nothing since `silent`."""
+    if store.merged:
+        why = "it was merged from several logs, and nothing is added to such a file"
+        raise AuditError(Problem("the log cannot be pruned", why, "prune each of them, and merge what is left"))
     first, last = store.older(before)
     spans = sorted(store.spans(last), key=lambda span: -span.last)
     last = min([last, *(span.first - 1 for span in spans if not span.ended and span.time >= silent)])

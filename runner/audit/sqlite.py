@@ -10,7 +10,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from policy.verdict import Problem
@@ -80,7 +80,7 @@ _EVERY = (
     " FROM records LEFT JOIN cards ON cards.id = records.id LEFT JOIN logs ON logs.number = coalesce(cards.log, 1)"
     " ORDER BY records.id"
 )
-_INSERT = f"INSERT INTO cards (id, log, number, {_NAMES}) SELECT ?2, 1, ?2, {_VALUES} FROM (SELECT ?1 AS body)"  # noqa: S608  # constants only
+_INSERT = f"INSERT INTO cards (id, log, number, {_NAMES}) SELECT ?2, ?3, ?4, {_VALUES} FROM (SELECT ?1 AS body)"  # noqa: S608  # constants only
 
 
 class SqliteStore:
@@ -251,7 +251,7 @@ class SqliteWriting:
         number = self.head.number + 1
         self.head = Head(self.head.log or digest[:NAME], number, digest)
         self._database.execute("INSERT INTO records (id, body, hash) VALUES (?, ?, ?)", (number, text, digest))
-        self._database.execute(_INSERT, (text, number))
+        self._database.execute(_INSERT, (text, number, _OWN, number))
         self._database.execute(
             "INSERT OR REPLACE INTO logs VALUES (1, ?, ?, ?, 0)", (self.head.log, number, self.head.hash)
         )
@@ -274,6 +274,28 @@ class SqliteWalk:
 
     def rows(self) -> Iterator[Row]:
         return map(Row._make, self._database.execute(_EVERY))
+
+
+def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[Row]) -> None:
+    """A new file with these chains, whose records come in the order of their ids to be. Whole when this returns."""
+    with speaking(path, "the logs were not merged"):
+        claim(path)
+        database = _connect(path, "rw")
+        with contextlib.closing(database):
+            database.execute("BEGIN")
+            for statement in _statements(_RECORDS + _CARDS.format(temp="", where="")):
+                database.execute(statement)
+            places = {}
+            for place, head in enumerate(heads, 1):
+                places[head.log] = place
+                database.execute("INSERT INTO logs VALUES (?, ?, ?, ?, 1)", (place, head.log, head.number, head.hash))
+            for number, row in enumerate(rows, 1):
+                database.execute("INSERT INTO records VALUES (?, ?, ?)", (number, row.body, row.hash))
+                database.execute(_INSERT, (row.body, number, places[row.log], row.number))
+            for statement in _statements(_FENCE):
+                database.execute(statement)
+            database.execute(f"PRAGMA user_version = {SCHEMA}")
+            database.execute("COMMIT")
 
 
 def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:

@@ -123,8 +123,10 @@ class _Check:
     def take(self, row: Row) -> None:
         self.number = number = self.number + 1
         if row.number != number:
-            if row.number < number:
+            if row.number <= self.pruned:
                 raise _Fault(row.id, "it was pruned, as a tombstone says, and is there all the same")
+            if row.number < number:
+                raise _Fault(row.id, f"record {row.number} of its chain was there before it")
             raise _Fault(row.id - row.number + number, f"record {number} is missing; the next one is {row.number}")
         if not isinstance(row.body, str):
             raise _Fault(row.id, "its content is not text")

@@ -1,0 +1,105 @@
+"""Several logs in one file, to be read and verified together: every chain as it is, beside the others.
+
+The records are in the order of their times, and within a chain in its own; so they get new ids, and keep their numbers.
+Nothing is added to such a file. Two copies of one log are one: the longer counts, if the shorter is its beginning.
+"""
+
+import contextlib
+import heapq
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from runner.audit.log import Broken
+from runner.audit.sqlite import write_merged
+from runner.audit.store import AuditError, Head, Row, Store, Walk
+from runner.audit.verify import Expected, Progress, verify
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What came of it: the chains with the place each is from, and what was left out, in words."""
+
+    chains: tuple[tuple[Head, str], ...]
+    left_out: tuple[str, ...]
+
+
+def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None) -> Merged:
+    """Write `into`, which must not exist; it appears whole or not at all. Raises AuditError for a log that does not
+    hold, and for two that begin alike and go on differently."""
+    if os.path.lexists(into):
+        fix = "name a new file; to add a log, merge it with the file into another"
+        raise AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
+    for source in sources:
+        result = verify(source, Expected(), progress)
+        if isinstance(result, Broken):
+            what, why = f"`{source.name}` does not hold from record {result.id} on", result.why
+            raise AuditError(Problem(what, why, "look at it with `agent audit verify --file`, and leave it out"))
+    beside = into.with_name(f".{into.name}.{secrets.token_hex(4)}.part")
+    with contextlib.ExitStack() as stack:
+        walks = [stack.enter_context(source.walking()) for source in sources]
+        owners, left_out = _owners(sources, walks)
+        heads = [head for head, _ in owners.values()]
+        chosen = [{log for log, (_, owner) in owners.items() if owner == place} for place in range(len(sources))]
+        rows = heapq.merge(
+            *(_timed(walk, logs, place) for place, (walk, logs) in enumerate(zip(walks, chosen, strict=True)) if logs)
+        )
+        try:
+            write_merged(beside, heads, (row for _, _, _, row in rows))
+            os.rename(beside, into)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+    return Merged(tuple((head, sources[place].name) for head, place in owners.values()), tuple(left_out))
+
+
+def _owners(sources: Sequence[Store], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
+    """From which source each chain is taken, by its name; and what is left out."""
+    owners: dict[str, tuple[Head, int]] = {}
+    left_out = []
+    for place, walk in enumerate(walks):
+        for head in walk.heads:
+            if not head.number:
+                continue
+            before = owners.setdefault(head.log, (head, place))
+            if before == (head, place):
+                continue
+            longer, shorter = sorted((before, (head, place)), key=lambda each: -each[0].number)
+            _same(sources, longer, shorter)
+            owners[head.log] = longer
+            left_out.append(
+                f"`{sources[shorter[1]].name}` is the beginning of `{sources[longer[1]].name}`"
+                if longer[0].number > shorter[0].number
+                else f"`{sources[shorter[1]].name}` is the same log as `{sources[longer[1]].name}`"
+            )
+    return owners, left_out
+
+
+def _same(sources: Sequence[Store], longer: tuple[Head, int], shorter: tuple[Head, int]) -> None:
+    """Raises AuditError unless the shorter one is the beginning of the longer one."""
+    log, last = shorter[0].log, shorter[0].number
+    names = [sources[each[1]].name for each in (longer, shorter)]
+    if longer[0] == shorter[0] or [shorter[0].hash] == list(sources[longer[1]].hashes(last, last, log)):
+        return
+    alike = zip(*(sources[each[1]].hashes(1, last, log) for each in (longer, shorter)), strict=False)
+    first = next((number for number, (one, other) in enumerate(alike, 1) if one != other), None)
+    what = f"`{names[0]}` and `{names[1]}` cannot be in one file"
+    if first is None:
+        why = "they are copies of one log, and what they share was pruned from one of them, so nothing shows that"
+        raise AuditError(Problem(what, why, "leave the older copy out"))
+    why = f"they begin alike and go on differently from record {first}: two programs wrote to copies of one log"
+    raise AuditError(Problem(what, why, "keep both as they are; one of them is not what its head says"))
+
+
+def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, Row]]:
+    """The rows of some chains with what they are sorted by: a clock that was set back does not turn a chain around."""
+    from json import loads
+
+    latest = ""
+    for row in walk.rows():
+        if row.log in logs:
+            latest = max(latest, str(loads(row.body).get("time", "")))
+            yield latest, place, row.id, row
