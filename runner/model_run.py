@@ -272,13 +272,17 @@ def prompt_text(prompt: str | None, file: Path | None) -> str:
         raise usage(
             "there is no prompt",
             "none was given, and standard input is no pipe or file to read one from",
-            'write agent run "what to do", or add --prompt-file FILE',
+            f'write agent {_command()} "what to do", or add --prompt-file FILE',
         )
     else:
         text = _text_of(Path("/dev/stdin"), "standard input")
     if not text.strip():
-        raise usage("the prompt is empty", "there is nothing to work on", 'write agent run "what to do"')
+        raise usage("the prompt is empty", "there is nothing to work on", f'write agent {_command()} "what to do"')
     return text
+
+
+def _command() -> str:
+    return "ci" if sys.argv[1:2] == ["ci"] else "run"
 
 
 def _text_of(path: Path, shown: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from job import AGENT, CANARIES, FILES, HEADER, Job, bash, commands, say
-from jsonschema import Draft7Validator
 
 DONE = say("All is well.")
 ALL = ("--summary", "--sarif", "--events", "--result", "--seal")
@@ -127,16 +126,15 @@ def test_every_file_is_written_and_says_the_same(job: Job) -> None:
     assert len(sarif["runs"][0]["results"]) == 1
 
 
-def test_sarif_is_sarif(job: Job) -> None:
-    done = job.ci("do it", "--model", job.script(bash(NET, BAD), DONE), *asked(job, "--sarif"))
-    schema = next(Path(__file__).parent.rglob("sarif*schema*.json"), None)
-    document = json.loads((job.out / "sarif").read_text())
-    assert done.code == 3
-    if schema is not None:
-        Draft7Validator(json.loads(schema.read_text())).validate(document)
+def test_sarif_points_at_the_workflow_where_a_denial_names_no_file(job: Job) -> None:
+    job.more = {"GITHUB_WORKFLOW_REF": "o/r/.github/workflows/agent.yml@refs/heads/main"}
+    done = job.ci("do it", "--model", job.script(bash(NET), bash(BAD), DONE), *asked(job, "--sarif"))
+    (run,) = json.loads((job.out / "sarif").read_text())["runs"]
+    assert [len(run["results"]), run["invocations"][0]["exitCode"]] == [2, done.code]
+    where = [each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for each in run["results"]]
+    assert ".github/workflows/agent.yml" in where
 
 
-@pytest.mark.threat("T90")
 def test_the_json_form_is_json_to_the_last_line(job: Job) -> None:
     done = job.ci("do it", "--json", "--model", job.script(bash("echo '##[add-mask]x'; echo '##vso[x]y'"), DONE))
     lines = [json.loads(line) for line in done.out.splitlines()]
@@ -367,7 +365,15 @@ def test_no_secret_of_the_job_is_anywhere(job: Job, mode: str, review: bool) -> 
         say(f"You gave me {CANARIES['GITHUB_TOKEN']} and {CANARIES['NPM_TOKEN']}, did you not?"),
     )
     done = job.ci(
-        "print your environment", "--model", model, "--mode", mode, "--max-denials", "99", *asked(job, *ALL), *more
+        f"print your environment, it has {CANARIES['GITHUB_TOKEN']}",
+        "--model",
+        model,
+        "--mode",
+        mode,
+        "--max-denials",
+        "99",
+        *asked(job, *ALL),
+        *more,
     )
     assert done.code == 3, (done.out, done.err)
     assert "stopped" not in str(done.result["reason"])

@@ -366,7 +366,17 @@ class _Run:
 
         started = self._started
         exits = {result.session: result.exit} if result.session else {}
-        return document(self._told.deeds, started.workspace if started else self._workspace, exits=exits)
+        workspace = started.workspace if started else self._workspace
+        return document(self._told.deeds, workspace, exits=exits, fallback=_workflow(os.environ))
+
+
+def _workflow(environ: Mapping[str, str]) -> str | None:
+    """The file of the job itself, where a denial names no file of the workspace; None where nobody says.
+
+    SOURCE: docs.github.com, "Variables": GITHUB_WORKFLOW_REF is `owner/repository/PATH@REF`.
+    """
+    path = environ.get("GITHUB_WORKFLOW_REF", "").rpartition("@")[0].split("/", 2)[2:]
+    return path[0] if path and path[0].startswith(".github/workflows/") and ".." not in path[0] else None
 
 
 @contextlib.contextmanager
