@@ -135,6 +135,7 @@ def test_sarif_points_at_the_workflow_where_a_denial_names_no_file(job: Job) -> 
     assert ".github/workflows/agent.yml" in where
 
 
+@pytest.mark.threat("T90")
 def test_the_json_form_is_json_to_the_last_line(job: Job) -> None:
     done = job.ci("do it", "--json", "--model", job.script(bash("echo '##[add-mask]x'; echo '##vso[x]y'"), DONE))
     lines = [json.loads(line) for line in done.out.splitlines()]
