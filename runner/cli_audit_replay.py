@@ -45,6 +45,9 @@ ABOVE = Annotated[
     str | None,
     typer.Option("--fail-above", metavar="TIER", help="Exit 1 when something newly allowed is riskier than this."),
 ]
+STRICT = Annotated[
+    bool, typer.Option("--strict", metavar=FLAG, help="Exit 1 as well when something could not be judged.")
+]
 LOOK = Annotated[
     bool,
     typer.Option("--look", metavar=FLAG, help="Ask today's disk about paths that nobody asked about then."),
@@ -58,6 +61,7 @@ def replay(
     under: TRY_MODE = None,
     matrix: MATRIX = None,
     fail_above: ABOVE = None,
+    strict: STRICT = False,
     look: LOOK = False,
     limit: LIMIT = None,
     json: JSON = False,
@@ -69,14 +73,15 @@ def replay(
     a policy: their question counts as `ask`. What cannot be told, since the text was cut or nobody asked the disk about
     it then, is counted as unknown, and never guessed.
 
-    Exit 0, or 1 with --fail-above when something riskier than that is newly allowed.
+    Exit 0, or 1 with --fail-above when something riskier than that is newly allowed; with --strict, also when something
+    could not be judged.
 
     **Examples**
 
         agent audit replay --policy new.toml --since 30d
         agent audit replay --mode dont-ask --workspace .
         agent audit replay --matrix network=deny --json | jq .counts
-        agent audit replay --policy new.toml --fail-above execute
+        agent audit replay --policy new.toml --fail-above execute --strict
     """
     from policy.fingerprint import fingerprint
     from runner.audit.deeds import deeds
@@ -108,7 +113,8 @@ def replay(
     else:
         for line in lines(found, colour=coloured(sys.stdout), width=terminal_width()):
             print(line)
-    return _exit(found, worst, json)
+    code = _exit(found, worst, json)
+    return Exit.FAILED if strict and found.unknown else code
 
 
 def _exit(found: "Replayed", worst: "Tier | None", json: bool) -> int:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from runner.audit.facts_again import Recorded
 from runner.audit.log import Record, canonical
 from runner.audit.records import TEXT_KEPT, Answer, Decision, SessionInfo, decided_body, session_body
 from runner.audit.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
+from runner.audit.replay_report import Replayed, lines
 from runner.config import shipped
 from runner.model_workspace import model_facts
 from runner.policy_test import Bench, shipped_tables
@@ -330,6 +332,42 @@ def test_no_password_of_an_address_is_kept() -> None:
     assert kept.modules == ("ssh://u:x@h/x",)
 
 
+def mutated(value: object, draw: random.Random) -> object:
+    """The same JSON with something else at one place in it."""
+    if isinstance(value, dict) and value and draw.random() < 0.9:
+        name = draw.choice(sorted(value))
+        return {**value, name: mutated(value[name], draw)}
+    if isinstance(value, list) and value and draw.random() < 0.9:
+        place = draw.randrange(len(value))
+        return [*value[:place], mutated(value[place], draw), *value[place + 1 :]]
+    return draw.choice(
+        [None, True, -1, 10**40, 1.5, "", "x\0y", "/\ud800", "../..", [], [[]], {}, {"cut": 5}, ["a", 1], "missing"]
+    )
+
+
+@pytest.mark.threat("T100")
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_that_somebody_else_wrote_breaks_nothing(seed: int) -> None:
+    """Whatever stands in its records: an answer, or that there is none."""
+    draw = random.Random(seed)
+    hearing, kept = grant_world.hearing(), Kept()
+    hearing = replace(hearing, typed=Typed(read=("/etc/x",)), source=Source.PERSON)
+    policy = Policy(grant_world.profile('deny write=["docs/**"]; ask run=["git", "push"]'), hearing.rules)
+    for script in ("cat notes.txt", "git push origin", "npm test > docs/a.md", "rm docs/*", "npm install left-pad"):
+        deed, _ = recorded(kept, hearing, RunScript(script, hearing.facts.workspace))
+        parts = dict(kept.parts)
+        for _ in range(25):
+            spoilt = {name: mutated(part, draw) for name, part in parts.items()}
+            kept.parts = {name: part for name, part in spoilt.items() if isinstance(part, dict)}
+            body = mutated(deed.record.body, draw)
+            if isinstance(body, dict):
+                found = rejudge(changed(deed, **body), policy, kept.find)
+                assert isinstance(found, Again | NotRecorded)
+                told = Replayed()
+                told.add(changed(deed, **body), found)
+                assert all(line.isprintable() for line in lines(told))
+
+
 # ---- the command
 
 
@@ -436,6 +474,11 @@ def test_a_folder_that_is_gone_and_had_a_configuration_of_its_own(tmp_path: Path
     work.rename(home / "elsewhere")
     told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
     assert [each["why"] for each in told["unknown"]] == ["a workspace that is not here"]
+    plain = agent("audit", "replay", "--strict", cwd=home, home=home)
+    assert (plain.returncode, plain.stdout.splitlines()) == (
+        1,
+        ["none of 1 decision could be replayed", "unknown     1  a workspace that is not here (record 5)"],
+    )
 
 
 @pytest.mark.parametrize("more", [(), ("--review", "--patch", "@/p")], ids=["in place", "on a copy"])

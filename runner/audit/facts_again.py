@@ -105,16 +105,23 @@ class Recorded:
 
     def _listed(self, folder: str) -> tuple[str, ...] | None:
         found = self._answer(self._names, folder, f"what is in `{folder}`")
-        return None if found is None else _texts(found)
+        return self._read(_texts, found) if found is not None else None
 
     def _remote(self, folder: str) -> Remotes:
         found = self._answer(self._remotes, folder, f"the remotes of `{folder}`")
-        return Remotes() if found is None else _remotes(found)
+        return self._read(_remotes, found) or Remotes()
 
     def _registry(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
         found = self._answer(self._registries, f"{program}\0{folder}", f"the registries of `{program}` in `{folder}`")
-        pairs = found if isinstance(found, list) else []
-        return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
+        return self._read(_registries, found) or ()
+
+    def _read(self, read: Callable[[object], _Value], found: object) -> _Value | None:
+        """What was answered then; one that is no answer is none."""
+        try:
+            return read(found) if found is not None else None
+        except ValueError as error:
+            self.missing.append(str(error))
+            return None
 
     def _answer(self, table: Mapping[str, object], name: str, what: str) -> object:
         if name not in table:
@@ -138,8 +145,18 @@ def _fact(path: str, found: object) -> PathFact:
 def _remotes(found: object) -> Remotes:
     if not isinstance(found, dict) or set(found) != {each.name for each in fields(Remotes)}:
         raise ValueError("these are no remotes")
+    shapes = {each.name: type(getattr(Remotes(), each.name)) for each in fields(Remotes)}
+    if any(type(value) is not {tuple: list}.get(shapes[name], shapes[name]) for name, value in found.items()):
+        raise ValueError("these are no remotes")
     values = {name: _frozen(value) for name, value in found.items()}
     return Remotes(**values)  # type: ignore[arg-type]  # its own fields, in the forms that JSON has of them
+
+
+def _registries(found: object) -> tuple[tuple[str, Scope], ...]:
+    pairs = [each for each in found if isinstance(each, list) and len(each) == 2] if isinstance(found, list) else []
+    if not isinstance(found, list) or len(pairs) != len(found) or not all(scope in _SCOPES for _, scope in pairs):
+        raise ValueError("these are no registries")
+    return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
 
 
 def _frozen(value: object) -> object:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
@@ -30,6 +30,7 @@ _ACTIONS: dict[str, type[Action]] = {
     kind.__name__: kind
     for kind in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
 }
+NOT_ASKED = "facts that were not asked for then"  # the kind that today's disk can do something about
 _CONTENTS = ("content", "old", "new")  # what a verdict on a file does not depend on: cut or masked, it is judged
 _DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
 _PARTS, _CASES = 256, 20_000  # kept in memory: recorded parts, and verdicts
@@ -151,7 +152,7 @@ def _judged(
         raise _UnknownError("no session", "the record of its session is gone")
     try:
         recorded = Recorded(machine, top, asked, _day(body, deed.session.body), now)
-        grants = tuple(from_json(each) for each in _list(body, "granted"))
+        grants = tuple(map(from_json, _list(body, "granted")))
         typed = _typed(_list(body, "typed"))
         hearing = Hearing(
             facts=recorded.facts,
@@ -164,7 +165,7 @@ def _judged(
             unattended=deed.session.body.get("unattended") is True if policy.unattended is None else policy.unattended,
             matrix=policy.matrix,
         )
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise _UnknownError("not as this version writes it", str(error)) from None
     reach = body.get("reach")
     backend = reach if isinstance(reach, str) else None
@@ -178,7 +179,7 @@ def _judged(
     if typed is not None:
         without = ruled(_heard(replace(hearing, typed=None), action, backend)[1])
     if recorded.missing:
-        raise _UnknownError("facts that were not asked for then", recorded.missing[0])
+        raise _UnknownError(NOT_ASKED, recorded.missing[0])
     return Again(assessment, verdict, by, without, tuple(recorded.looked))
 
 
@@ -205,10 +206,18 @@ def _action(body: Mapping[str, object]) -> Action:
         top, _, name = str(place).partition(".")
         if top in ("granted", "typed") or (top == "action" and name not in _CONTENTS):
             raise _UnknownError("a secret was taken out", f"of {name or 'what flags or grants added'}")
-    try:
-        return kind(**said)
-    except TypeError:
-        raise _UnknownError("not as this version writes it", "its action has other fields") from None
+    known = {each.name: each.type for each in fields(kind)}
+    if set(said) != set(known) or not all(_fits(value, known[name]) for name, value in said.items()):
+        raise _UnknownError("not as this version writes it", "its action has other fields")
+    return kind(**said)
+
+
+def _fits(value: object, shape: object) -> bool:
+    """Whether a value from JSON is of a field's type; a number may have lost its fraction."""
+    if shape == tuple[str, ...]:
+        return isinstance(value, tuple)  # of texts: it was made so
+    whole = isinstance(value, bool) or not isinstance(value, int)
+    return isinstance(value if whole or shape is int else float(value), shape)  # type: ignore[arg-type]  # a class or a union of some
 
 
 def _parts(

@@ -8,7 +8,7 @@ from policy.record import dataclass
 from policy.tier import Tier
 from runner.audit.deeds import Deed
 from runner.audit.export import reading
-from runner.audit.replay import Again, NotRecorded, ruled, ruled_then
+from runner.audit.replay import NOT_ASKED, Again, NotRecorded, ruled, ruled_then
 from runner.visible import one_line, visible
 
 _SHOWN = 3  # actions of one group
@@ -161,10 +161,15 @@ def _counts(found: Replayed) -> Iterator[str]:
         counts[each.change] += 1
     said = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
     decisions = f"{found.count} decision{'' if found.count == 1 else 's'}"
-    yield f"{decisions} replayed: {said or 'none differs'}"
+    known = found.count - sum(map(len, found.unknown.values()))
+    if found.count and not known:
+        yield f"none of {decisions} could be replayed"
+    else:
+        yield f"{f'{known} of ' if found.unknown else ''}{decisions} replayed: {said or 'none differs'}"
     for kind, numbers in found.unknown.items():
         named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
-        yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named})", lines=False)
+        way = "; --look asks today's disk" if kind.kind == NOT_ASKED else ""
+        yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named}){way}", lines=False)
     if found.looked:
         yield f"{found.looked} of the verdicts rest on what is on the disk today"
 
