@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from review_world import BARE, TREES, base, git_apply, make, sh, tree
+from terminal import Terminal
 from test_review_patch import ROWS, nothing_secret
 from undo_world import World
 
@@ -22,6 +24,7 @@ from runner.review.planning import Plan, plan
 from runner.review.reading import PatchError, Section, read
 
 __all__ = ("base",)  # a fixture
+AGENT = os.path.join(os.path.dirname(sys.executable), "agent")
 
 
 def planned(world: World, patch: bytes, *, reverse: bool = False) -> Plan:
@@ -309,12 +312,7 @@ def test_a_file_with_two_names_is_written_under_one(base: Path) -> None:
 
 
 def agent(world: World, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-    import sys
-
-    program = os.path.join(os.path.dirname(sys.executable), "agent")
-    done = subprocess.run(
-        [program, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60
-    )
+    done = subprocess.run([AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60)
     return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -342,6 +340,25 @@ def test_the_command(base: Path) -> None:
     if exported.returncode == 0 and exported.stdout:
         kinds = [json.loads(line).get("body", json.loads(line)).get("kind") for line in exported.stdout.splitlines()]
         assert "applied" in kinds or kinds == []
+
+
+# what is typed, the code, whether it is applied
+@pytest.mark.parametrize(
+    ("typed", "code", "done"), [("yes\n", 0, True), ("no\n", 1, False), ("\n", 1, False), ("\x04", 1, False)]
+)
+def test_the_question(base: Path, typed: str, code: int, done: bool) -> None:
+    world = World(base)
+    (base / "p").write_bytes(BOTH)
+    terminal = Terminal([AGENT, "apply", "../p"], world.w, {**world.environ, "TERM": "xterm"})
+    try:
+        terminal.until("[yes / no]")
+        assert "\x1b[32m+␛[2Jhi<U+202E>" in terminal.seen, "colours are ours, the rest is spelled out"
+        assert os.listdir(world.w) == []
+        terminal.type(typed)
+        assert terminal.end() == code
+    finally:
+        terminal.close()
+    assert (sorted(os.listdir(world.w)) == ["a", "b"]) is done
 
 
 # the patch, what `--yes` alone says to it
