@@ -13,6 +13,7 @@ from review_world import BARE, TREES, base, git_apply, make, sh, tree
 from runner.config import load
 from runner.review.copy import copied
 from runner.review.ignored import Ignored, kept_by_git
+from runner.review.lines import Effort, hunks
 from runner.review.patch import Patch, patch_of
 from runner.review.review import reviewed
 
@@ -102,6 +103,33 @@ def test_law_for_any_two_trees(
         assert done.returncode == 0, (done.stderr, patch.text)
     assert tree(top / "w") == tree(copy.path)
     copy.remove()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n"]), max_size=20),
+    st.lists(st.sampled_from([b"a\n", b"b\n", b"d\n"]), max_size=20),
+    st.sampled_from([0, 5, 30, 10**6]),
+)
+def test_law_however_little_effort_the_hunks_are_right(old: list[bytes], new: list[bytes], steps: int) -> None:
+    made: list[bytes] = []
+    at = 0
+    for hunk in hunks(old, new, Effort(steps)):
+        made += old[at : hunk.old[0]]
+        at = sum(hunk.old)
+        assert [line[1:] for line in hunk.lines if line[:1] != b"+"] == old[hunk.old[0] : at]
+        assert len(made) == hunk.new[0]
+        made += [line[1:] for line in hunk.lines if line[:1] != b"-"]
+    assert made + old[at:] == new
+
+
+def test_texts_made_to_keep_us_busy_are_given_up_on() -> None:
+    """Without a bound, minutes: each line is once in both, and none in its place."""
+    lines = [b"%d\n" % number for number in range(60_000)]
+    effort = Effort(50_000)
+    (hunk,) = hunks(lines, sorted(lines, key=lambda line: line[::-1]), effort)
+    assert effort.left <= 0
+    assert len(hunk.lines) > 119_000, "what was left counts as replaced"
 
 
 def test_what_others_did_meanwhile_is_not_taken_back(base: Path) -> None:

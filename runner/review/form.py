@@ -5,7 +5,7 @@ import hashlib
 import zlib
 
 from policy.record import dataclass
-from runner.review.lines import hunks, split
+from runner.review.lines import Effort, hunks, split
 
 NOTHING = "0" * 40
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
@@ -40,10 +40,10 @@ def quoted(name: bytes) -> bytes:
 _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
 
 
-def changed(path: bytes, old: Side | None, new: Side | None) -> bytes:
+def changed(path: bytes, old: Side | None, new: Side | None, effort: Effort | None = None) -> bytes:
     """The part of a patch about one path, that is no file, or the other side's kind, where a side is None."""
     if old is not None and new is not None and (old.mode == LINK) != (new.mode == LINK):
-        return changed(path, old, None) + changed(path, None, new)  # as git-diff(1) says it
+        return changed(path, old, None, effort) + changed(path, None, new, effort)  # as git-diff(1) says it
     lines = [b"diff --git %s %s" % (quoted(b"a/" + path), quoted(b"b/" + path))]
     lines += _modes(old, new)
     before, after = old.blob if old else NOTHING, new.blob if new else NOTHING
@@ -55,7 +55,7 @@ def changed(path: bytes, old: Side | None, new: Side | None) -> bytes:
     head = b"\n".join(lines) + b"\n"
     if binary(old_data) or binary(new_data):
         return head + b"GIT binary patch\n" + _literal(new_data) + _literal(old_data)
-    body = b"".join(_hunks(old_data, new_data))
+    body = b"".join(_hunks(old_data, new_data, effort))
     if not body:
         return head  # an empty file comes or goes
     names = (quoted(b"a/" + path) if old else b"/dev/null", quoted(b"b/" + path) if new else b"/dev/null")
@@ -84,9 +84,9 @@ def _modes(old: Side | None, new: Side | None) -> list[bytes]:
     return [f"old mode {old.mode}".encode(), f"new mode {new.mode}".encode()] if old.mode != new.mode else []
 
 
-def _hunks(old: bytes, new: bytes) -> list[bytes]:
+def _hunks(old: bytes, new: bytes, effort: Effort | None) -> list[bytes]:
     parts = []
-    for hunk in hunks(split(old), split(new)):
+    for hunk in hunks(split(old), split(new), effort):
         parts.append(b"@@ -%s +%s @@\n" % (_range(hunk.old), _range(hunk.new)))
         for line in hunk.lines:
             parts.append(line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")

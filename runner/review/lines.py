@@ -8,6 +8,7 @@ from policy.record import dataclass
 
 CONTEXT = 3  # lines around a change
 _MOST_EDITS = 1000  # of one stretch: the work grows with the square
+_USUAL = 4_000_000  # steps for one pair of texts: some seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,18 @@ class Hunk:
     lines: tuple[bytes, ...]
 
 
+class Effort:
+    """How many steps may still be taken to find what is the same, for as many texts as share it.
+
+    THREAT T95: whoever wrote the texts may have made them to keep us busy.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+
 def split(data: bytes) -> list[bytes]:
     """Lines with their line breaks, which are `\\n` alone; a last one may have none."""
     lines = data.split(b"\n")
@@ -27,9 +40,13 @@ def split(data: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def hunks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Hunk]:
+def hunks(old: Sequence[bytes], new: Sequence[bytes], effort: Effort | None = None) -> Iterator[Hunk]:
     """What turns `old` into `new`, in order, with CONTEXT lines around."""
-    changes = _changes(old, new)
+    own = Effort(_USUAL if effort is None else min(_USUAL, effort.left))
+    given = own.left
+    changes = _changes(old, new, own)
+    if effort is not None:
+        effort.left -= given - own.left
     group: list[tuple[int, int, int, int]] = []
     for change in changes:
         if group and change[0] - group[-1][1] > 2 * CONTEXT:
@@ -56,7 +73,7 @@ def _hunk(old: Sequence[bytes], new: Sequence[bytes], group: list[tuple[int, int
     return Hunk((start, end - start), (first, last - first), tuple(lines))
 
 
-def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int, int, int]]:
+def _changes(old: Sequence[bytes], new: Sequence[bytes], effort: Effort) -> list[tuple[int, int, int, int]]:
     """Stretches that differ: from and to of the old lines, and of the new."""
     numbers: dict[bytes, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
@@ -73,9 +90,13 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> list[tuple[int, int,
             if first < last or start < end:
                 found.append((first, last, start, end))
             continue
+        effort.left -= last - first + end - start
+        if effort.left <= 0:
+            found.append((first, last, start, end))
+            continue
         anchors = _anchors(a, b, first, last, start, end)
         if not anchors:
-            found += _shortest(a, b, first, last, start, end)
+            found += _shortest(a, b, first, last, start, end, effort)
             continue
         for one, other in anchors:
             todo.append((first, one, start, other))
@@ -127,13 +148,16 @@ def _once(lines: list[int], first: int, last: int) -> dict[int, int]:
 
 
 def _shortest(
-    a: list[int], b: list[int], first: int, last: int, start: int, end: int
+    a: list[int], b: list[int], first: int, last: int, start: int, end: int, effort: Effort
 ) -> list[tuple[int, int, int, int]]:
     """The shortest way from one stretch to the other; one whole replacement when it is too long."""
     m, n = last - first, end - start
     reach = {1: 0}
     steps: list[dict[int, int]] = []
     for edits in range(min(m + n, _MOST_EDITS) + 1):
+        effort.left -= edits + 1
+        if effort.left <= 0:
+            break
         steps.append(reach)
         reach = dict(reach)
         for k in range(-edits, edits + 1, 2):

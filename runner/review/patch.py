@@ -13,10 +13,12 @@ from runner.review import tree
 from runner.review.copy import Copy, Stamp, stamp
 from runner.review.form import LINK, Side, changed, renamed
 from runner.review.ignored import Ignored, kept_by_git
+from runner.review.lines import Effort
 from runner.undo import below
 from runner.visible import visible
 from sandbox.tree import SHORT_MARGIN
 
+_STEPS = 20_000_000  # of comparing lines, in all files together
 _SHOWN = 5  # paths in a line
 _LARGEST = 512 << 20  # bytes of all contents in one patch
 
@@ -208,6 +210,7 @@ class _Work:
         for path, (old, new) in self._changes.items():
             if new is None and old is not None and old.data:
                 gone.setdefault((old.blob, old.mode == LINK), []).append(path)
+        effort = Effort(_STEPS)
         parts: dict[str, bytes] = {}
         files: dict[str, Change] = {}
         sources: set[str] = set()
@@ -220,7 +223,7 @@ class _Work:
                 parts[path] = renamed(os.fsencode(was), os.fsencode(path), source, new)
                 files[path] = Change(path, "renamed", was)
                 continue
-            parts[path] = changed(os.fsencode(path), old, new)
+            parts[path] = changed(os.fsencode(path), old, new, effort)
             files[path] = Change(path, "added" if old is None else "deleted" if new is None else "modified")
         kept = [path for path in parts if path not in sources]
         return Patch(

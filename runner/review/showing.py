@@ -1,13 +1,15 @@
 """A plan in words, for somebody who decides about it: the sum first, then what to look at twice, then every line."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from runner.review.dangers import Danger
 from runner.review.form import LINK, PROGRAM, Side, binary
-from runner.review.lines import hunks, split
+from runner.review.lines import Effort, Hunk, hunks, split
 from runner.review.planning import Plan, Planned
 from runner.visible import visible
 
+_EFFORT = Effort(20_000_000)  # for all that one program shows
 _SIGNS = {"added": "+", "deleted": "-", "modified": "~", "renamed": ">"}
 _KINDS = {LINK: "link", PROGRAM: "executable"}
 
@@ -42,7 +44,7 @@ def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
         if not _shown(item):
             yield f"{cyan}no text: {_size(item.old)} -> {_size(item.new)}{end}"
             continue
-        for hunk in hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b"")):
+        for hunk in _hunks(item):
             yield f"{cyan}@@ -{_range(hunk.old)} +{_range(hunk.new)} @@{end}"
             for line in hunk.lines:
                 cut = not line.endswith(b"\n")
@@ -82,10 +84,15 @@ def counts(item: Planned) -> tuple[int, int]:
     if not _shown(item):
         return 0, 0
     added = removed = 0
-    for hunk in hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b"")):
+    for hunk in _hunks(item):
         added += sum(line[:1] == b"+" for line in hunk.lines)
         removed += sum(line[:1] == b"-" for line in hunk.lines)
     return added, removed
+
+
+@lru_cache(maxsize=1 << 12)  # each file is asked for three times
+def _hunks(item: Planned) -> tuple[Hunk, ...]:
+    return tuple(hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b""), _EFFORT))
 
 
 def _shown(item: Planned) -> bool:
