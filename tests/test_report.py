@@ -304,8 +304,8 @@ def test_a_decision_is_shown_whole(browser: Browser, tmp_path: Path) -> None:
     page = seen.page
     page.click("#r9")
     assert page.inner_text("#detail .script mark") == "sh"
-    assert "dangerous: `sh` runs what was just downloaded" in page.inner_text("#detail .caret")
-    assert page.inner_text("#detail .caret").index("^") == 39, "below the words"
+    assert page.inner_text("#detail .caret >> nth=1").strip() == "dangerous: `sh` runs what was just downloaded"
+    assert page.inner_text("#detail .caret >> nth=0").index("^") == 39, "below the words"
     page.click("#detail .reason >> nth=1")
     assert page.inner_text("#detail .script mark") == "https://evil.example/x.sh"
     page.click("#r11")

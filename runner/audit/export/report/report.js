@@ -199,11 +199,12 @@
       const group = draw("g", { "data-time": new Date(bar.time).toISOString(), "data-denied": bar.sums[0], "data-asked": bar.sums[1], "data-allowed": bar.sums[2] });
       group.append(draw("title", {}, `${stamp(bar.time)}, ${spanned(plot.step)}: ${bar.sums.map((sum, index) => `${count(sum)} ${VERDICTS[index]}`).join(", ")}`));
       let base = floor;
+      const thick = Math.max(Math.min(slot - Math.min(slot * 0.24, 3), 56), 1);
       bar.sums.forEach((sum, index) => {
         if (!sum) return;
         const tall = Math.max(floor - y(sum), 1.5);
         base -= tall;
-        group.append(draw("rect", { class: VERDICTS[index], x: x(bar.time) + Math.min(slot * 0.12, 1.5), y: base, width: Math.max(slot - Math.min(slot * 0.24, 3), 1), height: tall }));
+        group.append(draw("rect", { class: VERDICTS[index], x: x(bar.time) + (slot - thick) / 2, y: base, width: thick, height: tall }));
       });
       bars.append(group);
     }
@@ -212,13 +213,13 @@
     svg.append(draw("text", { class: "axis", x: left - 8, y: rug + 6, "text-anchor": "end" }, "denials"));
     const strokes = new Set(found.filter((row) => row.verdict === 0 && row.time).map((row) => Math.round(x(row.time) * 2) / 2));
     svg.append(draw("path", { class: "rug", d: [...strokes].map((at) => `M${at} ${rug - 4}v10`).join("") }));
-    const labels = Math.max(2, Math.min(8, Math.floor(inner / 110)));
-    const long = plot.end - plot.begin > 2 * 86400000;
-    for (let index = 0; index <= labels; index += 1) {
-      const time = plot.begin + ((plot.end - plot.begin) * index) / labels;
-      const anchor = index === 0 ? "start" : index === labels ? "end" : "middle";
-      const said = long ? day(time).slice(5) + (plot.end - plot.begin < 8 * 86400000 ? " " + hour(time) : "") : plot.step < 60000 ? clock(time) : hour(time);
-      svg.append(draw("text", { class: "axis", x: x(time), y: high - 10, "text-anchor": anchor }, said));
+    // Times stand below the beginnings of bars, as many as have room.
+    const long = plot.end - plot.begin > 2 * 86400000, every = Math.ceil(plot.bars.length / Math.max(2, Math.floor(inner / 96)));
+    for (let index = 0; index <= plot.bars.length; index += every) {
+      const time = plot.begin + index * plot.step, place = x(time);
+      const said = long ? day(time).slice(5) + (plot.step < 86400000 ? " " + hour(time) : "") : plot.step < 60000 ? clock(time) : hour(time);
+      svg.append(draw("line", { class: "grid", x1: place, x2: place, y1: floor, y2: floor + 4 }));
+      svg.append(draw("text", { class: "axis", x: place, y: high - 10, "text-anchor": place > width - 46 ? "end" : "middle" }, said));
     }
     if (state.from || state.until) {
       const a = Math.max(left, state.from ? x(state.from) : left), b = Math.min(width - right, state.until ? x(state.until) : width - right);
@@ -382,7 +383,11 @@
         row.append(...part(at, a), make("mark", {}, part(a, b)), ...part(b, stop), "\n");
         const wide = (from, to) => chars.slice(from, to).reduce((sum, char) => sum + (odd(char, true) ? spelled(char).length : char === "\t" ? 4 : 1), 0);
         pre.append(row);
-        if (end <= stop || b === chars.length) pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, make("span", { class: "no" }), " ".repeat(wide(at, a)), "^".repeat(Math.max(1, Math.min(wide(a, b), 400))), note ? ` ${clear(note)}` : "", "\n"));
+        if (end <= stop || b === chars.length) {
+          const from = wide(at, a), carets = Math.max(1, Math.min(wide(a, b), 400)), beside = from + carets <= 40;
+          pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, make("span", { class: "no" }), " ".repeat(from), "^".repeat(carets), note && beside ? ` ${clear(note)}` : "", "\n"));
+          if (note && !beside) pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, make("span", { class: "no" }), clear(note), "\n"));
+        }
       } else {
         row.append(...part(at, stop), "\n");
         pre.append(row);
@@ -419,7 +424,7 @@
       holder,
     ];
     if (row.problem) found.push(make("div", { class: "refusal" }, make("p", {}, make("strong", {}, shown(row.problem[0]))), make("p", {}, shown(row.problem[1])), make("p", { class: "soft" }, "What to do: ", shown(row.problem[2]))));
-    if (outcome && outcome.violations) found.push(part(`Stopped by the sandbox (${count(outcome.stopped)})`, items(outcome.violations.map(([what, fix, layer, guess]) => [make("bdi", { dir: "ltr" }, shown(what)), make("span", { class: "soft" }, ` by ${clear(text(layer))}${guess ? ", inferred from its message" : ""}; `, shown(fix))]), "bad")));
+    if (outcome && outcome.violations) found.push(part(`Stopped by the sandbox (${count(outcome.stopped)})`, items(outcome.violations.map(([what, fix, layer, guess]) => [make("bdi", { dir: "ltr" }, shown(what)), make("span", { class: "soft" }, `${guess ? ", inferred from its own message" : ` by ${clear(text(layer))}`}; `, shown(fix))]), "bad")));
     found.push(part("Decided by", pairs([
       ["Rule", row.rule ? mono(row.rule) : "none"],
       ["Matrix", row.cell ? `${text(row.tier)} \u00d7 ${text(row.cell[0])} = ${text(row.cell[1])}` : null],
