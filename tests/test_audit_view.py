@@ -2,12 +2,17 @@
 
 import json
 import os
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tmux import Tmux
 
+from policy.verdict import Problem
 from runner.audit.deeds import Deed
-from runner.audit.log import Record
+from runner.audit.log import AuditLog, Record
+from runner.audit.records import Refusal, SessionInfo
 from runner.audit.shown import deed_text, record_text
 from runner.audit.view import WIDE, entry, entry_lines
 
@@ -121,3 +126,34 @@ def test_what_an_earlier_version_left_out() -> None:
     for kind in ("decided", "refused"):
         assert deed_text(Deed(Record(1, "0" * 64, {"kind": kind}), None, None))
         assert [*entry_lines(entry(Deed(Record(1, "0" * 64, {"kind": kind}), None, None)), colour=False, width=80)]
+
+
+def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:
+    """Text with the caret view, folded lines and no JSON; nothing of the progress is left behind."""
+    agent = str(Path(sys.executable).with_name("agent"))
+    state, work = tmp_path / "state", tmp_path / "work"
+    state.mkdir(mode=0o700)
+    work.mkdir()
+    environ = {**os.environ, "RINGFENCE_STATE_DIR": str(state), "HOME": str(tmp_path), "TERM": "xterm-256color"}
+    environ.pop("NO_COLOR", None)
+    problem = Problem("`command` is missing", "the tool wants one", "give one")
+    with AuditLog.open(state / "audit.db") as log:
+        session = log.session(SessionInfo("default", str(work), True, None))
+        for number in range(3):
+            log.refused(session, Refusal("bash", f'{{"x": {number}, "long": "{"y" * 300}"}}', problem))
+    script = (
+        f"{agent} audit --limit 2; {agent} audit show last; {agent} audit stats; {agent} audit show last | head -c 1"
+    )
+    with closing(Tmux(tmp_path, work, environ, "bash", "-c", script)) as window:
+        screen = window.until("LEFT 0")
+    told = [
+        "malformed",
+        "there are older ones; these are the newest 2",
+        "arguments, as the model sent them",
+        "3 decisions in 1 session",
+    ]
+    for part in told:
+        assert part in screen
+    assert "reading" not in screen, "the progress is gone"
+    assert screen.split("never spoke")[-1].split("LEFT")[0].rstrip().endswith("{"), "JSON in a pipe"
+    assert all(len(line) <= 110 for line in screen.splitlines())

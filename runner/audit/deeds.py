@@ -32,7 +32,8 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
             if len(sessions) >= SESSIONS:
                 sessions.clear()
             sessions[name] = log.named("session", name)
-        session, finished = sessions[name], log.outcome_of(record.id)
+        session = sessions[name]
+        finished = log.outcome_of(record.id) if record.body.get("verdict") != "deny" else None  # nothing ran
         if wanted.matches(record.body, session.body if session else {}, finished.body if finished else {}):
             left = None if left is None else left - 1
             yield Deed(record, session, finished)

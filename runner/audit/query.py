@@ -37,26 +37,17 @@ class Query:
         time = str(decision.get("time", ""))
         return (
             _one(self.verdicts, str(decision.get("verdict", "")))
-            and _any(self.tiers, _texts(decision.get("tiers")))
-            and _begins(
-                self.rules,
-                [str(reason.get("rule", "")) for reason in _objects(decision, "reasons", "because", "rules")],
-            )
             and _one(self.modes, str(decision.get("mode", "")))
             and _one(self.tools, str(decision.get("tool", "")))
-            and _any(self.commands, [command_of(decision)])
-            and _globs(self.paths, _targets(decision, connects=False))
-            and _globs(
-                self.hosts,
-                [
-                    *_targets(decision, connects=True),
-                    *(str(c.get("host", "")) for c in _objects(outcome, "connections")),
-                ],
-            )
-            and _begins(self.sessions, [str(decision.get("session", ""))])
-            and _begins(self.workspaces, [str(session.get("workspace", ""))])
             and (not self.since or time >= self.since)
             and (not self.until or time < self.until)
+            and (not self.sessions or _begins(self.sessions, [str(decision.get("session", ""))]))
+            and (not self.workspaces or _begins(self.workspaces, [str(session.get("workspace", ""))]))
+            and (not self.tiers or _any(self.tiers, _texts(decision.get("tiers"))))
+            and (not self.commands or command_of(decision) in self.commands)
+            and (not self.rules or _begins(self.rules, _rules(decision)))
+            and (not self.paths or _globs(self.paths, _targets(decision, connects=False)))
+            and (not self.hosts or _globs(self.hosts, [*_targets(decision, connects=True), *_reached(outcome)]))
             and (not self.asked or was_question(decision))
         )
 
@@ -72,15 +63,15 @@ def _one(wanted: tuple[str, ...], value: str) -> bool:
 
 
 def _any(wanted: tuple[str, ...], values: list[str]) -> bool:
-    return not wanted or any(value in wanted for value in values)
+    return any(value in wanted for value in values)
 
 
 def _begins(wanted: tuple[str, ...], values: list[str]) -> bool:
-    return not wanted or any(value.startswith(wanted) for value in values)
+    return any(value.startswith(wanted) for value in values)
 
 
 def _globs(wanted: tuple[str, ...], values: list[str]) -> bool:
-    return not wanted or any(fnmatchcase(value, pattern) for value in values for pattern in wanted)
+    return any(fnmatchcase(value, pattern) for value in values for pattern in wanted)
 
 
 def _texts(value: object) -> list[str]:
@@ -101,6 +92,14 @@ def _targets(decision: dict[str, object], *, connects: bool) -> list[str]:
         for effect in _objects(decision, "effects")
         if (effect.get("kind") == "connects") is connects
     ]
+
+
+def _rules(decision: dict[str, object]) -> list[str]:
+    return [str(reason.get("rule", "")) for reason in _objects(decision, "reasons", "because", "rules")]
+
+
+def _reached(outcome: dict[str, object]) -> list[str]:
+    return [str(made.get("host", "")) for made in _objects(outcome, "connections")]
 
 
 def command_of(decision: dict[str, object]) -> str:

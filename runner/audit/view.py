@@ -50,12 +50,11 @@ def lines(
     """The listing for people, safe to print on a terminal. Says so when there is nothing to list, or more of it."""
     shown = 0
     for deed in deeds(log, query, limit=None if limit is None else limit + 1):
-        shown += 1
-        if shown == limit and limit is not None:
-            last = deed
-        if limit is not None and shown > limit:
-            yield f"{_DIM if colour else ''}{_more(log, query, last, limit)}{_END if colour else ''}"
+        if shown == limit:
+            told = f"there are older ones; these are the newest {limit} (--limit N)"
+            yield f"{_DIM}{told}{_END}" if colour else told
             return
+        shown += 1
         yield from entry_lines(entry(deed), colour=colour, width=width)
     if not shown:
         yield nothing(query)
@@ -174,11 +173,6 @@ def _folded(words: str, width: int) -> list[str]:
         return [f"{_INDENT}{shown}"]
     fits = max(width, len(_INDENT) + 20)
     return textwrap.wrap(shown, fits, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  ", break_on_hyphens=False)
-
-
-def _more(log: AuditLog, query: Query | None, last: Deed, limit: int) -> str:
-    """How to see what was left out; how many it is where every older decision counts."""
-    return f"there are older ones; the newest {limit} are shown (--limit N)"
 
 
 def _kept(body: Body, answer: Body) -> str:
