@@ -75,13 +75,14 @@ def _values(environ: Mapping[str, str]) -> Iterator[str]:
     for name, value in environ.items():
         if len(value) < SHORTEST:
             continue
-        if _speaks_of_one(name) and not value.startswith(("/", "~")):  # a path to a key is none
+        if speaks_of_one(name) and not value.startswith(("/", "~")):  # a path to a key is none
             yield value.strip()
         if "://" in value and "@" in value:
             yield from _logins(value)
 
 
-def _speaks_of_one(name: str) -> bool:
+def speaks_of_one(name: str) -> bool:
+    """Whether a variable of this name holds a secret, or says where one is."""
     return any(part in _PARTS or part.endswith(_ENDS) for part in name.upper().split("_"))
 
 

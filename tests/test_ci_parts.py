@@ -1,6 +1,9 @@
 """The parts of `agent ci`: settings of Git without credentials, lines that are no commands, budgets by flags and files."""
 
 import io
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 from job import HEADER, commands
@@ -96,7 +99,7 @@ def test_code_in_a_cell_is_letters_and_entities() -> None:
 FOLDERS: list[tuple[dict[str, str], set[str], str]] = [
     ({}, set(), "no job"),
     ({"GITHUB_ENV": "/r/_temp/_cmd/env"}, {"/r/_temp/_cmd/env", "/r/_temp/_cmd"}, "the file and its folder"),
-    ({"GITHUB_ENV": "/w/env"}, {"/w/env"}, "in the workspace: the file alone"),
+    ({"GITHUB_ENV": "/w/env"}, {"env"}, "in the workspace: its name, since a place would close all of it"),
     ({"GITHUB_ENV": "/tmp/env"}, {"/tmp/env"}, "never all of /tmp"),
     ({"RUNNER_TEMP": "/r/_temp"}, {"/r/_temp"}, "what checkouts leave there"),
     ({"RUNNER_TEMP": "/"}, set(), "never everything"),
@@ -104,6 +107,11 @@ FOLDERS: list[tuple[dict[str, str], set[str], str]] = [
     ({"GITHUB_ENV": "relative"}, set(), "no path"),
     ({"DOCKER_HOST": "unix:///run/user/7/docker.sock"}, {"/run/user/7/docker.sock"}, "a daemon elsewhere"),
     ({"DOCKER_HOST": "tcp://x:1"}, set(), "no file"),
+    ({"KUBECONFIG": "/proc/self/stat:/proc/version"}, {"/proc/self/stat", f"/proc/{os.getpid()}/stat", "/proc/version"}, "a list of files"),
+    ({"SIGNING_KEY": "/proc/version"}, {"/proc/version"}, "a name that speaks of a secret"),
+    ({"SIGNING_KEY": "/nowhere"}, set(), "which is not there"),
+    ({"PATH": "/proc/version"}, set(), "one that does not"),
+    ({"DOCKER_CONFIG": "/"}, set(), "never everything"),
 ]
 # fmt: on
 
@@ -112,7 +120,32 @@ FOLDERS: list[tuple[dict[str, str], set[str], str]] = [
 def test_files_of_the_job_are_secrets(environ: dict[str, str], expected: set[str], why: str) -> None:
     profile: Profile = packaged().profile
     found = surroundings.closed(profile, environ, "/w")
-    assert set(found.secret_paths) - set(profile.secret_paths) == expected, why
+    new = {*found.secret_paths, *found.secret_names} - {*profile.secret_paths, *profile.secret_names}
+    assert new == expected, why
+
+
+# where the repository lies, how it is made, why
+PLACES: list[tuple[str, tuple[str, ...], str]] = [
+    (".", ("init",), "the workspace itself"),
+    ("app", ("init",), "a checkout below the workspace"),
+    ("a/b/c", ("init",), "and deeper"),
+    ("mirror.git", ("init", "--bare"), "a bare repository"),
+]
+
+
+@pytest.mark.parametrize(("place", "words", "why"), PLACES, ids=[row[2] for row in PLACES])
+def test_credentials_are_found_wherever_a_repository_lies(
+    tmp_path: Path, place: str, words: tuple[str, ...], why: str
+) -> None:
+    top = tmp_path / place
+    subprocess.run(["git", words[0], "-q", *words[1:], str(top)], check=True)
+    assert surroundings.credentials(str(tmp_path)) == (), why
+    subprocess.run(["git", "-C", str(top), "config", "http.extraheader", f"A: {TOKEN}"], check=True)
+    (found,) = surroundings.credentials(str(tmp_path))
+    assert (found.key, found.file.endswith("config")) == ("http.extraheader", True)
+    surroundings.strip(str(tmp_path))
+    assert surroundings.credentials(str(tmp_path)) == ()
+    subprocess.run(["git", "-C", str(top), "config", "--list"], check=True, capture_output=True)
 
 
 def test_no_variable_of_a_job_is_passed_on() -> None:

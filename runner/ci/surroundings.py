@@ -28,8 +28,13 @@ NEVER = (
 )  # fmt: skip
 # By which a step speaks to its job: who may write one sets variables and the PATH of the steps that follow.
 _FILES = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
+# That name a file or folder of credentials, which a step before may have put into the workspace.
+_POINTING = (
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GHA_CREDS_PATH", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE",
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_CONFIG_DIR", "KUBECONFIG",
+    "DOCKER_CONFIG", "NPM_CONFIG_USERCONFIG", "NETRC", "SSH_AUTH_SOCK", "GNUPGHOME", "PIP_CONFIG_FILE",
+)  # fmt: skip
 _LARGEST = 1 << 20
-_MOST = 500  # settings of inner repositories that are looked at
 _LOGIN = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<login>[^/@\s\"']+)@", re.IGNORECASE)
 _KEYS = ("extraheader", "oauthtoken", "token", "password", "smtppass", "authtoken")
 
@@ -46,7 +51,7 @@ def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> di
 
 
 def closed(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
-    """`profile` in which the files of the job are secrets: in no mode is one read or written."""
+    """`profile` in which the files of the job, and of credentials, are secrets: in no mode is one read or written."""
     found: set[str] = set()
     for name in _FILES:
         path = environ.get(name, "")
@@ -60,8 +65,20 @@ def closed(profile: Profile, environ: Mapping[str, str], workspace: str) -> Prof
     daemon = environ.get("DOCKER_HOST", "")
     if daemon.startswith("unix:///"):
         found |= {os.path.realpath(daemon.removeprefix("unix://"))}
+    for name, text in environ.items():
+        if name in _POINTING or live_secrets.speaks_of_one(name):
+            for path in text.split(":"):
+                real = os.path.realpath(path) if path.startswith("/") else "/"
+                if not inside(workspace, real) and os.path.lexists(real):
+                    found |= {path, real}
     found = {path.rstrip("/") for path in found} - {"", "/", *_usual()}
-    return replace(profile, secret_paths=(*profile.secret_paths, *sorted(found)))
+    # A secret place in the workspace would close all of it; a secret name is masked there.
+    names = sorted(os.path.basename(path) for path in found if inside(path, workspace))
+    return replace(
+        profile,
+        secret_paths=(*profile.secret_paths, *sorted(path for path in found if not inside(path, workspace))),
+        secret_names=tuple(dict.fromkeys((*profile.secret_names, *names))),
+    )
 
 
 def _usual() -> tuple[str, ...]:
@@ -164,18 +181,14 @@ def _unlogged(line: str, section: str, kept: list[tuple[str, str]]) -> str:
 
 
 def _settings(workspace: str) -> Iterator[str]:
-    """Where Git's settings of the workspace lie, below it."""
-    yield ".git/config"
-    yield ".git/config.worktree"
-    count = 0
-    for top in (".git/modules", ".git/worktrees"):
-        for folder, folders, files in os.walk(f"{workspace}/{top}", followlinks=False):
-            folders[:] = [name for name in folders if name not in ("objects", "refs", "logs", "hooks")]
+    """Where Git's settings lie below the workspace: of every repository in it, of their submodules and worktrees."""
+    for folder, folders, files in os.walk(workspace, followlinks=False):
+        bare = "HEAD" in files and {"objects", "refs"} <= set(folders)
+        inner = folder == f"{workspace}/.git" or "/.git/" in f"{folder[len(workspace) :]}/"
+        if bare or inner:
+            folders[:] = [name for name in folders if name not in ("objects", "refs", "logs", "hooks", "lfs")]
             for name in ("config", "config.worktree"):
                 if name in files:
-                    count += 1
-                    if count > _MOST:
-                        return
                     yield os.path.relpath(f"{folder}/{name}", workspace)
 
 
