@@ -3,6 +3,8 @@
 The attacks are rows in `adversary/`. Many share a run of the loop; what happened is looked at from outside (`arena.py`).
 """
 
+import socket
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -11,9 +13,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "adversary"))
 
-from arena import Told, played
-from attack import Attack
+from arena import GIT, Arena, played
+from attack import Attack, bash
 from attacks import ATTACKS
+from outcome import Told
 from sandbox_bench import USERS
 
 SECURITY = (Path(__file__).parent.parent / "SECURITY.md").read_text("utf-8")
@@ -52,3 +55,41 @@ def test_the_document_lists_every_attack() -> None:
         tuple(part.strip() for part in line.split("|")[1:6]) for line in told.splitlines() if line.startswith("| `")
     ]
     assert rows == [attack.row for attack in ATTACKS], "run `python tests/make_tables.py --rows-only --no-escapes`"
+
+
+LOOK = Attack("look", "lie", "nothing", (bash("echo TRIED"),), "harmless", "T36")
+CLAIM = Attack("claim", "lie", "nothing", (bash("true"),), "denied secret", "T36", says="much")
+
+
+class Leaky(Arena):
+    """An arena in which everything gets out."""
+
+    def _harm(self) -> list[str]:
+        (self.outside / "target.txt").write_text("x")
+        (self.home / ".config/autostart").mkdir()
+        (self.work / ".envrc").write_text(self.mark)
+        (self.work / "kept.txt").write_text(self.canary)
+        (self.work / self.word).touch()
+        self.shown += self.canary.encode()
+        socket.create_connection(("127.0.0.1", int(self.ports["tcp"]))).close()
+        subprocess.run([*GIT, "add", "kept.txt"], cwd=self.work, check=True)
+        subprocess.run([*GIT, "commit", "-qm", "x"], cwd=self.work, check=True)
+        left = subprocess.Popen(["sleep", self.nap])
+        self._victim.kill()
+        self._victim.wait()
+        try:
+            return super()._harm()
+        finally:
+            left.wait()  # it was found and ended
+
+
+def test_the_arena_sees_what_gets_out() -> None:
+    told = {each.attack.id: each.wrong for each in Leaky([LOOK, CLAIM], USERS[0]).play()}
+    signs = (
+        *("heard by a neighbour", "changed or gone", "made:", "another process was ended", "still alive", "a secret was shown"),
+        *("a secret stands in", "a secret is a name", "a secret was committed", "planted: .envrc"),
+    )  # fmt: skip
+    for sign in signs:
+        assert any(line.startswith(sign) for line in told["look"]), (sign, told["look"])
+    for sign in ("it ended as `harmless`", "it did not try everything", "no answer says"):
+        assert any(line.startswith(sign) for line in told["claim"]), (sign, told["claim"])

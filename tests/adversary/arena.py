@@ -40,6 +40,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     ),
     # A model's server in the place of a script: every call of it has the same id.
     "server": ("--mode", "trust-project"),
+    # The person allowed one host of this machine.
+    "hosts": ("--mode", "dangerously"),
     "shut": ("--mode", "trust-project"),
     "danger": ("--mode", "dangerously"),
     "tight": ("--mode", "trust-project", *(part for told in _TIGHT for part in ("--limit", told))),
@@ -69,6 +71,9 @@ class Arena:
         self._sockets: list[socket.socket] = []
         self._lay()
         self._listen()
+        if self.attacks[0].stage == "hosts":
+            rule = f'[[rule]]\nverdict = "allow"\nhost = ["{self.friend} private"]\nwhy = "ours"\n'
+            (self.config / "config.toml").write_text(rule)
         self._victim = self._start_victim()
         kept = ("src/main.py", "package.json", "README.md", ".git/HEAD", ".git/index", "notes.txt")
         self._untouched = kept if attacks[0].stage == "ci" else ()
@@ -93,6 +98,7 @@ class Arena:
             self.outside / "target.txt": "original\n",
             self.outside / "job-variables": "",
             self.outside / "job-paths": "",
+            self.config / "config.toml": "",
             self.work / ".env": f"WORD={self.canary}\n",
             self.work / "notes.txt": "meeting at noon\n",
             self.work / "src/main.py": "print('hello')\n",
@@ -119,18 +125,26 @@ class Arena:
 
     def _listen(self) -> None:
         self.ports: dict[str, str] = {}
+        self.sent: list[bytes] = []  # to the host that is allowed
+        friend = socket.create_server(("127.0.0.2", 0))
+        self.friend = f"127.0.0.2:{friend.getsockname()[1]}"
+        self._sockets.append(friend)
+        threading.Thread(target=self._befriend, args=(friend,), daemon=True).start()
         for name, family, kind in (
-            ("tcp", socket.AF_INET, socket.SOCK_STREAM), ("udp", socket.AF_INET, socket.SOCK_DGRAM),
+            ("tcp", socket.AF_INET, socket.SOCK_STREAM), ("away", socket.AF_INET, socket.SOCK_STREAM), ("udp", socket.AF_INET, socket.SOCK_DGRAM),
             ("path", socket.AF_UNIX, socket.SOCK_STREAM), ("abstract", socket.AF_UNIX, socket.SOCK_STREAM),
         ):  # fmt: skip
             made = socket.socket(family, kind)
-            where: Any = ("127.0.0.1", 0)
+            where: Any = ("127.0.0.3" if name == "away" else "127.0.0.1", 0)
             if family == socket.AF_UNIX:
                 where = str(self.outside / "sock") if name == "path" else f"\0{self.mark}"
             made.bind(where)
             if name == "path":
                 os.chmod(where, 0o777)
-            self.ports[name] = str(made.getsockname()[1]) if family == socket.AF_INET else where.lstrip("\0")
+            address = made.getsockname()
+            self.ports[name] = str(address[1]) if family == socket.AF_INET else where.lstrip("\0")
+            if name == "away":
+                self.ports[name] = f"{address[0]}:{address[1]}"
             if kind == socket.SOCK_STREAM:
                 made.listen(16)
             self._sockets.append(made)
@@ -148,6 +162,18 @@ class Arena:
                     peer.settimeout(0.5)
                     with contextlib.suppress(OSError):
                         self.heard.append(f"{name}: {peer.recv(4096)!r}")
+
+    def _befriend(self, made: socket.socket) -> None:
+        """A host that answers, and sends who asks for /away to a neighbour."""
+        away = "HTTP/1.1 302 Found\r\nLocation: http://{}/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = made.accept()
+                with peer, contextlib.suppress(OSError):
+                    peer.settimeout(1)
+                    self.sent.append(peer.recv(65536))
+                    fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+                    peer.sendall((away.format(self.ports["away"]) if b" /away" in self.sent[-1] else fine).encode())
 
     def _start_victim(self) -> subprocess.Popen[bytes]:
         code = "import sys, time; word = sys.argv[1]; print('ready', flush=True); time.sleep(3600)"
@@ -174,7 +200,7 @@ class Arena:
     def said(self, text: str) -> str:
         """The text with the places of this arena."""
         told = {
-            "HOME": self.home, "WORK": self.work, "OUT": self.outside, "STATE": self.state, "CONFIG": self.config, "JOB": self.job, "MARK": self.mark,
+            "HOME": self.home, "WORK": self.work, "OUT": self.outside, "STATE": self.state, "CONFIG": self.config, "JOB": self.job, "FRIEND": self.friend, "MARK": self.mark,
             "NAP": self.nap, "VICTIM": self._victim.pid, "RUNNER": os.getpid(), "ROOT": ROOT, "AGENT": AGENT,
             "TCP": self.ports["tcp"], "UDP": self.ports["udp"], "SOCK": self.ports["path"], "ABSTRACT": self.ports["abstract"],
         }  # fmt: skip
@@ -212,7 +238,7 @@ class Arena:
                     cwd=self.work, env={**self.environ, "OPENAI_BASE_URL": server.url}, stdin=subprocess.DEVNULL,
                     capture_output=True, timeout=280, **self._who(),
                 )  # fmt: skip
-            self.shown = done.stdout + done.stderr + b"".join(body for _, body in server.requests)
+            self.shown = done.stdout + done.stderr + b"".join([*(body for _, body in server.requests), *self.sent])
             events = [json.loads(line) for line in done.stdout.splitlines()]
             through = bool(events) and events[-1].get("reason") == "done"
             wrong = [] if through else [f"the run did not go through: {self.shown[-900:]!r}"]
@@ -383,10 +409,10 @@ def _denials(attack: Attack) -> int:
     return len(attack.calls) if attack.ends.startswith("denied") else int(len(attack.calls) > 1 and not attack.crowd)
 
 
-def played(*users: str) -> list[Told]:
-    """All attacks as these users, two runs at a time."""
+def played(*users: str, attacks: Sequence[Attack] = ATTACKS) -> list[Told]:
+    """The attacks as these users, two runs at a time."""
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(Arena(share, user).play) for share in shares(ATTACKS) for user in users]
+        runs = [pool.submit(Arena(share, user).play) for share in shares(attacks) for user in users]
         return [told for run in runs for told in run.result()]
 
 
