@@ -91,6 +91,7 @@ class SqliteStore:
     def __init__(self, database: sqlite3.Connection, path: Path, mode: str = "ro") -> None:
         self._database = database
         self._mode = mode  # in which it can be opened once more to read
+        self._files = _files(path)
         self.path = path
         self.name = str(path)
         with speaking(path, "the audit log cannot be read"):
@@ -137,6 +138,8 @@ class SqliteStore:
             try:
                 yield SqliteWriting(self._database)
                 self._database.execute("COMMIT")
+                if _files(self.path) != self._files:  # then what was just written is in a file without a name
+                    raise FileNotFoundError("it, or the write-ahead file beside it, was removed or replaced")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # SQLite already rolled back when the disk is full
                     self._database.execute("ROLLBACK")
@@ -356,6 +359,19 @@ def claim(path: Path) -> None:
         os.close(descriptor)
 
 
+def _files(path: Path) -> list[tuple[int, int] | None]:
+    """Which files lie there now: the log, and the write-ahead file, which stays as long as anybody has the log open."""
+    found: list[tuple[int, int] | None] = []
+    for name in (str(path), f"{path}-wal"):
+        try:
+            there = os.lstat(name)
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((there.st_dev, there.st_ino))
+    return found
+
+
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     # Two slashes at the start (HOME=/) would make the first name a host.
     quoted = ("/" + str(path.absolute()).lstrip("/")).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
@@ -448,6 +464,8 @@ def _fix(path: Path, why: str) -> str:
         return "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"
     if "malformed" in why or "not a database" in why:
         return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
+    if "replaced" in why:
+        return f"see who changes `{path.parent}`, and run it again"
     if "no such file" in why:
         return "run something first, or set RINGFENCE_STATE_DIR to the folder that holds the log"
     return f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"
