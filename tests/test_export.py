@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -226,6 +227,24 @@ def test_the_command_writes_every_format_and_takes_filters(tmp_path: Path) -> No
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len((tmp_path / "x.csv").read_text().splitlines()) == 2
     valid(json.loads(agent(tmp_path, "export", "--format", "sarif").stdout))
+
+
+def test_a_merged_file_is_exported_with_the_chains_of_its_records(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    for name in ("a.db", "b.db"):
+        fill(tmp_path / name, 2)
+    assert agent(tmp_path, "merge", "a.db", "b.db", "--into", "all.db").returncode == 0
+    rows = list(csv.DictReader(io.StringIO(agent(tmp_path, "export", "--format", "csv", "--file", "all.db").stdout)))
+    objects = [
+        json.loads(line)
+        for line in agent(tmp_path, "export", "--format", "jsonl", "--file", "all.db").stdout.splitlines()
+    ]
+    assert len({row["log"] for row in rows}) == 2
+    assert [row["log"] for row in rows] == [each["log"] for each in objects]
+    assert len({row["id"] for row in rows}) == 4
+    done = agent(tmp_path, "export", "--format", "html", "--file", "all.db", "--out", "all.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(re.findall(r"\d+:[0-9a-f]{64}", (tmp_path / "all.html").read_text())) == 2
 
 
 # words, why not

@@ -74,8 +74,10 @@ def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None =
 
 
 def json_line(deed: Deed) -> str:
+    """One of them; of a merged file with its chain, and its number in that."""
     outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
-    return json.dumps({"id": deed.record.id, "hash": deed.record.hash, **deed.record.body, "outcome": outcome})
+    chain = {"log": deed.record.log, "number": deed.record.number} if deed.record.log else {}
+    return json.dumps({"id": deed.record.id, "hash": deed.record.hash, **chain, **deed.record.body, "outcome": outcome})
 
 
 def whole(log: AuditLog, found: Record) -> str:

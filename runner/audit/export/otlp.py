@@ -8,7 +8,6 @@ Headers, certificates, timeouts and compression come from OTEL_EXPORTER_OTLP_*, 
 import contextlib
 import hashlib
 import ipaddress
-import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from policy.record import dataclass
 from policy.verdict import Problem
 from runner.audit.deeds import Deed
 from runner.audit.export import reading
+from runner.audit.view import json_line
 from runner.problems import Exit, Stopped, usage
 from runner.version import VERSION
 from runner.visible import one_line
@@ -254,8 +254,9 @@ def attributes(deed: Deed) -> dict[str, str | int | float | bool | list[str]]:
         "process.exit.code": outcome.get("status"),
         "vcs.ref.head.revision": session.get("commit"),
         "log.record.uid": deed.record.hash,
-        "log.record.original": original(deed),
+        "log.record.original": json_line(deed),
         "ringfence.record.id": deed.record.id,
+        "ringfence.log": deed.record.log,
         "ringfence.verdict": body.get("verdict"),
         "ringfence.asked": reading.asked(deed),
         "ringfence.tiers": reading.items(body.get("tiers")),
@@ -287,17 +288,11 @@ def attributes(deed: Deed) -> dict[str, str | int | float | bool | list[str]]:
     return kept
 
 
-def original(deed: Deed) -> str:
-    """The record as it was sealed, with its outcome: what `agent audit --json` prints."""
-    outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
-    return json.dumps({"id": deed.record.id, "hash": deed.record.hash, **deed.record.body, "outcome": outcome})
-
-
 def _batches(deeds: Iterable[Deed]) -> Iterator[list[Deed]]:
     batch: list[Deed] = []
     size = 0
     for deed in deeds:
-        own = len(original(deed))
+        own = len(json_line(deed))
         if batch and (len(batch) >= BATCH or size + own > BATCH_BYTES):
             yield batch
             batch, size = [], 0

@@ -9,7 +9,7 @@ from runner.audit.export import reading
 
 COLUMNS = (
     "id", "time", "session", "workspace", "model", "tool", "verdict", "asked", "tier", "mode", "ruling", "action",
-    "why", "rule", "answer", "answered_by", "hosts", "status", "seconds", "ended_by", "violations", "hash",
+    "why", "rule", "answer", "answered_by", "hosts", "status", "seconds", "ended_by", "violations", "hash", "log",
 )  # fmt: skip
 _CUT = 2_000  # characters of one cell; a spreadsheet takes 32,767
 # SOURCE: owasp.org/www-community/attacks/CSV_Injection. A spreadsheet takes such a cell for a formula.
@@ -53,6 +53,7 @@ def _row(deed: Deed) -> list[object]:
             reading.text(reading.mapping(item).get("what")) for item in reading.items(outcome.get("violations"))
         ),
         "hash": deed.record.hash,
+        "log": deed.record.log,
     }
     return [found[name] for name in COLUMNS]
 

@@ -156,7 +156,7 @@
       ["", hosts.size, "hosts", refused.size ? `${count(refused.size)} refused at least once` : "none refused"],
     ];
     $("tiles").append(...tiles.map(([kind, number, name, more]) => make("div", { class: `tile ${kind}`, "data-tile": name }, make("strong", {}, count(number)), make("span", {}, name), make("small", {}, more))));
-    if (data.sealed) $("tiles").append(make("div", { class: "tile seal" }, make("strong", {}, "\u2713 chain holds"), make("span", {}, "all records checked"), make("small", {}, make("bdi", { class: "mono", dir: "ltr", title: data.sealed }, data.sealed))));
+    if (data.sealed) $("tiles").append(make("div", { class: "tile seal" }, make("strong", {}, data.sealed.includes(",") ? "\u2713 chains hold" : "\u2713 chain holds"), make("span", {}, "all records checked"), make("small", {}, make("bdi", { class: "mono", dir: "ltr", title: data.sealed }, data.sealed))));
     $("made").replaceChildren(...safe(`Made by ${data.program}. One file, no network: it holds the data, and loads nothing. Texts longer than ${count(data.longest)} characters are cut; agent audit show ID has all of them.`));
   }
 
