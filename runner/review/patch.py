@@ -168,6 +168,9 @@ class _Work:
     def look(self, path: str) -> None:
         """Compare one path, and enter it where it belongs."""
         secret = self._secret(path)
+        if not secret and path not in self._copy.stamps and self._ignored(path):
+            self.left.append(path)  # thousands of them, where something was installed: none is read
+            return
         try:
             new = tree.side(self._new, path)
             old = tree.side(self._old, path)
