@@ -514,3 +514,16 @@ def test_what_a_pipeline_did_is_the_same_by_the_same_policy(tmp_path: Path, more
     assert (told["differences"], told["unknown"], told["replayed"]) == ([], [], len(calls) + 1)
     stricter = json.loads(agent("audit", "replay", "--json", "--mode", "plan", cwd=home, home=home).stdout)
     assert stricter["counts"]["denied"] >= 1
+
+
+def test_a_configuration_that_was_named_for_one_run_counts_for_that_run(tmp_path: Path) -> None:
+    home, work = tmp_path, tmp_path / "work"
+    work.mkdir()
+    (work / "one.toml").write_text('[[rule]]\nverdict = "deny"\nrun = ["true"]\nwhy = "x"\n')
+    assert agent("exec", "--config", "one.toml", "true", cwd=work, home=home).returncode == 3
+    assert agent("exec", "true", cwd=work, home=home).returncode == 0
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert (told["replayed"], told["differences"], told["unknown"]) == (2, [], [])
+    (work / "one.toml").unlink()
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert [each["why"] for each in told["unknown"]] == ["a configuration that is gone"]

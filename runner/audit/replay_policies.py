@@ -53,6 +53,8 @@ class Policies:
         """What judges this one; for a folder that is not here, and had its own configuration, nobody knows."""
         session = deed.session.body if deed.session is not None else {}
         way = self._way(session)
+        if way.config and not Path(way.config).is_file():
+            return NotRecorded("a configuration that is gone", f"`{way.config}` was named with --config")
         if way not in self._known:
             found = self._load(way)
             self._known[way] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
@@ -76,9 +78,7 @@ class Policies:
         folder = str(original or workspace or "/")
         pinned = next((each.removeprefix(_TRUST) for each in sources if each.startswith(_TRUST)), "")
         named = [
-            name
-            for name in _names(session, "hashes")
-            if name not in self._usual and name not in _came_along(folder) and name.startswith("/")
+            name for name in _names(session, "hashes") if name not in self._usual and name not in _came_along(folder)
         ]
         return _Way(
             folder=folder,
@@ -87,7 +87,7 @@ class Policies:
             unattended=session.get("unattended") is True,
             repository=argv[1:2] != ("ci",) or bool(pinned),  # a pipeline reads none that it was not told to trust
             pinned=pinned,
-            config=named[-1] if named and self._own is None and Path(named[-1]).is_file() else "",
+            config=named[-1] if named and self._own is None else "",
         )
 
     def _load(self, way: _Way) -> Settings:

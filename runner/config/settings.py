@@ -1,5 +1,6 @@
 """What all layers together say."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -64,8 +65,8 @@ class Settings:
 
     @property
     def hashes(self) -> tuple[tuple[str, str], ...]:
-        """Name and SHA-256 of every file that was read, lowest layer first; what is shipped goes with the version."""
-        return tuple((given.keyed.source, given.sha256) for given in self.layers if given.sha256)
+        """Path and SHA-256 of every file that was read, lowest layer first; what is shipped goes with the version."""
+        return tuple((os.path.abspath(given.keyed.source), given.sha256) for given in self.layers if given.sha256)
 
     @property
     def origins(self) -> Origins:
