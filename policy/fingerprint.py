@@ -8,8 +8,8 @@ from policy.matrix import MATRIX, Matrix
 from policy.profile import Profile
 from policy.rules import RuleBook
 
-# Where a rule stands, and where this machine keeps a file, is no part of what is allowed.
-_PLACES = frozenset(["ref", "bundle"])
+# Where a rule stands, whose file that is, and where this machine keeps one, is no part of what is allowed.
+_PLACES = frozenset(["ref", "layer", "bundle"])
 
 
 def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> str:

@@ -20,6 +20,7 @@ For one command, with every reason: `agent why`.
     agent policy lint
     agent policy import .claude/settings.json
     agent policy judge < scripts.jsonl
+    agent policy fingerprint
 """
 
 policy_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
@@ -45,6 +46,37 @@ def matrix(json: JSON = False) -> int:
         print(dumps({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in found}))
     else:
         print(table(), end="")
+    return 0
+
+
+@policy_app.command("fingerprint")
+def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = False, json: JSON = False) -> int:
+    """Print the fingerprint of the policy that is in force here: SHA-256 over its rules, lists, facts and matrix.
+
+    The same rules have the same one on every machine, whatever file they stand in. Each session in the record names it
+    as `policy`.
+
+    **Examples**
+
+        agent policy fingerprint
+        agent policy fingerprint --config new.toml
+        agent audit show last --json | jq -r .session_record.policy
+    """
+    import os
+
+    from policy.fingerprint import fingerprint
+    from runner.gate import open_gate
+    from runner.gate_args import GateArgs
+
+    args = GateArgs(script="", argv=None, cwd=cwd, config=config, unattended=unattended)
+    settings = open_gate(args, os.environ)[0].settings
+    found = fingerprint(settings.profile, settings.rules)
+    if json:
+        from json import dumps
+
+        print(dumps({"policy": found, "sources": list(settings.sources), "hashes": dict(settings.hashes)}))
+    else:
+        print(found)
     return 0
 
 

@@ -113,7 +113,7 @@ COMPLETIONS = [
     ("agent run --mode d", {"default", "dont-ask", "dangerously"}),
     ("agent exec --mode t", {"trust-project"}),
     ("agent policy m", {"matrix"}),
-    ("agent policy ", {"matrix", "judge", "test", "lint", "import"}),
+    ("agent policy ", {"fingerprint", "matrix", "judge", "test", "lint", "import"}),
     ("agent policy import --from c", {"claude", "codex"}),
     ("agent policy test --mode d", {"default", "dont-ask", "dangerously"}),
 ]

@@ -208,3 +208,9 @@ def test_exec_says_what_it_was_given(tmp_path: Path) -> None:
     assert list(hashes) == [str(config)]
     assert hashes[str(config)] == hashlib.sha256(config.read_bytes()).hexdigest()
     assert session.body["policy"] != fingerprint(shipped().profile, shipped().rules)
+    printed = subprocess.run([AGENT, "policy", "fingerprint"], env=environ, cwd=work, capture_output=True, text=True)
+    assert printed.stdout.strip() == session.body["policy"]
+    config.rename(tmp_path / "elsewhere.toml")
+    words = [AGENT, "policy", "fingerprint", "--json", "--config", str(tmp_path / "elsewhere.toml")]
+    told = json.loads(subprocess.run(words, env=environ, cwd=work, capture_output=True, text=True).stdout)
+    assert (told["policy"], list(told["hashes"].values())) == (session.body["policy"], list(hashes.values()))
