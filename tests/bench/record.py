@@ -18,6 +18,7 @@ from runner.audit.records import Decision, SessionInfo, decided_body, finished_b
 from sandbox.backend import Outcome
 
 HERE = Path(__file__).resolve().parent
+RECORDS = 1_000_000
 _DENIED_EVERY = 50  # decisions
 
 
@@ -100,7 +101,7 @@ def _command(*words: str) -> float:
     return min(took)
 
 
-def measure(folder: str, records: int = 1_000_000) -> dict[str, float]:
+def measure(folder: str, records: int = RECORDS) -> dict[str, float]:
     """Milliseconds of an append to a new log and to a long one, over the disk's own; seconds of commands on a long one."""
     fresh, long = Path(folder) / "fresh.db", Path(folder) / "long.db"
     found = dict(zip(("fresh", "fresh bare"), appending(fresh), strict=True))
