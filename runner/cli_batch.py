@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from runner.cli_gate import CONFIG, FLAG, JSON
-from runner.cli_run import MODEL
+from runner.cli_run import ACCOUNT, MODEL
 from runner.problems import Exit
 
 batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
@@ -98,6 +98,7 @@ def run(
         str | None,
         typer.Option(metavar="ray://HOST:PORT", help="Run on a Ray cluster that is there; `ray`: this machine's."),
     ] = None,
+    account: ACCOUNT = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar=FLAG, help="Check the list and run nothing.")] = False,
     json: JSON = False,
 ) -> int:
@@ -143,6 +144,7 @@ def run(
         config=Path(config) if config else None,
         copies=copies,
         engine=engine,
+        account=account,
         retry_failed=retry_failed,
         rerun_changed=rerun_changed,
         check=dry_run,

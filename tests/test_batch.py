@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from runner import live_secrets
+from runner.batch import far
 from runner.batch.outcome import worst
 from runner.batch.parcel import pack, parcel, unpack
 from runner.batch.pool import Bounds, Pool
@@ -650,3 +651,19 @@ def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path: Path) -> N
     os.utime(young, (0, 0))
     sweep(where)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "ringfence-batch-file", "ringfence-batch-link"]
+
+
+def test_a_machine_without_a_working_sandbox_or_of_another_version_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
+    assert far.probe().why is None
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", "nowhere/to/record")
+    assert "RINGFENCE_STATE_DIR" in str(far.probe().why)
+    sent = parcel(Task("a", 1, "x", "/"), 1, "0.0.0", ".", "d")
+    with pytest.raises(ValueError, match=r"0\.0\.0 was asked for"):
+        far.perform(sent, b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "a way into the cluster")
+    assert not [name for name in far.own_environment() if name.startswith("RAY_")]

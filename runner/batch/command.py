@@ -37,6 +37,7 @@ class BatchArgs:
     config: Path | None = None
     copies: Path | None = None
     engine: str | None = None
+    account: str | None = None
     retry_failed: bool = False
     rerun_changed: bool = False
     check: bool = False
@@ -149,7 +150,7 @@ def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStac
     if args.engine is not None:
         from runner.batch.ray_engine import OnRay
 
-        far = OnRay(args.engine, store, todo, os.environ)
+        far = OnRay(args.engine, store, todo, os.environ, _options(args))
         stack.callback(far.close)
         return far
     scratch = Scratch(str(args.copies.resolve()) if args.copies else place())
@@ -158,7 +159,8 @@ def _engine(args: BatchArgs, store: Store, todo: Sequence[Task], stack: ExitStac
 
 
 def _options(args: BatchArgs) -> tuple[str, ...]:
-    return (f"--config={args.config.resolve()}",) if args.config else ()
+    config = (f"--config={args.config.resolve()}",) if args.config else ()
+    return (*config, f"--account={args.account}") if args.account is not None else config
 
 
 def _read(name: str) -> tuple[bytes, str, Path]:

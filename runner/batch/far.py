@@ -70,7 +70,7 @@ async def _work(parcel: Parcel, archive: bytes, scratch: Scratch) -> Answer:
     back = Path(scratch.path, "back")
     back.mkdir(mode=0o700)
     events, patch = back / "events.jsonl", back / "work.patch"
-    way = Way((), own_environment(), scratch.path, scratch.handle, str(back))
+    way = Way(parcel.options, own_environment(), scratch.path, scratch.handle, str(back))
     cwd = os.path.normpath(f"{there}/{parcel.cwd}")
     result = await attempt(parcel.task, parcel.number, cwd, way, events, patch, asyncio.Event())
     made = patch.read_bytes() if patch.exists() else None

@@ -25,13 +25,15 @@ _LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One task for another machine. `cwd`: where in the workspace; `digest`: of the archive that goes with it."""
+    """One task for another machine. `cwd`: where in the workspace; `digest`: of the archive that goes with it.
+    `options`: of `agent ci`, as typed."""
 
     task: Task
     number: int
     version: str
     cwd: str
     digest: str
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,12 @@ class Answer:
     patch: bytes | None = field(default=None, repr=False)
 
 
-def parcel(task: Task, number: int, version: str, cwd: str, digest: str) -> Parcel:
+def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
     """A task as it may leave this machine: without secrets that somebody pasted into it."""
     live_secrets.from_environment(os.environ)
     metadata = json.loads(live_secrets.masked(json.dumps(task.metadata)))
     safe = replace(task, prompt=live_secrets.masked(task.prompt), metadata=metadata)
-    return Parcel(safe, number, version, cwd, digest)
+    return Parcel(safe, number, version, cwd, digest, options)
 
 
 def pack(folder: str) -> tuple[bytes, str]:

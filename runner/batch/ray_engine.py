@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,19 +35,18 @@ _PAUSES = (1.0, 3.0)
 _GRACE = 30.0  # seconds that a cancelled task has
 
 
-def is_address(text: str) -> bool:
-    return text == "ray" or text.startswith("ray://")
-
-
 class OnRay:
     """Attempts on the cluster at `address`: `ray://HOST:PORT`, or `ray` for the one that this machine belongs to."""
 
-    def __init__(self, address: str, store: Store, tasks: Sequence[Task], environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, address: str, store: Store, tasks: Sequence[Task], environ: Mapping[str, str], options: tuple[str, ...]
+    ) -> None:
         """Connect, see that every machine can work for us, and send the workspaces. Raises Stopped."""
         self._ray = _connected(address)
         try:
             _check(self._ray)
             self._store = store
+            self._options = options
             self._perform = self._ray.remote(num_cpus=1, max_retries=_RETRIES)(far.perform)
             self._roots = {task.cwd: root(task.cwd, environ) for task in tasks}
             self._sent = {each: self._send(each, environ) for each in dict.fromkeys(self._roots.values())}
@@ -61,7 +61,7 @@ class OnRay:
         task = within(task, left)
         top = self._roots[task.cwd]
         archive, digest = self._sent[top]
-        sent = parcel(task, number, VERSION, os.path.relpath(task.cwd, top), digest)
+        sent = parcel(task, number, VERSION, os.path.relpath(task.cwd, top), digest, self._options)
         reference = self._perform.remote(sent, archive)
         coming = asyncio.wrap_future(reference.future())
         try:
@@ -130,7 +130,9 @@ def _connected(address: str) -> Any:
     said = ""
     for pause in (*_PAUSES, None):
         try:
-            ray.init(address if address != "ray" else "auto", log_to_driver=False, logging_level=logging.ERROR)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what it warns of when it cannot connect, it raises as well
+                ray.init(address if address != "ray" else "auto", log_to_driver=False, logging_level=logging.ERROR)
             return ray
         except Exception as error:  # the seam to Ray, which raises what it likes
             said = _words(error)
