@@ -14,7 +14,7 @@ from runner.audit.deeds import Deed
 from runner.audit.log import AuditLog, Record
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.shown import deed_text, record_text
-from runner.audit.view import WIDE, entry, entry_lines
+from runner.audit.view import WIDE, entry, entry_lines, json_line
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -59,6 +59,16 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_everything_about_each() -> None:
     golden("audit_show.txt", "\n\n".join(deed_text(deed) for deed in all_deeds()) + "\n")
+
+
+def test_of_a_merged_log_the_chain_is_named() -> None:
+    deed = all_deeds()[0]
+    merged = Record(70, deed.record.hash, deed.record.body, "8f3fa94021ba57cd", 17)
+    deed = Deed(merged, deed.session, deed.finished)
+    assert "8f3fa940  exec" in "\n".join(entry_lines(entry(deed), colour=False, width=WIDE))
+    assert f"record 70 (17 of log 8f3fa94021ba57cd): {merged.hash}" in deed_text(deed)
+    told = json.loads(json_line(deed))
+    assert (told["id"], told["log"], told["number"]) == (70, "8f3fa94021ba57cd", 17)
 
 
 def test_everything_about_a_session() -> None:

@@ -64,7 +64,7 @@ def record_text(record: Record, *, ended: Record | None = None, colour: bool = F
         told = _rest(
             visible(f"record {record.id}, {record.kind or 'of no kind'}", lines=False), record.body, frozenset()
         )
-    told.append(("sealed", shown([f"record {record.id}: {record.hash}"])))
+    told.append(("sealed", shown([_seal(record)])))
     return titled(told, colour=colour)
 
 
@@ -250,11 +250,16 @@ def _session(record: Record | None) -> list[Section]:
 
 
 def _seals(deed: Deed) -> Iterator[str]:
-    yield f"record {deed.record.id}: {deed.record.hash}"
+    yield _seal(deed.record)
     if deed.finished:
-        yield f"record {deed.finished.id}, its outcome: {deed.finished.hash}"
+        yield _seal(deed.finished, ", its outcome")
     if deed.session:
-        yield f"record {deed.session.id}, its session: {deed.session.hash}"
+        yield _seal(deed.session, ", its session")
+
+
+def _seal(record: Record, what: str = "") -> str:
+    place = f" ({record.number} of log {record.log})" if record.log else ""
+    return f"record {record.id}{place}{what}: {record.hash}"
 
 
 def _rest(title: str, body: Body, told: Iterable[str]) -> list[Section]:

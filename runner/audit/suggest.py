@@ -111,6 +111,7 @@ class Search:
     examples: Sequence[str]
     left: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     _judged: dict[object, Again | NotRecorded] = field(default_factory=dict)
+    _today: dict[str, bool] = field(default_factory=dict)  # whether a script is allowed here and now
 
     def report(self, deeds: Iterable[Deed], *, limit: int, least: int) -> Report:
         """What settles the newest `limit` questions and denials of `deeds`; no rule with fewer records than `least`."""
@@ -239,17 +240,29 @@ class Search:
             for case in cases
             if case.line not in own and _likely(rule, case.line) and self._does(rule, case)
         ]
-        hearing = self.hearing
         more = read_rules(rule.text())
         besides += [
             Besides("examples", script)
             for script in dict.fromkeys(self.examples)
-            if script not in own and _likely(rule, script) and _newly(hearing, script, more)
+            if script not in own and _likely(rule, script) and self._newly(script, more)
         ]
-        near = [(script, _newly(hearing, script, more)) for script in probes(rule) if script not in own]
+        near = [(script, self._newly(script, more)) for script in probes(rule) if script not in own]
         besides += [Besides("near", script) for script, allowed in near if allowed]
-        refused = [script for script, allowed in near if not allowed and not _allowed(hearing, script)]
+        refused = [script for script, allowed in near if not allowed and not self._allowed(script)]
         return tuple(besides), tuple(refused[:_SHOWN])
+
+    def _allowed(self, script: str) -> bool:
+        if script not in self._today:
+            self._today[script] = self._may(script, ())
+        return self._today[script]
+
+    def _newly(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
+        """Whether the rules make the difference, with nobody there to say yes."""
+        return not self._allowed(script) and self._may(script, more)
+
+    def _may(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
+        action = RunScript(script, self.hearing.facts.workspace)
+        return isinstance(self.hearing.judge(action, more, unattended=True)[1], Allow)
 
     def _findings(self, rule: SuggestedRule) -> tuple[RuleFinding, ...]:
         return check(read_rules(rule.text()), self.hearing.rules, None, self.hearing.profile)
@@ -292,15 +305,3 @@ def _likely(rule: SuggestedRule, line: str) -> bool:
     if rule.host:
         return any(host.split()[0].lstrip("*.") in line for host in rule.host)
     return any(path.removesuffix("**").removeprefix("~/") in line for path in (*rule.write, *rule.read))
-
-
-def _newly(hearing: Hearing, script: str, more: tuple[PermissionRule, ...]) -> bool:
-    """Whether the rules make the difference, with nobody there to say yes."""
-    action = RunScript(script, hearing.facts.workspace)
-    if not isinstance(hearing.judge(action, more, unattended=True)[1], Allow):
-        return False
-    return not _allowed(hearing, script)
-
-
-def _allowed(hearing: Hearing, script: str) -> bool:
-    return isinstance(hearing.judge(RunScript(script, hearing.facts.workspace), unattended=True)[1], Allow)

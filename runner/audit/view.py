@@ -76,15 +76,19 @@ def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None =
 def json_line(deed: Deed) -> str:
     """One of them; of a merged file with its chain, and its number in that."""
     outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
-    chain = {"log": deed.record.log, "number": deed.record.number} if deed.record.log else {}
-    return json.dumps({"id": deed.record.id, "hash": deed.record.hash, **chain, **deed.record.body, "outcome": outcome})
+    return json.dumps({**_named(deed.record), **deed.record.body, "outcome": outcome})
+
+
+def _named(record: Record) -> dict[str, object]:
+    chain = {"log": record.log, "number": record.number} if record.log else {}
+    return {"id": record.id, "hash": record.hash, **chain}
 
 
 def whole(log: AuditLog, found: Record) -> str:
     """One record with its session and its outcome as indented JSON."""
     session = log.named("session", str(found.body.get("session")))
     finished = log.outcome_of(found.id)
-    told = {"id": found.id, "hash": found.hash, **found.body}
+    told = {**_named(found), **found.body}
     told["session_record"] = session.body if session and session.id != found.id else None
     told["outcome"] = finished.body if finished else None
     return json.dumps(told, indent=2)
