@@ -95,6 +95,12 @@ def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(des
     assert name in desk.agent("why", "make build").stdout
     assert json.loads(desk.agent("why", "--json", "make build").stdout)["because"]["rule"] == f"grant:{name}"
     assert name not in desk.agent("why", "make other").stdout
+    assert first["answer"]["seconds"] > 0
+    assert record["answer"]["seconds"] is None, "nobody was waited for"
+    assert record["granted"][0]["id"] == name
+    desk.agent("grants", "revoke", name)  # the record has it as it was
+    told = json.loads(desk.agent("audit", "replay", "--json").stdout)
+    assert (told["replayed"], told["differences"], told["unknown"]) == (3, [], [])
 
 
 @pytest.mark.threat("T76")
@@ -116,6 +122,8 @@ def test_a_remembered_no_holds_where_nobody_is_and_whatever_the_mode(desk: Desk)
     name = str(desk.listed()[0]["id"])
     assert desk.agent("grants", "revoke", name).returncode == 0
     assert desk.agent("exec", "--mode", "trust-project", "make build").returncode == 0
+    told = json.loads(desk.agent("audit", "replay", "--json").stdout)
+    assert (told["differences"], told["unknown"]) == ([], []), "a no that was taken back is in the record"
 
 
 @pytest.mark.threat("T78")
