@@ -18,7 +18,6 @@ from runner.problems import Exit, coloured, usage
 if TYPE_CHECKING:
     from policy.matrix import Matrix
     from policy.tier import Tier
-    from runner.audit.replay_report import Replayed
 
 POLICY = Annotated[
     Path | None,
@@ -106,23 +105,20 @@ def replay(
                 if deed.record.kind == "decided":  # a call that made no sense was never judged
                     judge = policies.of(deed)
                     found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
+    above = found.above(worst) if worst is not None else []
     if json:
         from json import dumps
 
-        print(dumps(document(found, fingerprint(here.profile, here.rules, cells))))
+        print(dumps(document(found, fingerprint(here.profile, here.rules, cells), above)))
     else:
         for line in lines(found, colour=coloured(sys.stdout), width=terminal_width()):
             print(line)
-    code = _exit(found, worst, json)
-    return Exit.FAILED if strict and found.unknown else code
-
-
-def _exit(found: "Replayed", worst: "Tier | None", json: bool) -> int:
-    above = found.above(worst) if worst is not None else []
-    if above and worst is not None and not json:
-        named = ", ".join(str(each.deed.record.id) for each in above[:5])
-        print(f"newly allowed above tier {worst.label}: {len(above)} (record {named}{', ...' if above[5:] else ''})")
-    return Exit.FAILED if above else Exit.DONE
+        if above and worst is not None:
+            named = ", ".join(str(each.deed.record.id) for each in above[:5])
+            print(
+                f"newly allowed above tier {worst.label}: {len(above)} (record {named}{', ...' if above[5:] else ''})"
+            )
+    return Exit.FAILED if above or (strict and found.unknown) else Exit.DONE
 
 
 def _tier(name: str) -> "Tier":

@@ -101,7 +101,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
-    case = replace(_judge(gate, action, attended=not nobody_there(args.unattended)), noted=noted)
+    case = replace(_judge(gate, action, noted, attended=not nobody_there(args.unattended)), noted=noted)
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
@@ -146,7 +146,7 @@ def _load_event_loop() -> None:
         del sys.modules["ssl"]
 
 
-def _judge(gate: Gate, action: Action, *, attended: bool) -> Case:
+def _judge(gate: Gate, action: Action, noted: Noting, *, attended: bool) -> Case:
     assessment = gate.assess(action, Source.PERSON)
     verdict = gate.judge(assessment, unattended=not attended)
     if isinstance(verdict, Ask) or (
@@ -155,6 +155,7 @@ def _judge(gate: Gate, action: Action, *, attended: bool) -> Case:
         from runner.exec_grants import recall  # only where something may have been answered before
 
         asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
+        noted.parts()  # as it is now: a question may stand for minutes
         return _settled(gate, asked, attended)
     return Case(gate, assessment, verdict, None, attended)
 

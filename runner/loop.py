@@ -63,6 +63,7 @@ def judge(call: Call, world: World) -> Judgement | Report:
     verdict = within_reach(verdict, assessment, world.sandbox.name)
     hearing = Hearing(facts, world.rules, world.profile, world.mode, world.environment, unattended=world.unattended)
     found = recalled(hearing, assessment, verdict, world.grants)  # what a person answered before
+    noted.parts()  # as it is now: a question may stand for minutes
     return Judgement(planned, found.assessment, found.verdict, found, noted)
 
 

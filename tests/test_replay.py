@@ -207,6 +207,15 @@ CUT = [
 ]
 
 
+def test_a_secret_in_what_a_file_will_hold_decides_nothing() -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    deed, verdict = recorded(kept, hearing, WriteFile(f"{hearing.facts.workspace}/new.txt", "x"))
+    masked = changed(deed, redacted=["action.content"])
+    assert same(rejudge(masked, Policy(hearing.profile, hearing.rules), kept.find), verdict, masked)
+    found = rejudge(changed(deed, redacted=["action.path"]), Policy(hearing.profile, hearing.rules), kept.find)
+    assert found == NotRecorded("a secret was taken out", "of path")
+
+
 @pytest.mark.parametrize(("action", "known", "why"), CUT, ids=lambda each: each if isinstance(each, str) else "")
 def test_what_was_cut_is_judged_only_where_it_decides_nothing(action: Action, known: bool, why: str) -> None:
     hearing, kept = grant_world.hearing(), Kept()
@@ -443,6 +452,7 @@ def test_the_ends_of_a_replay(
     done = agent("audit", "replay", "--json", *given, cwd=work, home=home)
     told = json.loads(done.stdout)
     assert (done.returncode, told["counts"], told["unknown"]) == (code, counts, []), (why, done.stderr)
+    assert bool(told["above"]) is bool(code)
 
 
 WRONG = [

@@ -174,8 +174,9 @@ def _counts(found: Replayed) -> Iterator[str]:
         yield f"{found.looked} of the verdicts rest on what is on the disk today"
 
 
-def document(found: Replayed, policy: str) -> dict[str, object]:
-    """For programs. `policy` is the fingerprint of the one that was tried."""
+def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> dict[str, object]:
+    """For programs. `policy` is the fingerprint of the one that was tried; `above`: what is newly allowed and riskier
+    than it may be."""
     return {
         "replayed": found.count,
         "policy": policy,
@@ -183,6 +184,7 @@ def document(found: Replayed, policy: str) -> dict[str, object]:
         "counts": {change.name.lower(): _count(found.differences, change) for change in Change},
         "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
         "looked": found.looked,
+        "above": [each.deed.record.id for each in above],
     }
 
 
