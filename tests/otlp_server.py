@@ -53,6 +53,8 @@ def collector(answer: Callable[[int], Answer] = lambda _: GOOD) -> Iterator[Coll
             self.send_header("content-length", str(len(body)))
             if 300 <= status < 400:
                 self.send_header("location", "/elsewhere")
+            if status == 503:
+                self.send_header("retry-after", "1000")  # or it would be tried again, and again
             self.end_headers()
             self.wfile.write(body)
 

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 AGENT = str(Path(sys.executable).parent / "agent")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ABOUT = About("ringfence 0.1.0", "2026-03-11T08:00:00Z", "/log/audit.db", sealed="13:" + "ab" * 32)
+expect.set_options(timeout=60_000)
 in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
 
 
@@ -45,6 +46,7 @@ class Watched:
     def __init__(self, page: Page, file: Path) -> None:
         self.page, self.bad = page, list[str]()
         address = file.as_uri()
+        page.set_default_timeout(60_000)  # milliseconds, for machines that are busy
         page.on("request", lambda it: None if it.url.partition("#")[0] == address else self.bad.append(it.url))
         page.on("console", lambda it: self.bad.append(f"{it.type}: {it.text}"))
         page.on("pageerror", lambda it: self.bad.append(str(it)))

@@ -24,7 +24,7 @@ AGENT = str(Path(sys.executable).parent / "agent")
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "60")
     monkeypatch.setenv("NO_PROXY", "*")
 
 
@@ -32,7 +32,7 @@ def numbers(seen: Collecting) -> list[int]:
     return [int(str(values(log.attributes)["ringfence.record.id"])) for log in seen.records]
 
 
-def run(folder: Path, address: str, scripts: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, address: str, scripts: list[str], patience: str = "60") -> subprocess.CompletedProcess[str]:
     """One unattended run of a scripted model, with the collector named in the user's configuration."""
     home, work = folder / "home", folder / "work"
     (home / ".config" / "ringfence").mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,13 @@ def run(folder: Path, address: str, scripts: list[str], *words: str) -> subproce
     work.mkdir(exist_ok=True)
     turns = [*({"calls": [{"name": "bash", "arguments": {"command": each}}]} for each in scripts), {"text": "done"}]
     (folder / "script.json").write_text(json.dumps({"turn": turns}))
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
-    command = [AGENT, "run", "--model", f"scripted:{folder / 'script.json'}", "--unattended", "--json", *words, "do it"]
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "OTEL_EXPORTER_OTLP_TIMEOUT": patience,
+    }
+    command = [AGENT, "run", "--model", f"scripted:{folder / 'script.json'}", "--unattended", "--json", "do it"]
     return subprocess.run(command, env=environ, cwd=work, capture_output=True, text=True, timeout=100)
 
 
@@ -64,7 +69,7 @@ def test_a_run_sends_what_it_decided(tmp_path: Path) -> None:
 def test_a_run_without_its_collector_is_the_same_run_and_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-    done = run(tmp_path, address, ["ls", "echo hi"])
+    done = run(tmp_path, address, ["ls", "echo hi"], patience="1")
     assert done.returncode == 0, done.stderr
     (said,) = notices(done)
     assert "2 decisions of this session did not reach the collector" in said

@@ -16,7 +16,8 @@ from runner.audit.query import Query
 from runner.problems import Stopped
 
 EVERY = 2.0  # seconds between two looks at the log
-PATIENCE = 5.0  # seconds that the end of a session waits for the rest to be taken
+PATIENCE = 10.0  # seconds that the end of a session waits for the rest to be taken,
+SHORT = 2.0  # and by a collector that failed before
 _AGAIN = 30.0  # seconds after which a collector that failed is tried again
 
 
@@ -32,13 +33,16 @@ class Sending:
         self._sent = Sent(0, 0)
         self._waiting: list[int] = []  # decisions that were seen and not sent, oldest first
         self._last = 0  # of those that were seen
+        self._failing = False  # the last try
         self._broken = False  # it gave up before the end
         self._thread = threading.Thread(target=self._follow, name="otlp", daemon=True)
         self._thread.start()
 
-    def close(self, patience: float = PATIENCE) -> str | None:
+    def close(self, patience: float | None = None) -> str | None:
         """Send the rest, and wait that many seconds for it. What has to be said of what was not sent, in one line."""
         self._closing.set()
+        if patience is None:
+            patience = SHORT if self._failing else PATIENCE
         self._thread.join(patience)
         if self._thread.is_alive():
             if self._collector is not None:
@@ -62,17 +66,19 @@ class Sending:
     def _follow(self) -> None:
         try:
             with AuditLog.open_to_read(self._log) as log:
+                self._collector = Collector(self._address)  # now: loading the SDK takes a while
                 pause = EVERY
                 while not self._closing.wait(pause):
-                    pause = EVERY if self._look(log, whole=False) else _AGAIN
-                self._look(log, whole=True)
+                    self._failing = not self._look(log, self._collector, whole=False)
+                    pause = _AGAIN if self._failing else EVERY
+                self._look(log, self._collector, whole=True)
         except (AuditError, Stopped) as error:  # the log, or the SDK: the session goes on without
             self._problem, self._broken = error.problem, True
         finally:
             if self._collector is not None:
                 self._collector.close()
 
-    def _look(self, log: AuditLog, *, whole: bool) -> bool:
+    def _look(self, log: AuditLog, collector: Collector, *, whole: bool) -> bool:
         """Send what is complete; with `whole` also what has no outcome yet. False when the collector failed."""
         rows = log.rows(kind=("decided", "refused"), query=Query(sessions=(self._session,)), after=self._last)
         seen = sorted(record.id for record in rows if record.body.get("session") == self._session)
@@ -91,8 +97,7 @@ class Sending:
         for first in range(0, len(batch), BATCH):
             part = batch[first : first + BATCH]
             try:
-                self._collector = self._collector or Collector(self._address)
-                self._sent = self._collector.take(part, self._sent)
+                self._sent = collector.take(part, self._sent)
             except Unsent as error:
                 self._problem = error.problem
                 return False
