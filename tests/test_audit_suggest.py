@@ -183,6 +183,15 @@ def test_what_another_record_would_get_is_said() -> None:
     assert any((each.source, each.record) == ("log", other) for each in three.wider.besides)
 
 
+def test_a_letter_that_passes_for_another_is_named() -> None:
+    world = World()
+    world.asked("make c\u0430che", YES)
+    (one,) = world.report().suggestions
+    shown = report_text(world.report(), config="c.toml", colour=False, width=100)
+    assert any("passes for another" in note for note in one.notes)
+    assert "cyrillic small letter a" in shown
+
+
 LEFT: list[tuple[Callable[[World], int], str, str]] = [
     (lambda world: world.asked("sudo ls"), "no rule allows it (dangerous)", "a floor"),
     (lambda world: world.asked("eval $X"), "no rule says exactly that (unknown)", "not to be said"),
@@ -248,7 +257,7 @@ def test_the_json() -> None:
         assert tomllib.loads(each["rule"])["rule"][0]["verdict"] == each["verdict"]
 
 
-WORDS = st.sampled_from(["a", "b", "c", "-x", "--y=z", "d e", "é"])
+WORDS = st.sampled_from(["a", "b", "c", "-x", "--y=z", "d e", "é", 'q"q', "back\\slash", "'", "#", "[[rule]]"])
 RULES = st.builds(
     SuggestedRule,
     st.just("allow"),

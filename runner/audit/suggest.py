@@ -25,6 +25,7 @@ from runner.audit.stats import answer_of
 from runner.audit.suggest_rules import SuggestedRule, exactly, probes, read, together, wider
 from runner.audit.view import action_line
 from runner.suggestion import no_rule_lifts, read_rules, suggested
+from runner.visible import look_alikes
 
 Facts = Callable[[str], dict[str, object] | None]  # AuditLog.facts
 _SHOWN = 2  # near misses that are told
@@ -272,7 +273,8 @@ class Search:
         return any(finding.severity is Severity.ERROR for finding in self._findings(rule))
 
     def _notes(self, rule: SuggestedRule) -> tuple[str, ...]:
-        return tuple(finding.text for finding in self._findings(rule) if finding.severity is Severity.WARNING)
+        warned = [finding.text for finding in self._findings(rule) if finding.severity is Severity.WARNING]
+        return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.says())))
 
     def _rejudge(self, deed: Deed, policy: Policy, rules: tuple[SuggestedRule, ...] = ()) -> Again | NotRecorded:
         """Each different action once: a log holds the same one many times."""

@@ -22,7 +22,7 @@ def report_text(report: Report, *, config: str, colour: bool, width: int) -> str
     newest = "newest " if report.more else ""
     lines = [
         f"{_many(len(report.suggestions), 'rule')} would have settled {len(settled)} of the {newest}"
-        f"{_many(report.looked, 'question')} and denials; nothing was changed"
+        f"{report.looked} questions and denials; nothing was changed"
     ]
     for number, each in enumerate(report.suggestions, 1):
         lines += ["", f"{bold}{number}. {visible(one_line(each.rule.says(), max(width - 5, 40)))}{end}"]
