@@ -228,9 +228,12 @@ def _apply(ground: "Ground", planned: "Plan", found: "tuple[Danger, ...]", told:
 
 def _done(planned: "Plan", found: "tuple[Danger, ...]", done: "Applied", json: bool) -> int:
     if not json:
-        print("applied" + ("; `agent undo` takes it back" if done.step is not None else ""))
-        for note in done.notes:
-            print(f"`agent undo` cannot bring back {note}")
+        from runner.review.patch import listed
+
+        most = "; `agent undo` takes it back" if not done.lasting else ""
+        print(f"applied{most}")
+        if done.lasting:
+            print(f"`agent undo` cannot take back {listed(done.lasting)}; `agent apply --reverse` can")
     _print_json(planned, found, json, applied=True, step=done.step)
     return Exit.DONE
 

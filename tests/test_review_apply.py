@@ -311,6 +311,24 @@ def test_a_file_with_two_names_is_written_under_one(base: Path) -> None:
     assert ((world.w / "a").read_text(), (base / "elsewhere").read_text()) == ("2\n", "1\n")
 
 
+# what there is, the patch, what `agent undo` cannot take back
+LASTING = [
+    ("mkdir node_modules; echo '{}' > package.json; echo 1 > node_modules/i", b"--- a/node_modules/i\n+++ b/node_modules/i\n@@ -1 +1 @@\n-1\n+2\n" + new("a"), ("node_modules/i",)),
+    ("echo 1 > .env", b"--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-1\n+2\n", (".env",)),
+    ("mkdir d; echo 1 > d/x", b"--- a/d/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" + new("e/x"), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "patch", "lasting"), LASTING)
+def test_what_cannot_be_taken_back_is_named(base: Path, before: str, patch: bytes, lasting: tuple[str, ...]) -> None:
+    world = World(base)
+    sh(world.w, before)
+    was = tree(world.w)
+    assert applied(world, patch).lasting == lasting
+    applied(world, patch, reverse=True)
+    assert tree(world.w) == was
+
+
 def agent(world: World, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     done = subprocess.run([AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60)
     return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -15,7 +15,7 @@ from runner.review.form import LINK, PROGRAM, Side
 from runner.review.planning import Plan, Planned
 from runner.review.reading import PatchError
 from runner.undo import below
-from runner.undo.entry import Entry, Kind, entry_of
+from runner.undo.entry import Change, Entry, Kind, entry_of
 from runner.undo.failure import UndoError
 from runner.undo.ground import Ground, below_root
 from runner.undo.packs import Place
@@ -24,18 +24,17 @@ from runner.undo.recover import recover
 from runner.undo.restore import NOT_EMPTY, restore
 from runner.undo.store import Store
 from runner.undo.taking import Taker
-from runner.undo.unkept import not_kept
 
 _NOW = "somebody changed it just now"
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`step`: names it for `agent undo`; None when it changed nothing that is kept. `notes`: what cannot be taken back,
-    in words."""
+    """`step`: names it for `agent undo`; None when it changed nothing that is kept. `lasting`: the paths that `agent
+    undo` cannot take back: secrets, and what lies in folders that it keeps nothing of."""
 
     step: int | None
-    notes: tuple[str, ...]
+    lasting: tuple[str, ...]
 
 
 def apply(plan: Plan, ground: Ground, store: Store, words: str, session: str) -> Applied:
@@ -59,7 +58,7 @@ def apply(plan: Plan, ground: Ground, store: Store, words: str, session: str) ->
         paths = tuple(item.path for item in items)
         with store.transaction():
             recover(store, taker, lambda each: below_root(rules, each))
-            taken = taker.take_paths(root, paths, below_root(rules, root))
+            taker.take_paths(root, paths, below_root(rules, root))
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
         _still(root, plan.items)
@@ -69,12 +68,16 @@ def apply(plan: Plan, ground: Ground, store: Store, words: str, session: str) ->
         with store.transaction():
             after = taker.take_paths(root, paths, below_root(rules, root))
             store.note(step, after.changes)
-            notes = tuple(not_kept([each for each in (*taken.unkept, *after.unkept) if each.path in paths]))
-            store.end(step, notes if not failed else ())
-            kept = any(each.id == step for each in store.steps())
+            kept = {each.path for each in store.changes(step) if _can_come_back(each)}
+            lasting = tuple(item.path for item in done if item.path not in kept)
+            store.end(step, tuple(f"not kept: {path}" for path in lasting) if kept else ())
     if failed:
         raise PatchError(_failure(failed, left))
-    return Applied(step if kept else None, notes)
+    return Applied(step if kept else None, lasting)
+
+
+def _can_come_back(change: Change) -> bool:
+    return not any(each is not None and each.unkept for each in (change.before, change.after))
 
 
 def _failure(failed: list[Item], left: list[str]) -> Problem:
