@@ -235,6 +235,16 @@ def test_a_key_goes_to_the_agent_and_to_nobody_else(job: Job) -> None:
     assert "do it" not in (job.base / "environ").read_text()
 
 
+def test_a_working_directory_leads_nowhere_else(job: Job) -> None:
+    (job.work / "app").mkdir()
+    (job.work / "home").symlink_to(job.base / "home")
+    assert play(job, with_agent(job, DONE, prompt="do it", working_directory="app")).code == 0
+    for folder in ("home", "..", str(job.base), "app/../home"):
+        run = play(job, with_agent(job, DONE, prompt="do it", working_directory=folder))
+        assert run.code == 2, folder
+        assert "leads out of the workspace" in run.log
+
+
 def test_two_prompts_are_one_too_many(job: Job) -> None:
     run = play(job, {**with_agent(job, DONE, prompt="do it"), "prompt-file": "a.txt"})
     assert (run.code, run.outputs["exit-code"]) == (2, "2")

@@ -269,6 +269,31 @@ def test_a_bad_path_is_told_before_the_model_is_asked(job: Job) -> None:
 
 
 @pytest.mark.threat("T91")
+def test_a_branch_cannot_turn_a_prompt_into_a_secret_of_the_job(job: Job) -> None:
+    (job.temp / "creds").write_text(f"{HEADER}\n")
+    (job.work / "prompts").mkdir()
+    (job.work / "prompts/fix.md").symlink_to(job.temp / "creds")
+    (job.work / "env.md").symlink_to("/proc/self/environ")
+    (job.work / "elsewhere").symlink_to(job.temp)
+    model = job.script(DONE)
+    for words in (
+        ("--prompt-file", "prompts/fix.md"),
+        ("--prompt-file", "env.md"),
+        ("--prompt-file", "elsewhere/creds"),
+        ("--prompt-file", str(job.work / "prompts/../prompts/fix.md")),
+        ("do it", "--config", "prompts/fix.md"),
+    ):
+        done = job.ci(*words, "--model", model, *asked(job, *ALL))
+        assert done.code == 2, words
+        assert "leads through the link" in done.err
+        assert HEADER not in done.out + done.err
+    (job.work / "plain.md").write_text("do it")
+    (job.base / "link.md").symlink_to(job.work / "plain.md")
+    assert job.ci("--prompt-file", "plain.md", "--model", model).code == 0
+    assert job.ci("--prompt-file", str(job.base / "link.md"), "--model", model).code == 0, "a link of the job's own"
+
+
+@pytest.mark.threat("T91")
 def test_a_command_cannot_turn_a_file_that_lies_in_the_workspace_elsewhere(job: Job) -> None:
     victim = job.base / "victim"
     victim.write_text("mine")

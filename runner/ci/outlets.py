@@ -118,7 +118,7 @@ def _opened(
     path = os.path.abspath(text) if text else ""
     if not path or text.endswith("/") or "\0" in text:
         raise usage(f"`{option} {text}` names no file", "a file needs a name", "give the path of a file")
-    _no_link(option, path, workspace)
+    no_link(option, path, workspace)
     real = os.path.realpath(path)
     if inside(real, workspace) and not inside_too:
         raise usage(
@@ -164,15 +164,18 @@ def _handle(folder: int, name: str, path: str, environ: Mapping[str, str], grows
     return os.open(temporary, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder), temporary, keep
 
 
-def _no_link(option: str, path: str, workspace: str) -> None:
-    """Raises a usage error for a link in the workspace on the way."""
+def no_link(option: str, path: str, workspace: str) -> None:
+    """Raises a usage error for a link in the workspace on the way to `path`, which is absolute.
+
+    THREAT: we may read and write what no command may. A branch could turn a prompt into a file of the job's secrets.
+    """
     at = ""
     for part in path.split("/")[1:]:
         at = f"{os.path.realpath(at or '/').rstrip('/')}/{part}"
         if at != workspace and inside(at, workspace) and os.path.islink(at):
             raise usage(
                 f"`{option}` leads through the link `{at}`",
-                "it lies in the workspace, and whoever wrote it would choose where we write",
+                "it lies in the workspace, and whoever made it would choose what we read or write",
                 "give a path without it",
             )
 

@@ -16,7 +16,7 @@ from policy.tier import Mode
 from policy.verdict import Problem
 from runner.budget import PIPELINE
 from runner.ci import changes, surroundings
-from runner.ci.outlets import Outlets
+from runner.ci.outlets import Outlets, no_link
 from runner.ci.result import Result, inert
 from runner.ci.story import Story, refusals, told
 from runner.ci.summary import Page
@@ -79,6 +79,9 @@ def start_ci(
 
     cwd = str(folder(args.cwd))
     workspace = workspace_at(cwd, os.environ)
+    for option, path in (("--prompt-file", prompt_file), ("--config", args.config)):
+        if path is not None:
+            no_link(option, os.path.abspath(path), workspace)
     with (
         _signals(),
         Outlets.opened(files.by_option(), workspace, os.environ, inside_too=files.inside_too or review) as outlets,
