@@ -1,11 +1,13 @@
 """What a machine does to a log: writers that are killed, disks that are full, files that are taken away. No record that
 was acknowledged is lost, the chain holds, and an action whose record cannot be written does not run."""
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -17,7 +19,11 @@ import pytest
 from sandbox_bench import USERS
 from secret_service import Desk, desk
 
+from runner.audit.chain import ZERO, seal
+from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from runner.audit.prune import plan
+from runner.audit.sealing import sealed
 from tests.audit_records import fill, refusal, unfenced
 
 ROOT = Path(__file__).parent.parent
@@ -236,3 +242,66 @@ def test_a_card_that_says_something_else_than_its_record_is_named(tmp_path: Path
             result = log.verify()
         assert isinstance(result, Broken), statement
         assert result.id == first, statement
+
+
+ODD = [
+    ("UPDATE records SET body = 'no JSON' WHERE id = 3", "a body that is no JSON"),
+    ("UPDATE records SET body = '[]' WHERE id = 3", "one that is no object"),
+    ("UPDATE records SET body = '5' WHERE id = 3", "a number"),
+    (f"UPDATE records SET body = '{'[' * 5000}' WHERE id = 3", "one that is too deep"),
+    (
+        "UPDATE records SET body = '[]' WHERE id = 3; UPDATE cards SET kind = 'checkpoint' WHERE id = 3",
+        "as a checkpoint",
+    ),
+    ("UPDATE cards SET kind = 'tombstone' WHERE id = 3", "a record that is said to be a tombstone"),
+    ("UPDATE records SET hash = 'zz' WHERE id = 3", "a hash that is none"),
+    ("UPDATE records SET hash = x'00' WHERE id = 3", "a hash that is bytes"),
+    ("UPDATE logs SET last = 'x'", "a head whose number is a text"),
+    ("UPDATE logs SET hash = x'ff'", "a head whose hash is bytes"),
+    ("UPDATE logs SET name = x'ff'", "a head whose name is bytes"),
+    ("UPDATE logs SET name = '0123456789abcdef'", "a head of another name"),
+    ("UPDATE logs SET name = ''", "a head without a name"),
+    ("UPDATE logs SET number = 7", "a head of another chain"),
+    ("UPDATE cards SET number = 'x' WHERE id = 3", "a number that is a text"),
+    ("UPDATE cards SET log = 9 WHERE id = 3", "a card of no chain"),
+    ("DROP TABLE cards", "no cards"),
+    ("DROP TABLE logs", "no heads"),
+    ("DROP INDEX card_of_tombstone", ""),
+]
+
+
+@pytest.mark.threat("T25")
+@pytest.mark.parametrize(("statement", "why"), ODD, ids=[row[1] or row[0] for row in ODD])
+@pytest.mark.parametrize("anew", [False, True])
+def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, why: str, anew: bool) -> None:
+    """Whoever owns it can write anything into it; with `anew` they make the chain fit, too."""
+    path = tmp_path / "audit.db"
+    fill(path, 3)
+    unfenced(path, statement)
+    if anew and "SET body" in statement:
+        chain_anew(path)
+    asked: tuple[Callable[[AuditLog], object], ...] = (
+        lambda log: list(deeds(log)),
+        lambda log: [log.get(number) for number in range(9)],
+        lambda log: sealed(log.store, lambda: None),
+        lambda log: plan(log.store, "2100", "2100"),
+    )
+    try:
+        with AuditLog.open_to_read(path) as log:
+            assert not why or isinstance(log.verify(), Broken)
+            for each in asked:
+                with contextlib.suppress(AuditError):
+                    each(log)
+    except AuditError:
+        assert why
+
+
+def chain_anew(path: Path) -> None:
+    raw = sqlite3.connect(path)
+    last = ZERO
+    for number, text in raw.execute("SELECT id, body FROM records ORDER BY id").fetchall():
+        last = seal(last, text)
+        raw.execute("UPDATE records SET hash = ? WHERE id = ?", (last, number))
+    raw.execute("UPDATE logs SET hash = ?", (last,))
+    raw.commit()
+    raw.close()

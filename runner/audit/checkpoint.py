@@ -1,12 +1,13 @@
 """Checkpoints: records that hold the root of a Merkle tree over all records before them, signed where a key is."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from json import loads
 from typing import TYPE_CHECKING
 
 from runner.audit.merkle import Tree, leaf
 from runner.audit.records import _now as now
-from runner.audit.store import AuditError, Row, Store
+from runner.audit.store import ODD, AuditError, Row, Store
 
 if TYPE_CHECKING:
     from runner.audit.log import AuditLog
@@ -37,8 +38,11 @@ def checkpoint(log: "AuditLog", signer: "Callable[[], Signer] | None") -> int | 
 
 def grown(store: Store, count: int) -> Tree:
     """The tree over the first `count` records of the chain that is appended to: from where one was kept on."""
-    kept = [tree_of(row) for kind in ("checkpoint", "tombstone") if (row := store.latest(kind))]
-    tree = max((tree for tree in kept if tree.count <= count), key=lambda tree: tree.count, default=Tree())
+    kept = [Tree()]
+    for row in map(store.latest, ("checkpoint", "tombstone")):
+        with suppress(*ODD):  # `verify` names it
+            kept += [tree_of(row)] if row is not None else []
+    tree = max((tree for tree in kept if tree.count <= count), key=lambda tree: tree.count)
     for digest in store.hashes(tree.count + 1, count):
         tree.add(leaf(digest))
     return tree

@@ -273,7 +273,14 @@ class AuditLog:
         return self._record(row) if row is not None else None
 
     def _record(self, row: Row) -> Record:
-        return Record(row.id, row.hash, loads(row.body), row.log if self.store.merged else "", row.number)
+        try:
+            body = loads(row.body)
+            if not isinstance(body, dict):
+                raise TypeError("it is no object")
+        except (ValueError, TypeError, RecursionError):
+            why = f"`{self.store.name}`: record {row.id} is nothing that this program writes"
+            raise AuditError(Problem("the audit log cannot be read", why, "run `agent audit verify`")) from None
+        return Record(row.id, row.hash, body, row.log if self.store.merged else "", row.number)
 
 
 def _database(url: str, *, write: bool) -> Store:

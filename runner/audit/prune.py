@@ -14,7 +14,7 @@ from policy.verdict import Problem
 from runner.audit.checkpoint import grown
 from runner.audit.log import AuditLog
 from runner.audit.records import _now as now
-from runner.audit.store import AuditError, Store, Wanted
+from runner.audit.store import AuditError, Store, Wanted, sound
 from runner.version import VERSION
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ def plan(store: Store, before: str, silent: str) -> Plan:
     if store.merged:
         why = "it was merged from several logs, and nothing is added to such a file"
         raise AuditError(Problem("the log cannot be pruned", why, "prune each of them, and merge what is left"))
-    first, last = store.older(before)
-    spans = sorted(store.spans(last), key=lambda span: -span.last)
+    with sound("the log cannot be pruned"):
+        first, last = store.older(before)
+        spans = sorted(store.spans(last), key=lambda span: -span.last)
     last = min([last, *(span.first - 1 for span in spans if not span.ended and span.time >= silent)])
     for span in spans:  # the latest end first: one that goes on behind the border moves it before its beginning
         if span.first <= last < span.last:
@@ -55,9 +56,10 @@ def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -
     are recorded again after it."""
     store, last = log.store, planned.last
     signs = signer()  # before others have to wait, as all that takes long and cannot change
-    tree = grown(store, last)
-    (digest,) = store.hashes(last, last)
-    seen, needed = _needed(store, last)
+    with sound("the log cannot be pruned"):
+        tree = grown(store, last)
+        (digest,) = store.hashes(last, last)
+        seen, needed = _needed(store, last)
     with store.writing("the log could not be pruned, and nothing of it was removed") as writing:
         needed |= _needed(store, seen)[1]
         kept = [row.body for name in sorted(needed) if (row := store.named("facts", name)) and row.number <= last]

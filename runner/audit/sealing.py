@@ -13,7 +13,7 @@ from policy.verdict import Problem
 from runner.audit.checkpoint import grown
 from runner.audit.records import _now as now
 from runner.audit.sign import PUBLIC, holds
-from runner.audit.store import AuditError, Store, Wanted
+from runner.audit.store import AuditError, Store, Wanted, sound
 from runner.audit.verify import Noted
 from runner.version import VERSION
 
@@ -28,7 +28,7 @@ def sealed(store: Store, signer: "Callable[[], Signer | None]") -> dict[str, obj
     """The seal of a log as it is now, signed where there is a key. Raises AuditError for what cannot be sealed."""
     if store.merged:
         raise AuditError(Problem("the log cannot be sealed", "it was merged from several", "seal each of them"))
-    with store.walking() as walk:
+    with sound("the log cannot be sealed"), store.walking() as walk:
         if not walk.heads or not walk.heads[0].number:
             raise AuditError(Problem("the log cannot be sealed", "it holds no record yet", "run something first"))
         head = walk.heads[0]

@@ -225,8 +225,13 @@ class SqliteStore:
         with contextlib.closing(other):
             if other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
                 return None  # its cards were made from its bodies just now
-            found = [row[0] for row in map(other.execute, query) for row in row.fetchmany(1)]
-        return min(found) if found else None
+            try:
+                found = [row[0] for each in query for row in other.execute(each)]
+            except sqlite3.OperationalError:  # what is no JSON has no fields to compare
+                found = [row[0] for row in other.execute("SELECT id FROM records WHERE NOT json_valid(body)")]
+                if not found:
+                    raise
+        return min(found, default=None)
 
     def shrink(self) -> None:
         """Give the room of removed records back. Needs as much room again for a moment."""

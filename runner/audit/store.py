@@ -13,8 +13,9 @@ what a filter means) is the same for every store and stands beside it: `chain`, 
 `sqlite` is the one that is always there. Every failure is an AuditError: when writing failed, the action must not run.
 """
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from policy.record import dataclass
@@ -24,12 +25,27 @@ if TYPE_CHECKING:
     from runner.audit.query import Query
 
 
+# What a number, a text or an object that is none of these leads to. Whoever owns the file can write anything into it.
+ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
+
+
 class AuditError(Exception):
     """The log could not be opened, read or written. When writing failed, the action must not run."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
+
+
+@contextmanager
+def sound(what: str) -> Iterator[None]:
+    """For what rests on records that nobody has verified: AuditError, not a stumble, when they are odd."""
+    try:
+        yield
+    except ODD:
+        raise AuditError(
+            Problem(what, "it holds what this program does not write", "run `agent audit verify`")
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

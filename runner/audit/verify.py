@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from json import loads
 
 from policy.record import dataclass
-from runner.audit.chain import ZERO, seal
+from runner.audit.chain import NAME, ZERO, seal
 from runner.audit.checkpoint import tree_of
 from runner.audit.log import Broken, Chain, Sealed
 from runner.audit.merkle import Tree, leaf
-from runner.audit.store import AuditError, Head, Row, Store, Walk
+from runner.audit.store import ODD, AuditError, Head, Row, Store, Walk
 
 _TOLD = 8192  # records between two calls of `progress`
 
@@ -80,7 +80,13 @@ def verify(store: Store, expected: Expected, progress: Progress | None = None) -
     except sqlite3.DatabaseError as error:
         strays.forget()
         return Broken(last + 1, f"the file is damaged from there on ({error})")
-    stray = strays.found()
+    except ODD:
+        strays.forget()
+        return Broken(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
+    try:
+        stray = strays.found()
+    except sqlite3.DatabaseError as error:
+        return Broken(1, f"the fields by which records are found cannot be read ({error})")
     if stray is not None:
         return Broken(stray, "the fields by which it is found are not those that it holds")
     return Sealed(chains)
@@ -91,12 +97,13 @@ class _Check:
 
     __slots__ = (
         *("_keys", "_noted", "_one", "_vouched"),
-        *("checkpoints", "digest", "keys", "notes", "number", "pruned", "signed", "tree"),
+        *("checkpoints", "digest", "keys", "name", "notes", "number", "pruned", "signed", "tree"),
     )
 
     def __init__(self, store: Store, first: Row, expected: Expected) -> None:
         self.number, self.digest, self.tree, self.pruned = 0, ZERO, Tree(), 0
         self.checkpoints = self.signed = 0
+        self.name = ""
         self.keys: dict[str, None] = {}
         self._keys, self._vouched = expected.keys, expected.vouched
         self._one = not store.merged
@@ -112,7 +119,7 @@ class _Check:
             self.tree = tree_of(tombstone)
             self.number = self.pruned = self.tree.count
             self.digest = bytes.fromhex(loads(tombstone.body)["hash"]).hex()
-        except (ValueError, KeyError, TypeError):
+        except ODD:
             raise _Fault(tombstone.id, "it is a tombstone that cannot be read") from None
         for each in [each for each in self.notes if each.number <= self.number]:
             if (each.number, each.hash) != (self.number, self.digest):
@@ -136,6 +143,8 @@ class _Check:
         if row.hash != digest:
             raise _Fault(row.id, "its content, its place or its hash was changed after it was written")
         self.tree.add(leaf(digest))
+        if number == 1:
+            self.name = digest[:NAME]
         if number in self._noted:
             self._compare(row)
 
@@ -155,7 +164,7 @@ class _Check:
         try:
             body, tree = loads(row.body), tree_of(row)
             root, digest, log = body["root"], body["hash"], body["log"]
-        except (ValueError, KeyError, TypeError):
+        except ODD:
             raise _Fault(row.id, f"it is a {row.kind} that cannot be read") from None
         if row.kind == "checkpoint":
             self.checkpoints += 1
@@ -183,6 +192,8 @@ class _Check:
             raise _Fault(last + 1, f"record {self.number + 1} is missing: records were cut off the end")
         if (head.number, head.hash) != (self.number, self.digest):
             raise _Fault(max(last, 1), "the head of the log does not name it as the last record")
+        if not self.pruned and head.log != self.name:  # a tombstone's is compared in its place
+            raise _Fault(1, "the head of the log names another first record than this one")
         if self._keys and not self.signed and not self._vouched:
             raise _Fault(1, "no checkpoint is signed with the key that was given")
         return Chain(
