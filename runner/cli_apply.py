@@ -10,6 +10,7 @@ from runner.cli_gate import CWD, FLAG, JSON
 from runner.problems import Exit, Stopped, coloured, say, usage
 
 if TYPE_CHECKING:
+    from runner.config import Settings
     from runner.review.applying import Applied
     from runner.review.dangers import Danger
     from runner.review.planning import Plan
@@ -58,7 +59,7 @@ def apply(
     if json and not (check or yes):
         raise usage("--json asks nobody", "its output is for a program", "add --yes, or --check to only look")
     data = _read(patch)
-    ground = _ground(cwd)
+    ground, settings = _ground(cwd)
     try:
         sections = read(data)
         if reverse:
@@ -81,7 +82,7 @@ def apply(
     if asked and not _said_yes(ground.workspace):
         say("nothing was applied")
         return Exit.FAILED
-    return _apply(ground, planned, found, _Told(patch, data, asked, reverse, json))
+    return _apply(ground, settings, planned, found, _Told(patch, data, asked, reverse, json))
 
 
 class _Told:
@@ -102,7 +103,7 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _ground(cwd: str | None) -> "Ground":
+def _ground(cwd: str | None) -> "tuple[Ground, Settings]":
     from runner import places
     from runner.config import load
     from runner.facts import gather
@@ -115,7 +116,8 @@ def _ground(cwd: str | None) -> "Ground":
     settings = load(here, os.environ, unattended=True)
     facts = gather(str(here), os.environ, settings.profile)
     state = places.state_dir(os.environ)
-    return ground_of(facts, settings.profile, choice_of(settings), places.cache_dir(os.environ), state)
+    ground = ground_of(facts, settings.profile, choice_of(settings), places.cache_dir(os.environ), state)
+    return ground, settings
 
 
 def _dangers(ground: "Ground", planned: "Plan") -> "tuple[Danger, ...]":
@@ -194,35 +196,37 @@ def _said_yes(workspace: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-def _apply(ground: "Ground", planned: "Plan", found: "tuple[Danger, ...]", told: _Told) -> int:
+def _apply(ground: "Ground", settings: "Settings", planned: "Plan", found: "tuple[Danger, ...]", told: _Told) -> int:
     import hashlib
+    from time import monotonic
 
     from runner import places
-    from runner.audit.log import AuditLog
+    from runner.audit.opening import open_log
     from runner.audit.records import Patching, SessionInfo
     from runner.review.applying import apply
     from runner.review.reading import PatchError
     from runner.undo.choice import place
     from runner.undo.failure import UndoError
     from runner.undo.store import Store
+    from sandbox.backend import Outcome
 
-    state = places.state_dir(os.environ)
     digest = hashlib.sha256(told.data).hexdigest()
-    with AuditLog.open(state / "audit.db") as audit:
+    with open_log(settings, os.environ) as audit:
         info = SessionInfo("person", ground.workspace, not told.asked, None, ("agent", *sys.argv[1:]))
         session = audit.session(info)
         by = "terminal" if told.asked else "--yes"
         files = tuple((item.path, item.how) for item in planned.items)
-        number = audit.applied(session, Patching(told.name, digest, by, told.reverse, files))
-        store = Store(place(state, ground.workspace))
+        number = audit.applied(session, Patching(told.name, digest, by, told.reverse, ground.workspace, files))
+        store, started = Store(place(places.state_dir(os.environ), ground.workspace)), monotonic()
         try:
             words = f"agent apply {'--reverse ' if told.reverse else ''}{told.name}"
             done = apply(planned, ground, store, words, session)
         except (PatchError, UndoError) as error:
-            audit.applied(session, Patching(told.name, digest, by, told.reverse, (), number, error.problem))
+            audit.finished(number, Outcome(1, seconds=monotonic() - started, problem=error.problem))
             raise Stopped(error.problem, Exit.FAILED) from None
         finally:
             store.close()
+        audit.finished(number, Outcome(0, seconds=monotonic() - started))
     return _done(planned, found, done, told.json)
 
 

@@ -29,8 +29,6 @@ from sandbox.backend import Enforcement, Level
 
 if TYPE_CHECKING:
     from policy.grant import Grant
-    from runner.audit.log import AuditLog  # SQLite is loaded while the sandbox starts
-    from runner.config import Settings
     from runner.exec_grants import Asked
     from sandbox.egress.broker import Lend
     from sandbox.spawn import Spare
@@ -105,7 +103,9 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
-            with open_log(case.gate.settings) as audit:
+            from runner.audit.opening import open_log
+
+            with open_log(case.gate.settings, os.environ) as audit:
                 session = audit.session(case.session(None, case.policy()))
                 audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict)
@@ -219,14 +219,3 @@ def _finish_now(work: Coroutine[object, object, _Said]) -> _Said:
         said: _Said = done.value
         return said
     raise RuntimeError("the question waited for something other than its answer")
-
-
-def open_log(settings: "Settings") -> "AuditLog":
-    from runner.audit import place
-    from runner.audit.key import signing
-    from runner.audit.log import AuditLog
-    from runner.redactor import Redactor
-
-    # What was typed may hold a key, such as one that our caller's shell put in the place of a variable.
-    redact = Redactor(live=True, shapes=True).text
-    return AuditLog.open(place.of(settings, os.environ), redact=redact, signer=signing(settings))

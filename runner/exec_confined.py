@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from policy.verdict import Allow, Terms
 from runner.audit.records import Ran
-from runner.exec import Case, open_log
+from runner.exec import Case
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
 from runner.problems import Exit, Stopped, print_problem
@@ -36,7 +36,9 @@ async def confine(
 ) -> int:
     """From an open boundary to a sealed outcome. The canary comes first: the session record holds what it saw."""
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
-        with open_log(case.gate.settings) as audit:
+        from runner.audit.opening import open_log  # SQLite is loaded while the helper starts
+
+        with open_log(case.gate.settings, os.environ) as audit:
             policy = case.policy()  # while the helper locks itself in
             if case.noted is not None:
                 case.noted.parts()

@@ -83,7 +83,7 @@ def everything(path: Path) -> None:
             1, violations=(violation,), connections=(made,), problem=problem, enforcement=FULL, used=Used(1.0, 2)
         )
         log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),)))
-        log.applied(session, Patching("p", "00", "terminal", False, (("a", "added"),), 2, problem))
+        log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
         log.ended(session, SessionEnd(0, "done", 1, (("input", 2),), 0.1))
 
 

@@ -354,10 +354,11 @@ def test_the_command(base: Path) -> None:
     assert json.loads(again.stdout)["problems"][0] == {"path": "a", "why": "there is such a file already"}
     assert agent(world, "undo").returncode == 0
     assert os.listdir(world.w) == []
-    exported = agent(world, "audit", "export", "--format", "jsonl")
-    if exported.returncode == 0 and exported.stdout:
-        kinds = [json.loads(line).get("body", json.loads(line)).get("kind") for line in exported.stdout.splitlines()]
-        assert "applied" in kinds or kinds == []
+    listed = agent(world, "audit", "list", "--path", f"{world.w}/b")
+    assert "apply  ../p" in listed.stdout
+    assert "a person put a patch into 2 files" in listed.stdout
+    assert "answered: yes, by --yes" in listed.stdout
+    assert "exit 0 after" in listed.stdout
 
 
 # what is typed, the code, whether it is applied

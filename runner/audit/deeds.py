@@ -6,12 +6,13 @@ from policy.record import dataclass
 from runner.audit.log import AuditLog, Record
 from runner.audit.query import Query
 
+DECISIONS = ("decided", "refused", "applied")  # the kinds of record that say what was to be done
 SESSIONS = 256  # that are held at a time: a log may have as many of them as it has decisions
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """`record` is `decided` or `refused`. `session` is None in a log whose beginning was pruned; `finished` is None
+    """`record` is one of DECISIONS. `session` is None in a log whose beginning was pruned; `finished` is None
     when nothing ran, when it still runs, or when the program died."""
 
     record: Record
@@ -24,7 +25,7 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
     wanted = query or Query()
     sessions: dict[str, Record | None] = {}
     left = limit
-    for record in log.rows(kind=("decided", "refused"), query=wanted):
+    for record in log.rows(kind=DECISIONS, query=wanted):
         if left == 0:
             return
         name = str(record.body.get("session", ""))

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from runner.audit.deeds import Deed, deeds
+from runner.audit.deeds import DECISIONS, Deed, deeds
 from runner.audit.log import AuditError, AuditLog, Record
-from runner.audit.one import DECISIONS, deed_of
+from runner.audit.one import deed_of
 from runner.audit.place import Place
 from runner.audit.query import Query
 

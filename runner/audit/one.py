@@ -2,10 +2,8 @@
 
 import re
 
-from runner.audit.deeds import Deed
+from runner.audit.deeds import DECISIONS, Deed
 from runner.audit.log import AuditLog, Record
-
-DECISIONS = ("decided", "refused")
 
 
 def deed_of(log: AuditLog, record: Record) -> Deed | None:

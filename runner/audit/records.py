@@ -11,9 +11,10 @@ import time
 from dataclasses import fields
 
 from policy.action import Action
-from policy.assessment import Assessment, Effect, Reason
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.permission.rule import Source
 from policy.record import dataclass
+from policy.tier import Tier
 from policy.verdict import Allow, Deny, Problem, Terms
 from runner.version import VERSION
 from sandbox.backend import Connection, Enforcement, Outcome
@@ -112,16 +113,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Patching:
-    """A patch that a person puts into the workspace: before, with the `files` (path and how), and once more after one
-    that failed, with the record `of` the first and why. `by`: who said yes; `sha256`: of the patch."""
+    """A patch that a person puts into `workspace`: `files` are (path in it, how). `by`: who said yes; `sha256`: of the
+    patch."""
 
     name: str
     sha256: str
     by: str
     reverse: bool
-    files: tuple[tuple[str, str], ...] = ()
-    of: int | None = None
-    problem: Problem | None = None
+    workspace: str
+    files: tuple[tuple[str, str], ...]
 
 
 def session_body(name: str, info: SessionInfo) -> dict[str, object]:
@@ -240,19 +240,31 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
 
 
 def applied_body(session: str, patching: Patching) -> dict[str, object]:
-    files = [{"path": _text(path), "how": how} for path, how in patching.files[:LISTED]]
+    """As a decision, which a person took; its outcome is a `finished` record, as for any."""
+    kinds = {how: EffectKind.DELETES if how == "deleted" else EffectKind.WRITES for _, how in patching.files}
+    effects = [
+        _effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
+        for path, how in patching.files[:LISTED]
+    ]
+    many = f"{len(patching.files)} file{'s' * (len(patching.files) != 1)}"
     return {
         "kind": "applied",
         "time": _now(),
         "session": session,
-        "patch": _text(patching.name),
-        "sha256": patching.sha256,
-        "by": patching.by,
-        "reverse": patching.reverse,
-        "files": files,
-        "changed": len(patching.files),
-        "of": patching.of,
-        "problem": _problem(patching.problem) if patching.problem else None,
+        "tool": "apply",
+        "action": {
+            **{"type": "ApplyPatch", "path": _text(patching.name)},
+            **{"sha256": patching.sha256, "reverse": patching.reverse},
+        },
+        "effects": effects,
+        "tiers": [Tier.WRITE.label],
+        "counts": {"effects": len(patching.files)},
+        "mode": "person",
+        "cell": {"tier": Tier.WRITE.label, "mode": "person", "ruling": "allow"},
+        "verdict": "allow",
+        "because": {"tier": Tier.WRITE.label, "text": f"a person put a patch into {many}", "rule": "", "span": None},
+        "answer": {"question": "apply it?", "yes": True, "by": patching.by, "feedback": None},
+        "backend": "none",
     }
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from policy.verdict import Problem
-from runner.audit.deeds import Deed
+from runner.audit.deeds import DECISIONS, Deed
 from runner.audit.export.otlp import BATCH, Collector, Sent, Unsent, endpoint, in_clear
 from runner.audit.log import AuditError, AuditLog
 from runner.audit.place import Place
@@ -80,7 +80,7 @@ class Sending:
 
     def _look(self, log: AuditLog, collector: Collector, *, whole: bool) -> bool:
         """Send what is complete; with `whole` also what has no outcome yet. False when the collector failed."""
-        rows = log.rows(kind=("decided", "refused"), query=Query(sessions=(self._session,)), after=self._last)
+        rows = log.rows(kind=DECISIONS, query=Query(sessions=(self._session,)), after=self._last)
         seen = sorted(record.id for record in rows if record.body.get("session") == self._session)
         if seen:
             self._waiting += seen

@@ -1,0 +1,19 @@
+"""The log of whoever acts outside a session of a model: opened where the settings say, redacting and signing."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from runner.audit import place
+from runner.audit.key import signing
+from runner.audit.log import AuditLog
+from runner.redactor import Redactor
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+
+
+def open_log(settings: "Settings", environ: Mapping[str, str]) -> AuditLog:
+    """For appending. Raises AuditError or PlaceError; then nothing may be done."""
+    # What was typed may hold a key, such as one that our caller's shell put in the place of a variable.
+    redact = Redactor(live=True, shapes=True).text
+    return AuditLog.open(place.of(settings, environ), redact=redact, signer=signing(settings))
