@@ -322,3 +322,31 @@ def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: Desk) -> None:
         other = said("audit", "key", "new", "--replace")
         assert other != public == json.loads(seal)["key"]
     assert "no key" in said("audit", "key", "show", code=1)
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    path, kept = tmp_path / "audit.db", tmp_path / "audit.seal"
+    signed(path)
+
+    def said(*words: str, code: int = 0) -> str:
+        command = [str(Path(sys.executable).parent / "agent"), "audit", *words, "--file", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    assert said("seal", "--out", str(kept)) == ""
+    told = said("verify", "--seal", str(kept)).splitlines()
+    assert told[:3] == ["all 14 records hold", "1 checkpoint, signed up to record 11", f"key {SIGNER.public}"]
+    assert told[-1] == "the seal holds: it is of the first 14 records"
+    chains = json.loads(said("verify", "--json", "--public-key", SIGNER.public))["chains"]
+    assert (chains[0]["signed"], chains[0]["keys"], chains[0]["root"]) == (
+        11,
+        [SIGNER.public],
+        json.loads(kept.read_text())["root"],
+    )
+    assert "another key" in said("verify", "--public-key", OTHER.public, code=1)
+    assert "is no public key" in said("verify", "--public-key", "mine", code=2)
+    assert "cannot be read" in said("verify", "--seal", str(tmp_path / "none"), code=2)
+    assert "it is not signed" in said("verify", "--seal", str(kept), "--public-key", SIGNER.public, code=1)
+    kept.write_text(kept.read_text().replace('"count": 14', '"count": 13'))
+    assert "written anew" in said("verify", "--seal", str(kept), code=1)
