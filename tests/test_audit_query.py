@@ -4,7 +4,7 @@ import pytest
 
 from runner.audit.query import Query
 
-SESSION: dict[str, object] = {"workspace": "/home/ann/shop"}
+SESSION: dict[str, object] = {"workspace": "/home/ann/shop", "original": "/srv/shop"}
 DECIDED: dict[str, object] = {
     "kind": "decided",
     "time": "2026-03-04T05:06:07.089Z",
@@ -47,6 +47,7 @@ ROWS = [
     (Query(hosts=("/home/*",)),                         False, "a path is no host"),
     (Query(sessions=("a1",)),                           True,  "the beginning of a name"),
     (Query(workspaces=("/home/ann",)),                  True,  "a folder above"),
+    (Query(workspaces=("/srv",)), True, "the folder that it is a copy of"),
     (Query(workspaces=("/home/bob",)),                  False, "another"),
     (Query(since="2026-03-04"),                         True,  "a day begins with itself"),
     (Query(until="2026-03-04"),                         False, "and does not end with itself"),

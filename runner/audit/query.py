@@ -42,7 +42,10 @@ class Query:
             and (not self.since or time >= self.since)
             and (not self.until or time < self.until)
             and (not self.sessions or _begins(self.sessions, [str(decision.get("session", ""))]))
-            and (not self.workspaces or _begins(self.workspaces, [str(session.get("workspace", ""))]))
+            and (
+                not self.workspaces
+                or _begins(self.workspaces, [str(session.get(name) or "") for name in ("workspace", "original")])
+            )
             and (not self.tiers or _any(self.tiers, _texts(decision.get("tiers"))))
             and (not self.commands or command_of(decision) in self.commands)
             and (not self.rules or _begins(self.rules, _rules(decision)))

@@ -73,7 +73,11 @@ class Page:
             *((("why", self.why),) if self.why else ()),
             *((("limit", result.limit),) if result.limit else ()),
             ("denied", f"{len(result.denied)}, of which {lost} mattered" if result.denied else "nothing"),
-            ("changed", f"{len(result.changed)} files" + (f", in the patch {result.patch}" if result.patch else "")),
+            (
+                "changed",
+                f"{len(result.changed)} file{'s' * (len(result.changed) != 1)}"
+                + (f", in the patch {result.patch}" if result.patch else ""),
+            ),
             ("model", self.model),
             ("mode", f"{self.mode}, unattended"),
             *((("sandbox", self.sandbox),) if self.sandbox else ()),

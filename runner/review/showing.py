@@ -26,7 +26,7 @@ def stat_lines(plan: Plan) -> Iterator[str]:
         for number, said, found in item.moved:
             yield f"      hunk {number} fits at line {found}, not {said}"
     files = f"{len(plan.items)} file" + ("" if len(plan.items) == 1 else "s")
-    yield f"{files}: {plus} lines added, {minus} removed"
+    yield f"{files}: {plus} line{'s' * (plus != 1)} added, {minus} removed"
 
 
 def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
