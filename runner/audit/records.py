@@ -127,7 +127,7 @@ class Patching:
 def session_body(name: str, info: SessionInfo) -> dict[str, object]:
     return {
         "kind": "session",
-        "time": _now(),
+        "time": now(),
         "session": name,
         "program": f"ringfence {VERSION}",
         "python": sys.version.split()[0],
@@ -156,7 +156,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
     terms = verdict.permit.terms if isinstance(verdict, Allow) else None
     return {
         "kind": "decided",
-        "time": _now(),
+        "time": now(),
         "session": session,
         "tool": decision.tool,
         "source": decision.source.value,
@@ -185,7 +185,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
 
 def facts_body(name: str, said: dict[str, object]) -> dict[str, object]:
     """A part of what decisions rested on; `name` is its SHA-256, by which they name it."""
-    return {"kind": "facts", "time": _now(), "sha256": name, "said": said}
+    return {"kind": "facts", "time": now(), "sha256": name, "said": said}
 
 
 def _of_users(assessment: Assessment) -> list[Reason]:
@@ -196,7 +196,7 @@ def _of_users(assessment: Assessment) -> list[Reason]:
 def refused_body(session: str, refusal: Refusal) -> dict[str, object]:
     return {
         "kind": "refused",
-        "time": _now(),
+        "time": now(),
         "session": session,
         "tool": _text(refusal.tool),
         "arguments": _text(refusal.arguments),
@@ -210,9 +210,9 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
     used = outcome.used
     return {
         "kind": "finished",
-        "time": _now(),
+        "time": now(),
         "decided": decided,
-        "started": _now(ran.started) if ran is not None else None,
+        "started": now(ran.started) if ran is not None else None,
         "status": outcome.status,
         "seconds": round(outcome.seconds, 6),
         "ended_by": outcome.ended_by,
@@ -249,7 +249,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
     many = f"{len(patching.files)} file{'s' * (len(patching.files) != 1)}"
     return {
         "kind": "applied",
-        "time": _now(),
+        "time": now(),
         "session": session,
         "tool": "apply",
         "action": {
@@ -271,7 +271,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
 def ended_body(session: str, end: SessionEnd) -> dict[str, object]:
     return {
         "kind": "ended",
-        "time": _now(),
+        "time": now(),
         "session": session,
         "exit": end.exit,
         "reason": _text(end.reason),
@@ -287,9 +287,10 @@ def _connection(made: Connection) -> dict[str, object]:
     return {**told, "host": _text(made.host), "asked": _text(made.asked), "why": _text(made.why)}
 
 
-def _now(now: float | None = None) -> str:
-    now = time.time() if now is None else now
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now * 1000) % 1000:03d}Z"
+def now(seconds: float | None = None) -> str:
+    """The time as records spell it, in UTC; that of `seconds` since 1970 when given."""
+    at = time.time() if seconds is None else seconds
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
 
 
 def _text(text: str) -> object:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policy.verdict import Problem
 from runner.audit.checkpoint import grown
-from runner.audit.records import _now as now
+from runner.audit.records import now
 from runner.audit.sign import PUBLIC, holds
 from runner.audit.store import AuditError, Store, Wanted, sound
 from runner.audit.verify import Noted

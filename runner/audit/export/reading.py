@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from runner.audit.bodies import items as items
+from runner.audit.bodies import mapping as mapping
 from runner.audit.deeds import Deed
 from runner.audit.query import was_question
 
@@ -25,14 +27,6 @@ def length(value: object) -> int:
     kept = len(text(value))
     said = whole(value.get("length")) if isinstance(value, dict) else None
     return max(kept, said or 0)
-
-
-def mapping(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def items(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def number(value: object) -> int | float | None:
