@@ -38,7 +38,7 @@ def days(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return f"2026-03-{today[-1]:02d}T00:00:00.000Z"
 
     for module in (records, checkpoint_module, prune_module):
-        monkeypatch.setattr(module, "_now" if module is records else "now", said)
+        monkeypatch.setattr(module, "now", said)
     return today
 
 
