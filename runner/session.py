@@ -100,6 +100,7 @@ async def open_session(
             aside=state / "aside",
             container=settings.container,
             lend=stack.enter_context(lending(profile, environ, facts.workspace)),
+            insisted=options.least == "full",
         )
         stack.push_async_callback(sandbox.close)
         info = SessionInfo(

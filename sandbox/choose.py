@@ -77,6 +77,7 @@ async def open_backend(
     ahead: Ahead | None = None,
     container: Choice = _NOT_SAID,
     lend: "Lend | None" = None,
+    insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
     """The best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
 
@@ -84,6 +85,7 @@ async def open_backend(
     `cache` keeps compiled filters, `aside` takes auto-run files that commands made. `files`: whether file actions will
     be asked for. `ahead`: a helper that was launched for `terms`, without file actions, before this was called.
     `container`: what the configuration says of that one. `lend`: what credentials are added by, where there are some.
+    `insisted`: somebody asked for `minimum` in so many words, so that no weaker one is offered.
     """
     names = [name] if name is not None else here()
     first: SandboxUnavailable | None = None
@@ -106,13 +108,20 @@ async def open_backend(
         if enforcement.level is Level.FULL or minimum is Level.PARTIAL:
             return backend, enforcement
         await backend.close()
-        first = SandboxUnavailable(_partial(first.problem, enforcement) if first else _too_weak(candidate))
-    raise first or SandboxUnavailable(_too_weak("none"))
+        if first is None:
+            first = SandboxUnavailable(_too_weak(candidate, insisted))
+        elif not insisted:
+            first = SandboxUnavailable(_partial(first.problem, enforcement))
+    raise first or SandboxUnavailable(_too_weak("none", insisted))
 
 
-def _too_weak(name: str) -> Problem:
+def _too_weak(name: str, insisted: bool) -> Problem:
+    what = f"the {name} sandbox enforces only a part"
+    if insisted:
+        fix = "leave --backend out, or name one that holds in full (`agent doctor`)"
+        return Problem(what, "that backend was asked for, and one that holds in full", fix)
     return Problem(
-        f"the {name} sandbox enforces only a part",
+        what,
         "you asked for that backend, and did not accept that",
         "add --accept-partial to run under it (`agent doctor` lists what it misses)",
     )

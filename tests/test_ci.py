@@ -192,9 +192,18 @@ def test_what_cannot_begin_leaves_everything_too(job: Job) -> None:
     assert "nobody" in (job.out / "summary").read_text()
     done = job.ci("do it", "--model", job.script(DONE), "--backend", "T3", *asked(job, *ALL))
     assert (done.code, json.loads((job.out / "result").read_text())["exit"]) == (4, 4)
+    assert "--accept-partial" not in done.err, "a pipeline takes no weaker one, so none is offered"
     assert not any(json.loads(line)["type"] == "text" for line in (job.out / "events").read_text().splitlines()), (
         "the model was not asked"
     )
+    (job.base / "empty").write_text(" \n")
+    for prompt, why in (("empty", "an issue without a text"), ("missing", "no such file")):
+        shutil.rmtree(job.out)
+        job.out.mkdir()
+        done = job.ci("--prompt-file", str(job.base / prompt), "--model", job.script(DONE), *asked(job, *ALL))
+        assert (done.code, done.result["exit"], done.result["turns"]) == (2, 2, 0), why
+        assert "prompt" in (job.out / "summary").read_text(), why
+        assert json.loads((job.out / "result").read_text()) == done.result, why
 
 
 def test_a_log_that_nobody_reads_loses_no_file(job: Job) -> None:

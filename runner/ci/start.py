@@ -21,7 +21,7 @@ from runner.ci.result import Result, inert
 from runner.ci.story import Story, refusals, told
 from runner.ci.summary import Page
 from runner.ci.workflow import JobLog
-from runner.events import Event, Proposed, RunEnded, Said, SessionStarted
+from runner.events import Emit, Event, Proposed, RunEnded, Said, SessionStarted
 from runner.model_run import RunArgs, begun, chosen_model, on_stdout, play, prepared, prompt_text, transcript
 from runner.problems import Exit, Stopped, known_problem, print_problem, unexpected, usage
 from runner.world import Bounds
@@ -86,8 +86,7 @@ def start_ci(
         _signals(),
         Outlets.opened(files.by_option(), workspace, os.environ, inside_too=files.inside_too or review) as outlets,
     ):
-        text = prompt_text(prompt, prompt_file)
-        return _Run(args, outlets, workspace, review, ignored).work(text)
+        return _Run(args, outlets, workspace, review, ignored).work(prompt, prompt_file)
 
 
 class _Run:
@@ -99,8 +98,8 @@ class _Run:
         self._workspace = workspace
         self._review = review
         self._with_ignored = ignored
-        self._log = None if args.json else JobLog.on_stdout(sys.stdout, os.environ)
-        self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
+        self._log: JobLog | None = None
+        self._show: Emit = self._print
         self._started: SessionStarted | None = None
         self._ended: RunEnded | None = None
         self._words: list[str] = []
@@ -113,12 +112,13 @@ class _Run:
         self._patch: bytes | None = None
         self._seconds = 0.0
 
-    def work(self, prompt: str) -> int:
+    def work(self, prompt: str | None, prompt_file: Path | None) -> int:
         problem: Problem | None = None
         code = Exit.DONE
         began = time.monotonic()
         try:
-            self._session(prompt)
+            self._watched()
+            self._session(prompt_text(prompt, prompt_file))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code, problem = Exit.INTERRUPTED, Problem("stopped from outside", "the job was cancelled", "")
         except BrokenPipeError as error:  # nobody reads the log any more; the files are still wanted
@@ -137,6 +137,11 @@ class _Run:
                 self._log.end()
         print(result.line(), flush=True)  # raises BrokenPipeError where that is why it ended
         return result.exit
+
+    def _watched(self) -> None:
+        if not self._args.json:
+            self._log = JobLog.on_stdout(sys.stdout, os.environ)
+        self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
 
     def _session(self, prompt: str) -> None:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
