@@ -58,15 +58,17 @@ def prune(
     if not yes and not _agreed(f"remove {_what(planned.count, planned.sessions)} for good?"):
         print("nothing was removed")
         return Exit.FAILED
-    size, notice = _size(path), ""
+    size, notice, signs = _size(path), "", kept()
     with AuditLog.open(path) as log:
-        told["tombstone"] = pruned(log, planned, kept)
+        told["tombstone"] = pruned(log, planned, lambda: signs)
         try:
             log.store.shrink()
         except AuditError as error:
             notice = f"{error.problem.what}: {error.problem.why}"
+    told["signed"] = signs is not None
     told["bytes"] = max(size - _size(path), 0)
     gone = f"{_what(planned.count, planned.sessions)} were removed; record {told['tombstone']} stands for them"
+    gone += "" if signs else ", unsigned: there is no key (`agent audit key new` makes one)"
     _say(json, told, gone)
     if notice:
         print(f"notice: {notice}", file=sys.stderr)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.audit.flags import query_of
+from runner.audit.flags import log_path, query_of
 from runner.audit.query import Query
 from runner.audit.times import moment
 from runner.problems import Stopped
@@ -42,8 +42,16 @@ def test_a_time(typed: str, meant: str, why: str) -> None:
 
 @pytest.mark.parametrize("typed", NO_TIMES)
 def test_what_is_no_time_is_said(typed: str) -> None:
-    with pytest.raises(Stopped, match="is no time for --until"):
+    with pytest.raises(Stopped, match="is no time for --until") as stopped:
         moment(typed, "--until", NOW)
+    assert stopped.value.problem.fix == "try --until 7d"
+
+
+def test_what_is_no_log_is_said(tmp_path: Path) -> None:
+    for name, why in ((".", "it is no plain file"), ("missing", "no such file")):
+        with pytest.raises(Stopped) as stopped:
+            log_path(str(tmp_path / name))
+        assert stopped.value.problem.why == why
 
 
 # fmt: off

@@ -265,8 +265,13 @@ def test_the_command(tmp_path: Path) -> None:
     told = json.loads(said("prune", "--older-than", "90d", "--yes", "--json"))
     assert (told["records"], told["tombstone"]) == (300, 301)
     assert told["bytes"] > 500_000
+    assert told["signed"] is False, "there is no keyring here"
     assert "the first 300 were pruned; a tombstone stands for them" in said("verify")
     assert said("prune", "--older-than", "1h", "--yes") == "nothing is to go\n"
+    other = tmp_path / "other.db"
+    with AuditLog.open(other) as log, log.store.writing("") as writing:
+        log.add(writing, {"kind": "refused", "session": "t", "time": "2020-01-01"})
+    assert "unsigned: there is no key" in said("prune", "--older-than", "90d", "--yes", "--file", str(other))
 
 
 def test_a_log_that_is_in_use_waits_or_says_so(tmp_path: Path, days: list[int]) -> None:

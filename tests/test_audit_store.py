@@ -160,6 +160,18 @@ def test_a_log_of_a_later_format_is_left_alone(tmp_path: Path) -> None:
             opened(path)
 
 
+@pytest.mark.parametrize("statement", ["PRAGMA page_count", "CREATE TABLE records (a)", "CREATE TABLE head (id)"])
+def test_a_database_that_holds_no_log_is_said_to_hold_none(tmp_path: Path, statement: str) -> None:
+    """One of another program, or the empty file of a program that was killed before it wrote the first record."""
+    path = tmp_path / "other.db"
+    path.touch()
+    raw = sqlite3.connect(path)
+    raw.execute(statement)
+    raw.close()
+    with pytest.raises(AuditError, match="it holds no log"):
+        AuditLog.open_to_read(path)
+
+
 def test_a_copy_in_a_folder_that_cannot_be_written_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     folder.mkdir()

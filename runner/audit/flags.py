@@ -92,7 +92,8 @@ def log_path(file: str | None) -> Place:
     if is_url(file):
         return file
     if not os.path.isfile(file):
-        raise usage(f"there is no log `{file}`", "no such file", "leave --file out to read your own log")
+        why = "it is no plain file" if os.path.exists(file) else "no such file"
+        raise usage(f"there is no log `{file}`", why, "leave --file out to read your own log")
     return Path(file)
 
 

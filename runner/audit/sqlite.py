@@ -17,6 +17,7 @@ from policy.verdict import Problem
 from runner.audit.chain import NAME, ZERO
 from runner.audit.store import AuditError, Head, Row, Span, Wanted
 
+_NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0
 _INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
@@ -417,6 +418,8 @@ def _understand(database: sqlite3.Connection) -> None:
     """Give a file of the first format, which is not ours to write now, its cards in memory."""
     if _version(database) == SCHEMA:
         return
+    if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
+        raise ValueError(_NO_LOG)
     database.execute("PRAGMA temp_store = MEMORY")
     for statement in _statements(_CARDS.format(temp="TEMP", where="temp.") + (_FILL if _is_old(database) else "")):
         database.execute(statement)
@@ -469,6 +472,8 @@ def _fix(path: Path, why: str) -> str:
         return "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"
     if "malformed" in why or "not a database" in why:
         return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
+    if _NO_LOG in why:
+        return "run something first, or name another file"
     if "replaced" in why:
         return f"see who changes `{path.parent}`, and run it again"
     if "no such file" in why:

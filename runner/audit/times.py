@@ -30,5 +30,5 @@ def moment(text: str, option: str, now: datetime) -> str:
         found = found.astimezone(UTC)
     except (ValueError, OverflowError):
         why = "a time is 30s, 15m, 2h, 7d, 2w (ago), now, today, yesterday, or a date as in 2026-03-04T05:06 (UTC)"
-        raise usage(f"`{text}` is no time for {option}", why, "try --since 7d") from None
+        raise usage(f"`{text}` is no time for {option}", why, f"try {option} 7d") from None
     return found.strftime("%Y-%m-%dT%H:%M:%S.") + f"{found.microsecond // 1000:03d}Z"
