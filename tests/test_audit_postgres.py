@@ -1,5 +1,6 @@
 """The record in a real PostgreSQL: the same answers as from a file, the same proof, and nothing runs without it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -321,3 +322,17 @@ def test_a_role_that_can_only_append(server: Server, url: str) -> None:
         with pytest.raises(AuditError, match="must be owner"), log.store.writing("not pruned") as writing:
             writing.remove(2)
         assert isinstance(log.verify(), Sealed)
+
+
+def test_a_pipeline_whose_record_is_in_a_database(url: str, home: dict[str, str]) -> None:
+    base = Path(home["HOME"]).parent
+    (base / "s.toml").write_text(
+        '[[turn]]\ncalls = [{name = "bash", arguments = {command = "curl https://example.com"}}]\n[[turn]]\ntext = "ok"\n'
+    )
+    done = agent(home, "ci", "go", "--model", f"scripted:{base}/s.toml", "--seal", f"{base}/seal")
+    assert done.returncode == 3, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert [each["action"] for each in told["denied"]] == ["curl https://example.com"]
+    assert agent(home, "audit", "verify", "--expect", told["log"]["head"]).returncode == 0
+    assert agent(home, "audit", "verify", "--seal", f"{base}/seal").returncode == 0
+    assert not (Path(home["RINGFENCE_STATE_DIR"]) / "audit.db").exists()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
+from runner.audit import place
 from runner.budget import PIPELINE
 from runner.ci import changes, surroundings
 from runner.ci.outlets import Outlets, no_link
@@ -111,6 +112,7 @@ class _Run:
         self._notes: list[str] = []
         self._patch: bytes | None = None
         self._seconds = 0.0
+        self._place: place.Place | None = None  # of the log; None while nothing was opened
 
     def work(self, prompt: str | None, prompt_file: Path | None) -> int:
         problem: Problem | None = None
@@ -150,6 +152,7 @@ class _Run:
             surroundings.refuse(kept)
         usual = PIPELINE
         options, settings = prepared(args, True, repository=args.trust_config is not None, usual=usual)
+        self._place = place.of(settings, os.environ)
         self._bounds = options.bounds
         profile = surroundings.closed(settings.profile, os.environ, self._workspace)
         settings = replace(
@@ -294,10 +297,11 @@ class _Run:
 
     def _story(self, session: str) -> Story:
         from runner.audit.log import AuditError
-        from runner.places import state_dir
 
+        if self._place is None:
+            return Story()
         try:
-            return told(state_dir(os.environ) / "audit.db", session)
+            return told(self._place, session)
         except AuditError as error:
             self._notes.append(f"{error.problem.what}: {error.problem.why}")
             return Story()
@@ -359,14 +363,12 @@ class _Run:
             result = replace(result, exit=result.exit or int(Exit.FAILED))
         return result
 
-    @staticmethod
-    def _seal() -> dict[str, object]:
+    def _seal(self) -> dict[str, object]:
         from runner.audit.key import kept
         from runner.audit.log import AuditLog
         from runner.audit.sealing import sealed
-        from runner.places import state_dir
 
-        with AuditLog.open_to_read(state_dir(os.environ) / "audit.db") as log:
+        with AuditLog.open_to_read(self._place or place.own(os.environ)) as log:
             return sealed(log.store, kept)
 
     def _sarif(self, result: Result) -> dict[str, object]:

@@ -1,11 +1,10 @@
 """What one session did, as the audit log has it."""
 
-from pathlib import Path
-
 from policy.record import dataclass
-from runner.audit.deeds import Deed
+from runner.audit.deeds import DECISIONS, Deed
 from runner.audit.export import reading
 from runner.audit.log import AuditLog, Record
+from runner.audit.place import Place
 
 _LONGEST = 2000  # characters of an action; the log has all of it
 
@@ -31,9 +30,9 @@ class Refused:
     mattered: bool
 
 
-def told(path: Path, session: str) -> Story:
-    """What the log at `path` says of one session, which is its last or nearly. Raises AuditError."""
-    with AuditLog.open_to_read(path) as log:
+def told(log_place: Place, session: str) -> Story:
+    """What the log there says of one session, which is its last or nearly. Raises AuditError."""
+    with AuditLog.open_to_read(log_place) as log:
         head: str | None = None
         found: list[Record] = []
         outcomes: dict[int, Record] = {}
@@ -45,7 +44,7 @@ def told(path: Path, session: str) -> Story:
                 outcomes[int(str(body.get("decided", 0)))] = record
             if body.get("session") != session:
                 continue
-            if record.kind in ("decided", "refused"):
+            if record.kind in DECISIONS:
                 found.append(record)
             if record.kind == "session":
                 begun = record
