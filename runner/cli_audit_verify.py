@@ -75,9 +75,9 @@ def verify(
             from policy.verdict import Problem
 
             what = f"the audit log does not hold from record {number} on"
-            raise Stopped(
-                Problem(what, why, f"keep `{path}` as evidence, and start a new log by moving it away"), Exit.FAILED
-            )
+            elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
+            fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
+            raise Stopped(Problem(what, why, fix), Exit.FAILED)
 
 
 def _keys(given: list[str] | None) -> tuple[str, ...]:

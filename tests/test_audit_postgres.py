@@ -282,6 +282,8 @@ def test_a_person_whose_record_is_in_a_database(url: str, home: dict[str, str], 
     assert PASSWORD not in shown.stdout + listed.stdout + server.sql(
         "SELECT string_agg(body, '') FROM ringfence_records"
     )
+    server.sql("SET session_replication_role = replica; DELETE FROM ringfence_records WHERE id = 2")
+    assert "start a new log in another database or schema" in agent(home, "audit", "verify").stderr
 
     (Path(home["HOME"]) / ".pgpass").write_text("*:*:*:*:wrong\n")
     done = agent(home, "exec", "--mode", "trust-project", "--", "touch", "unrecorded")
