@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from policy.action import RunScript
+from runner.audit.chain import seal
 from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Broken, Sealed
 from runner.audit.merge import merge
@@ -153,6 +154,7 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
 REFUSED = [
     ("fork", "go on differently from record 6", "two programs wrote to copies"),
     ("broken", "does not hold from record 3 on", "one record was changed"),
+    ("strange", "record 6 of log .* is nothing that this program writes", "hashed as it should be, and no object"),
     ("there", "is there already", "the file is not replaced"),
     ("pruned", "was pruned from one of them", "nothing shows that they are one"),
 ]
@@ -170,6 +172,9 @@ def test_what_is_refused(tmp_path: Path, case: str, said: str, why: str) -> None
             fill(two, 2)
         case "broken":
             unfenced(two, "UPDATE records SET body = body || ' ' WHERE id = 3")
+        case "strange":
+            with AuditLog.open(two) as log, log.store.writing("") as writing:
+                writing.add(seal(writing.head.hash, "[1, 2]"), "[1, 2]")
         case "there":
             into.write_text("mine")
         case "pruned":

@@ -101,5 +101,12 @@ def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, i
     latest = ""
     for row in walk.rows():
         if row.log in logs:
-            latest = max(latest, str(loads(row.body).get("time", "")))
+            try:
+                body = loads(row.body)
+            except (ValueError, RecursionError):
+                body = None
+            if not isinstance(body, dict):  # hashed like any other all the same: somebody else's program made the log
+                why = f"record {row.number} of log {row.log} is nothing that this program writes"
+                raise AuditError(Problem("the logs were not merged", why, "leave that log out"))
+            latest = max(latest, str(body.get("time", "")))
             yield latest, place, row.id, row
