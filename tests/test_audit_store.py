@@ -11,7 +11,7 @@ from policy.tier import Mode
 from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Sealed
 from runner.audit.query import Query
-from runner.audit.sqlite import SCHEMA
+from runner.audit.sqlite_file import SCHEMA
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, denied, fill, info, refusal
 
