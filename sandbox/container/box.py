@@ -200,10 +200,16 @@ class Box:
             return Ended(126, b"", b"", None, str(error))
         running.follow(wire, stdin)
         why = await self._wait(running, tree, usage, str(made["Id"]), until) or usage.excess()
+        late: int | None = None
         if not await self._clear(tree):
+            if why is None:
+                late = await self._ended(str(made["Id"]))
             self.kill()
         await running.settle(GRACE if why else DRAIN)
-        status = 137 if why or self._dead else await self._status(str(made["Id"]))
+        if why or self._dead:
+            status = 137 if late is None else late
+        else:
+            status = await self._status(str(made["Id"]))
         return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
 
     async def _wait(self, running: Running, tree: Processes, usage: Usage, number: str, until: float) -> str | None:
@@ -240,6 +246,14 @@ class Box:
                 return int(told["ExitCode"])
             await asyncio.sleep(min(0.002 * (turn + 1), 0.05))
         raise _gone()
+
+    async def _ended(self, number: str) -> int | None:
+        """The exit status where the daemon knows it by now: one look, since what was left behind still runs."""
+        try:
+            told = await asyncio.wait_for(self.daemon.call(lambda client: client.exec_inspect(number)), DRAIN)
+        except (Refused, TimeoutError):
+            return None
+        return int(told["ExitCode"]) if not told["Running"] and told["ExitCode"] is not None else None
 
     async def _clear(self, tree: Processes) -> bool:
         """Kill what the command left behind; False when that is not certain."""
