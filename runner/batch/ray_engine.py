@@ -119,6 +119,8 @@ def root(cwd: str, environ: Mapping[str, str]) -> str:
 
 
 def _connected(address: str) -> Any:
+    # SOURCE: gRPC's doc/fork_support.md: its threads are started again in a child that was forked, and crash there.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         import ray
     except ImportError:
