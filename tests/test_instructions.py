@@ -162,7 +162,9 @@ def session(base: Path, text: str, secrets: tuple[Secret, ...] = ()) -> tuple[li
     asyncio.run(work())
     with AuditLog.open_to_read(base / "state/audit.db") as log:
         rows = [row.body for row in log.rows(kind="decided")]
-    rows = [{key: value for key, value in body.items() if key not in ("time", "session")} for body in rows]
+    # `facts` names what was seen of the disk, and the file is one of the names there.
+    left = ("time", "session", "facts")
+    rows = [{key: value for key, value in body.items() if key not in left} for body in rows]
     # What only reads runs side by side, and is recorded in any order.
     plain = sorted(json.dumps(body, sort_keys=True) for body in rows)
     return plain, model.requests, history

@@ -4,7 +4,7 @@ import io
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -234,6 +234,7 @@ def test_nothing_invisible_survives(text: str) -> None:
 
 
 @pytest.mark.threat("T28")
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=()), min_size=1, max_size=60))
 def test_no_event_lets_its_text_through(text: str) -> None:
     """LAW: whatever field carries hostile text, the terminal gets no escape of its making and markup stays text."""
