@@ -98,7 +98,7 @@ def test_a_variable_of_yours_goes_to_the_server_and_nowhere_else(place: Place) -
     assert place.heard == [f"Bearer {SECRET}"]
     assert "Authorization: Bearer ***" in done.stdout
     assert SECRET not in done.stdout + done.stderr
-    shown = json.loads(place.agent("audit", "show", "2").stdout)
+    shown = json.loads(place.agent("audit", "show", "last").stdout)
     (made,) = shown["outcome"]["connections"]
     assert (made["credential"], made["asked"], made["host"]) == ("forge", "GET /team/x", "localhost")
     assert re.search(r"localhost:\d+ allowed with credential forge", place.agent("audit").stdout)
