@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from runner.audit.merge import merge
 from runner.audit.one import deed_of
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
+from runner.audit.records import now
 from runner.audit.verify import Expected, Noted, verify
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, fill, info, refusal, unfenced
@@ -37,13 +39,18 @@ def copy(source: Path, name: str) -> Path:
 
 
 def turns(*paths: Path) -> None:
-    """A session in each log, and their actions by turns; the last log has one record more."""
+    """A session in each log, and their actions by turns; the last log has one record more.
+
+    No two turns are of one millisecond: records of one time are in the order of their logs."""
     logs = [AuditLog.open(path) for path in paths]
     sessions = [log.session(info()) for log in logs]
     for number in range(4):
         for log, session in zip(logs, sessions, strict=True):
             found = log.decided(session, allowed(RunScript(f"echo {log.path.name} {number}", "/w")))
             log.finished(found, Outcome(number))
+            turned = now()
+            while now() <= turned:
+                time.sleep(0.001)
     logs[-1].checkpoint()
     for log in logs:
         log.close()
