@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent))  # test support modules lie beside the tests
 
@@ -14,6 +15,10 @@ from sandbox_bench import USERS, Bench, make
 
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A law says what holds, and not how soon: on a busy machine any example takes as long as it likes.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
