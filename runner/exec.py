@@ -45,9 +45,9 @@ class Case:
     verdict: Allow | Deny
     answer: Answer | None
     attended: bool
+    noted: Noting  # what was asked of the machine to judge it
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()  # those that the verdict rests on
-    noted: Noting | None = None  # what was asked of the machine to judge it
 
     @property
     def typed(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
-    case = replace(_judge(gate, action, noted, attended=not nobody_there(args.unattended)), noted=noted)
+    case = _judge(gate, action, noted, attended=not nobody_there(args.unattended))
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
@@ -156,8 +156,8 @@ def _judge(gate: Gate, action: Action, noted: Noting, *, attended: bool) -> Case
 
         asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
         noted.parts()  # as it is now: a question may stand for minutes
-        return _settled(gate, asked, attended)
-    return Case(gate, assessment, verdict, None, attended)
+        return _settled(gate, asked, noted, attended)
+    return Case(gate, assessment, verdict, None, attended, noted)
 
 
 def answers_kept() -> bool:
@@ -165,15 +165,15 @@ def answers_kept() -> bool:
     return os.path.lexists(f"{private(os.environ)[0]}/grants.json")
 
 
-def _settled(gate: Gate, asked: "Asked", attended: bool) -> Case:
+def _settled(gate: Gate, asked: "Asked", noted: Noting, attended: bool) -> Case:
     """By what was answered before, or by what a person answers now."""
     from runner.remembered import spent
 
     found = spent(asked.found, asked.store)
     if isinstance(found.verdict, Ask):
         verdict, answer, names = _settle(found.verdict, asked)
-        return Case(gate, found.assessment, verdict, answer, attended, names)
-    return Case(gate, found.assessment, found.verdict, found.answer, attended, found.names, found.by)
+        return Case(gate, found.assessment, verdict, answer, attended, noted, names)
+    return Case(gate, found.assessment, found.verdict, found.answer, attended, noted, found.names, found.by)
 
 
 def _settle(ask: Ask, asked: "Asked") -> tuple[Allow | Deny, Answer, tuple[str, ...]]:

@@ -40,8 +40,7 @@ async def confine(
 
         with open_log(case.gate.settings, os.environ) as audit:
             policy = case.policy()  # while the helper locks itself in
-            if case.noted is not None:
-                case.noted.parts()
+            case.noted.parts()
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement, policy))
             # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.

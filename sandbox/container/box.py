@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -230,7 +230,7 @@ class Box:
                 return "disk"
             if not watched:
                 told = await self.daemon.call(lambda client: client.exec_inspect(number))
-                if not told["Running"] and told["ExitCode"] is not None:
+                if _code(told) is not None:
                     break  # what it left behind holds its output open
                 if tree.seen and told["Pid"]:
                     running.watch(int(told["Pid"]))
@@ -242,8 +242,8 @@ class Box:
         """The exit status of a command whose streams have ended; the daemon hears of it a moment later."""
         for turn in range(200):
             told = await self.daemon.call(lambda client: client.exec_inspect(number))
-            if not told["Running"] and told["ExitCode"] is not None:
-                return int(told["ExitCode"])
+            if (code := _code(told)) is not None:
+                return code
             await asyncio.sleep(min(0.002 * (turn + 1), 0.05))
         raise _gone()
 
@@ -253,7 +253,7 @@ class Box:
             told = await asyncio.wait_for(self.daemon.call(lambda client: client.exec_inspect(number)), DRAIN)
         except (Refused, TimeoutError):
             return None
-        return int(told["ExitCode"]) if not told["Running"] and told["ExitCode"] is not None else None
+        return _code(told)
 
     async def _clear(self, tree: Processes) -> bool:
         """Kill what the command left behind; False when that is not certain."""
@@ -311,6 +311,11 @@ _FIXES = (
     ("bind source path does not exist", "use a daemon that sees this machine's files (one from a snap does not)"),
     ("/bin/bash", "use an image with /bin/bash, in which scripts are run"),
 )
+
+
+def _code(told: Mapping[str, Any]) -> int | None:
+    """The exit status in what the daemon tells of a command; None while it runs, or is not yet waited for."""
+    return int(told["ExitCode"]) if not told["Running"] and told["ExitCode"] is not None else None
 
 
 def _gone() -> SandboxUnavailable:
