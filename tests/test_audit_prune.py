@@ -17,7 +17,7 @@ from test_audit_sealed import SIGNER, broken, resealed, whole
 from policy.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
 from runner.audit import prune as prune_module
-from runner.audit import records
+from runner.audit import records, sqlite_file
 from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Sealed
 from runner.audit.prune import Plan, plan, prune
@@ -207,6 +207,7 @@ def test_a_crash_in_the_middle_leaves_all_or_nothing(tmp_path: Path) -> None:
         from runner.audit.prune import plan, prune
         with AuditLog.open(Path(sys.argv[1])) as log:
             os.write(1, b"x")
+            os.read(0, 1)
             prune(log, plan(log.store, "2100", "2100"), lambda: None)
             os.write(1, b"x")
             log.store.shrink()
@@ -221,15 +222,20 @@ def test_a_crash_in_the_middle_leaves_all_or_nothing(tmp_path: Path) -> None:
         path.write_bytes(source.read_bytes())
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(script), str(path)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parent.parent,
         )
+        assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.read(1)
-        time.sleep(step * 0.012)
+        if step:  # else it is killed before it begins, however fast it is
+            process.stdin.close()
+            time.sleep((step - 1) * 0.012)
         process.send_signal(signal.SIGKILL)
         acknowledged = len(process.stdout.read())
         process.wait()
+        process.stdin.close()
         process.stdout.close()
         chain = whole(path)
         found.add(chain.pruned)
@@ -274,11 +280,13 @@ def test_the_command(tmp_path: Path) -> None:
     assert "unsigned: there is no key" in said("prune", "--older-than", "90d", "--yes", "--file", str(other))
 
 
-def test_a_log_that_is_in_use_waits_or_says_so(tmp_path: Path, days: list[int]) -> None:
+def test_a_log_that_is_in_use_waits_or_says_so(
+    tmp_path: Path, days: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "audit.db"
     made(path, days)
     with AuditLog.open(path) as log, AuditLog.open(path) as other:
-        other.store._database.execute("PRAGMA busy_timeout = 50")  # type: ignore[attr-defined]  # a SQLite store
+        monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
         with log.store.writing(""), pytest.raises(AuditError, match="nothing of it was removed"):
             prune(other, plan(other.store, on(3), on(30)), lambda: None)
     assert whole(path).pruned == 0

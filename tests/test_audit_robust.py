@@ -72,7 +72,7 @@ def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(
             writers.append(begin())
         for writer in writers:  # each of them gets to write: nobody is held up for good
             assert writer.stdout is not None
-            said.append(writer.stdout.readline().decode().strip())
+            said += [writer.stdout.readline().decode().strip() for _ in range(8)]
     finally:
         for writer in writers:
             said += end(writer)

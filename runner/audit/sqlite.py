@@ -15,6 +15,7 @@ from runner.audit.sqlite_file import (
     RECORDS,
     SCHEMA,
     VALUES,
+    begin,
     claim,
     connect,
     files,
@@ -90,7 +91,7 @@ class SqliteStore:
     def writing(self, failure: str) -> Iterator["SqliteWriting"]:
         """One transaction that nobody else's comes between. `failure` says what it means when it fails."""
         with speaking(self.path, failure):
-            self._database.execute("BEGIN IMMEDIATE")
+            begin(self._database)
             try:
                 yield SqliteWriting(self._database)
                 self._database.execute("COMMIT")

@@ -20,6 +20,7 @@ from runner.audit.store import AuditError
 NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0
+_LOOK = 5  # milliseconds, in which SQLite tries three times to have the lock
 _INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
 _REASONS = 8  # whose rules are on a card
 
@@ -105,6 +106,26 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
+def begin(database: sqlite3.Connection) -> None:
+    """Begin to write, as soon as nobody else does; sqlite3.OperationalError when that takes BUSY_SECONDS.
+
+    SQLite's own wait looks ten times a second at last (sqlite3.c, sqliteDefaultBusyCallback), and so starves beside
+    others that write without a pause.
+    """
+    give_up = time.monotonic() + BUSY_SECONDS
+    database.execute(f"PRAGMA busy_timeout = {_LOOK}")
+    try:
+        while True:
+            try:
+                database.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > give_up:
+                    raise
+    finally:
+        database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+
+
 def prepare(database: sqlite3.Connection) -> None:
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
@@ -121,7 +142,7 @@ def prepare(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA synchronous = FULL")
     if _version(database) == SCHEMA:
         return
-    database.execute("BEGIN IMMEDIATE")
+    begin(database)
     try:
         if _version(database) != SCHEMA:  # another process did it, in the meantime
             cards = CARDS.format(temp="", where="")
