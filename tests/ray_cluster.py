@@ -1,6 +1,7 @@
 """A real Ray of one machine for tests: on loopback, in a folder of its own, stopped by the numbers of its processes."""
 
 import os
+import random
 import secrets
 import signal
 import socket
@@ -21,10 +22,14 @@ class Cluster:
         self.environ = environ
 
 
-def _free() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+def _free(ports: range) -> int:
+    """One of `ports` that nobody listens at: below those that the kernel gives to whoever wants any, as Ray's own parts
+    do between our look and its use."""
+    for port in ports:
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("0.0.0.0", port))  # nothing is said there, and nobody listens
+            return port
+    raise AssertionError("no port is free")
 
 
 def members(folder: Path) -> list[int]:
@@ -45,7 +50,8 @@ def cluster(folder: Path, environ: Mapping[str, str]) -> Iterator[Cluster]:
     token.write_text(secrets.token_hex(16))
     token.chmod(0o600)
     client = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
-    port, door = _free(), _free()
+    begin = random.randrange(21000, 31000, 100)
+    port, door = _free(range(begin, begin + 50)), _free(range(begin + 50, begin + 100))
     words = [
         str(Path(sys.executable).with_name("ray")),
         *("start", "--head", f"--port={port}", f"--ray-client-server-port={door}", "--num-cpus=2"),
@@ -56,7 +62,7 @@ def cluster(folder: Path, environ: Mapping[str, str]) -> Iterator[Cluster]:
         # A fork of the head's client server, while another of its threads is in gRPC, dies now and then (ray 2.60).
         steady = {"GRPC_ENABLE_FORK_SUPPORT": "0"}
         subprocess.run(
-            words, env={**environ, **client, **steady}, check=True, capture_output=True, text=True, timeout=90
+            words, env={**environ, **client, **steady}, check=True, capture_output=True, text=True, timeout=300
         )
         yield Cluster(folder, door, client)
     finally:

@@ -14,6 +14,7 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,7 +39,7 @@ text = "Written."
 """
 SLOW = """
 [[turn]]
-calls = [{ name = "bash", arguments = { command = "echo begun > begun.txt; sleep 60" } }]
+calls = [{ name = "bash", arguments = { command = "echo begun > begun.txt; sleep 600" } }]
 [[turn]]
 text = "Late."
 """
@@ -107,7 +108,8 @@ class Desk:
 
     def wait_for(self, found: str, many: int) -> None:
         until = time.monotonic() + 60
-        while len(list((self.base / "copies").rglob(found))) < many:
+        # Not rglob: copies that are taken away under it make it stumble.
+        while sum(found in names for _, _, names in os.walk(self.base / "copies")) < many:
             assert time.monotonic() < until, "the tasks never began"
             time.sleep(0.05)
 
@@ -136,7 +138,7 @@ def processes(name: str) -> list[str]:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
     yield made
-    assert processes(str(tmp_path)) == []
+    made.wait_until_alone()
 
 
 def test_each_task_works_on_its_own_copy_and_the_workspace_stays_as_it_is(desk: Desk) -> None:
@@ -288,6 +290,7 @@ def test_the_time_of_the_whole_ends_it(desk: Desk) -> None:
     desk.put(*({"id": f"s{n}", "prompt": "wait", "model": f"scripted:{desk.base}/slow.toml"} for n in range(2)))
     done = desk.run("--timeout", "3s", "--jobs", "1", code=5)
     assert "stopped after 3 s" in done.stderr
+    desk.wait_until_alone()
     assert desk.left() == []
     assert desk.results() == []
 
@@ -381,8 +384,11 @@ def test_what_runs_and_what_ends_it(
     cancelled: str,
     by: Exit | None,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = Scripted(**ends)
+    clock = SimpleNamespace(monotonic=lambda: float("c" in engine.begun))  # a time is over once `c` runs
+    monkeypatch.setattr("runner.batch.pool.time", clock)
     pool = pooled(tmp_path / "out", engine, "abcdef", **bounds)
     assert "".join(engine.begun) == began
     assert "".join(sorted(engine.cancelled)) == cancelled
