@@ -16,8 +16,7 @@ from runner.amounts import apply_limits
 from runner.approval import Approver
 from runner.audit import place
 from runner.audit.end import Ends
-from runner.audit.key import signing
-from runner.audit.log import AuditLog
+from runner.audit.opening import open_log
 from runner.audit.records import SessionInfo
 from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
@@ -90,9 +89,7 @@ async def open_session(
     emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(model.provider.close)
-        audit = stack.enter_context(
-            AuditLog.open(place.of(settings, environ), redact=redactor.text, signer=signing(settings))
-        )
+        audit = stack.enter_context(open_log(settings, environ, redact=redactor.text))
         sandbox, enforcement = await open_backend(
             options.backend,
             minimum,

@@ -20,7 +20,8 @@ from policy.verdict import Problem
 from runner.audit.log import AuditError, AuditLog, Sealed
 from runner.audit.one import record_named
 from runner.audit.query import Query
-from runner.audit.records import TEXT_KEPT, Refusal
+from runner.audit.records import Refusal
+from runner.audit.spelled import TEXT_KEPT
 from runner.audit.view import json_lines, lines, whole
 from sandbox.backend import Connection, Outcome, Violation
 from tests.audit_records import TERMS, allowed, denied, fill, info

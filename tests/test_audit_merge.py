@@ -18,7 +18,7 @@ from runner.audit.merge import merge
 from runner.audit.one import deed_of
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
-from runner.audit.records import now
+from runner.audit.spelled import now
 from runner.audit.verify import Expected, Noted, verify
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, fill, info, refusal, unfenced

@@ -207,7 +207,7 @@ def test_an_address_that_does_not_do(address: str, said: str, why: str) -> None:
 def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
     import sqlalchemy as sa
 
-    from runner.audit.postgres import _here
+    from runner.audit.postgres_server import _here
 
     rows = {
         "postgresql://u@db.example/a": False,

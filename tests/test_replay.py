@@ -27,9 +27,10 @@ from runner.audit.deeds import Deed
 from runner.audit.facts import MOST, Noting
 from runner.audit.facts_again import Recorded
 from runner.audit.log import Record, canonical
-from runner.audit.records import TEXT_KEPT, Answer, Decision, SessionInfo, decided_body, session_body
+from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
 from runner.audit.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
 from runner.audit.replay_report import Replayed, lines
+from runner.audit.spelled import TEXT_KEPT
 from runner.config import shipped
 from runner.model_workspace import model_facts
 from runner.policy_test import Bench, shipped_tables

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 
 class Card(NamedTuple):
-    """None where a body has no such field. `name`: of `session` and `ended` the session's, of other kinds
-    their `sha256`. `rules`: of
-    every reason, and the one that decided."""
+    """None where a body has no such field. `name`: of `session` and `ended` the session's, of other kinds their
+    `sha256`. `rules`: of every reason, and the one that decided."""
 
     kind: str | None = None
     time: str | None = None
@@ -25,7 +24,7 @@ def card_of(text: str) -> Card:
     """The card of a record's canonical text; an empty one of a text that is no object."""
     try:
         body = loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Card()
     if not isinstance(body, dict):
         return Card()
@@ -41,15 +40,17 @@ def card_of(text: str) -> Card:
     )
 
 
+def holdable(text: str) -> str:
+    """As a database can hold it, and be asked for it: no NUL, no half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "�")
+
+
 def _text(value: object) -> str | None:
-    """As a database can hold it: no NUL, no half of a surrogate pair."""
-    if not isinstance(value, str):
-        return None
-    return value.encode("utf-8", "replace").decode().replace("\0", "�")
+    return holdable(value) if isinstance(value, str) else None
 
 
 def _texts(value: object) -> list[str] | None:
-    return [_text(str(item)) or "" for item in value] if isinstance(value, list) else None
+    return [holdable(str(item)) for item in value] if isinstance(value, list) else None
 
 
 def _rules(body: dict[str, object]) -> list[str] | None:
@@ -57,4 +58,4 @@ def _rules(body: dict[str, object]) -> list[str] | None:
     if not isinstance(reasons, list):
         return None
     every = [body.get("because"), *reasons]
-    return list(dict.fromkeys(_text(str(each.get("rule"))) or "" for each in every if isinstance(each, dict)))
+    return list(dict.fromkeys(holdable(str(each.get("rule"))) for each in every if isinstance(each, dict)))

@@ -6,7 +6,7 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from runner.audit.merkle import Tree, leaf
-from runner.audit.records import now
+from runner.audit.spelled import now
 from runner.audit.store import ODD, AuditError, Row, Store
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""The log of whoever acts outside a session of a model: opened where the settings say, redacting and signing."""
+"""The log, opened where the settings say: redacting and signing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from runner.audit import place
@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from runner.config import Settings
 
 
-def open_log(settings: "Settings", environ: Mapping[str, str]) -> AuditLog:
-    """For appending. Raises AuditError or PlaceError; then nothing may be done."""
+def open_log(
+    settings: "Settings", environ: Mapping[str, str], *, redact: Callable[[str], str] | None = None
+) -> AuditLog:
+    """For appending. `redact`: of a session of a model, which knows more secrets. Raises AuditError or PlaceError; then
+    nothing may be done."""
     # What was typed may hold a key, such as one that our caller's shell put in the place of a variable.
-    redact = Redactor(live=True, shapes=True).text
+    redact = redact or Redactor(live=True, shapes=True).text
     return AuditLog.open(place.of(settings, environ), redact=redact, signer=signing(settings))

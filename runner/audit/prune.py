@@ -13,7 +13,7 @@ from policy.record import dataclass
 from policy.verdict import Problem
 from runner.audit.checkpoint import grown
 from runner.audit.log import AuditLog
-from runner.audit.records import now
+from runner.audit.spelled import now
 from runner.audit.store import AuditError, Store, Wanted, sound
 from runner.version import VERSION
 

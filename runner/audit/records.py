@@ -1,30 +1,24 @@
-"""What the audit log keeps: the fields of each kind of record, as JSON-able bodies.
+"""What the audit log keeps: the fields of each kind of record, as JSON-able bodies; their values: see `spelled`."""
 
-Environment values are left out (the terms digest still covers them): a user may pass a token through. Long texts are
-cut, with the length and sha256 of the whole.
-"""
-
-import hashlib
 import os
 import sys
 import time
-from dataclasses import fields
 
-from policy.action import Action
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.permission.rule import Source
 from policy.record import dataclass
 from policy.tier import Tier
-from policy.verdict import Allow, Deny, Problem, Terms
+from policy.verdict import Allow, Deny, Problem
+from runner.audit import spelled
+from runner.audit.spelled import now
 from runner.version import VERSION
-from sandbox.backend import Connection, Enforcement, Outcome
+from sandbox.backend import Enforcement, Outcome
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.grant import Grant
     from runner.audit.facts import Noting
 
-TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
 
 
@@ -145,8 +139,8 @@ def session_body(name: str, info: SessionInfo) -> dict[str, object]:
         "offset": time.localtime().tm_gmtoff,
         "sources": list(info.sources),
         "hashes": dict(info.hashes),
-        "argv": [_text(word) for word in info.argv],
-        "enforcement": _enforcement(info.enforcement) if info.enforcement else None,
+        "argv": [spelled.text(word) for word in info.argv],
+        "enforcement": spelled.enforcement(info.enforcement) if info.enforcement else None,
     }
 
 
@@ -160,25 +154,25 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "session": session,
         "tool": decision.tool,
         "source": decision.source.value,
-        "action": _action(assessment.action),
-        "tree": _text(assessment.tree),
-        "effects": [_effect(effect) for effect in assessment.effects[:LISTED]],
+        "action": spelled.action(assessment.action),
+        "tree": spelled.text(assessment.tree),
+        "effects": [spelled.effect(effect) for effect in assessment.effects[:LISTED]],
         "tiers": [tier.label for tier in assessment.tiers],
-        "reasons": [_reason(reason) for reason in assessment.reasons[:LISTED]],
-        "rules": [_reason(rule) for rule in _of_users(assessment)[:LISTED]],
+        "reasons": [spelled.reason(reason) for reason in assessment.reasons[:LISTED]],
+        "rules": [spelled.reason(rule) for rule in _of_users(assessment)[:LISTED]],
         "counts": {"effects": len(assessment.effects), "reasons": len(assessment.reasons)},
         "mode": cell.mode.value,
         "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},
         "verdict": "allow" if isinstance(verdict, Allow) else "deny",
-        "because": _reason(verdict.reason),
-        "problem": _problem(verdict.problem) if isinstance(verdict, Deny) else None,
-        "terms": _terms(terms) if terms is not None else None,
+        "because": spelled.reason(verdict.reason),
+        "problem": spelled.problem(verdict.problem) if isinstance(verdict, Deny) else None,
+        "terms": spelled.terms(terms) if terms is not None else None,
         "digest": terms.digest if terms is not None else None,
         "backend": decision.backend,
         "answer": _answer(decision.answer),
-        "typed": [_text(word) for word in decision.typed],
+        "typed": [spelled.text(word) for word in decision.typed],
         "grants": list(decision.grants),
-        "granted": _granted(decision.granted),
+        "granted": spelled.granted(decision.granted),
         "reach": decision.reach,
     }
 
@@ -198,10 +192,10 @@ def refused_body(session: str, refusal: Refusal) -> dict[str, object]:
         "kind": "refused",
         "time": now(),
         "session": session,
-        "tool": _text(refusal.tool),
-        "arguments": _text(refusal.arguments),
+        "tool": spelled.text(refusal.tool),
+        "arguments": spelled.text(refusal.arguments),
         "verdict": "deny",
-        "problem": _problem(refusal.problem),
+        "problem": spelled.problem(refusal.problem),
     }
 
 
@@ -222,20 +216,20 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
             "stderr": len(outcome.stderr),
         },
         "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
-        "changed": [{"path": _text(path), "how": how} for path, how in (changed or ())[:LISTED]],
+        "changed": [{"path": spelled.text(path), "how": how} for path, how in (changed or ())[:LISTED]],
         "changes": len(changed) if changed is not None else None,
         "truncated": outcome.truncated,
-        "problem": _problem(outcome.problem) if outcome.problem else None,
+        "problem": spelled.problem(outcome.problem) if outcome.problem else None,
         "violations": [
             {
-                **{"what": _text(item.what), "path": _text(item.path), "fix": _text(item.fix)},
+                **{"what": spelled.text(item.what), "path": spelled.text(item.path), "fix": spelled.text(item.fix)},
                 **{"inferred": item.inferred, "layer": item.layer},
             }
             for item in outcome.violations[:LISTED]
         ],
-        "connections": [_connection(item) for item in outcome.connections[:LISTED]],
+        "connections": [spelled.connection(item) for item in outcome.connections[:LISTED]],
         "connected": len(outcome.connections),
-        "enforcement": _enforcement(outcome.enforcement) if outcome.enforcement else None,
+        "enforcement": spelled.enforcement(outcome.enforcement) if outcome.enforcement else None,
     }
 
 
@@ -243,7 +237,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
     """As a decision, which a person took; its outcome is a `finished` record, as for any."""
     kinds = {how: EffectKind.DELETES if how == "deleted" else EffectKind.WRITES for _, how in patching.files}
     effects = [
-        _effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
+        spelled.effect(Effect(kinds[how], f"{patching.workspace}/{path}", Scope.WORKSPACE))
         for path, how in patching.files[:LISTED]
     ]
     many = f"{len(patching.files)} file{'s' * (len(patching.files) != 1)}"
@@ -253,7 +247,7 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
         "session": session,
         "tool": "apply",
         "action": {
-            **{"type": "ApplyPatch", "path": _text(patching.name)},
+            **{"type": "ApplyPatch", "path": spelled.text(patching.name)},
             **{"sha256": patching.sha256, "reverse": patching.reverse},
         },
         "effects": effects,
@@ -274,101 +268,17 @@ def ended_body(session: str, end: SessionEnd) -> dict[str, object]:
         "time": now(),
         "session": session,
         "exit": end.exit,
-        "reason": _text(end.reason),
+        "reason": spelled.text(end.reason),
         "turns": end.turns,
         "usage": dict(end.usage),
         "cost": end.cost,
     }
 
 
-def _connection(made: Connection) -> dict[str, object]:
-    """One attempt to reach a host, with the verdict of the proxy."""
-    told = {item.name: getattr(made, item.name) for item in fields(made)}
-    return {**told, "host": _text(made.host), "asked": _text(made.asked), "why": _text(made.why)}
-
-
-def now(seconds: float | None = None) -> str:
-    """The time as records spell it, in UTC; that of `seconds` since 1970 when given."""
-    at = time.time() if seconds is None else seconds
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"
-
-
-def _text(text: str) -> object:
-    """The text itself, or its beginning with the length and sha256 of the whole."""
-    if len(text) <= TEXT_KEPT:
-        return text
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return {"cut": text[:TEXT_KEPT], "length": len(text), "sha256": digest}
-
-
-def _action(action: Action) -> dict[str, object]:
-    found: dict[str, object] = {"type": type(action).__name__}
-    for item in fields(action):
-        value = getattr(action, item.name)
-        if isinstance(value, tuple):  # argv: cut as one text, so that a million words stay one short record
-            whole = sum(len(word) + 1 for word in value) > TEXT_KEPT
-            found[item.name] = _text("\0".join(value)) if whole else list(value)
-        else:
-            found[item.name] = _text(value) if isinstance(value, str) else value
-    return found
-
-
-def _effect(effect: Effect) -> dict[str, object]:
-    target = _text(effect.target)
-    return {"kind": effect.kind.value, "target": target, "scope": effect.scope.value, "exact": effect.exact}
-
-
-def _reason(reason: Reason) -> dict[str, object]:
-    span = [reason.span.start, reason.span.end] if reason.span else None
-    return {"tier": reason.tier.label, "text": _text(reason.text), "rule": str(reason.rule), "span": span}
-
-
-def _problem(problem: Problem) -> dict[str, object]:
-    return {"what": _text(problem.what), "why": _text(problem.why), "fix": _text(problem.fix)}
-
-
 def _answer(answer: Answer | None) -> dict[str, object] | None:
     if answer is None:
         return None
-    feedback = _text(answer.feedback) if answer.feedback is not None else None
+    feedback = spelled.text(answer.feedback) if answer.feedback is not None else None
     seconds = round(answer.seconds, 3) if answer.seconds is not None else None
-    said = {"question": _text(answer.question), "yes": answer.yes, "by": answer.by}
+    said = {"question": spelled.text(answer.question), "yes": answer.yes, "by": answer.by}
     return {**said, "feedback": feedback, "seconds": seconds}
-
-
-def _granted(grants: "tuple[Grant, ...]") -> list[dict[str, object]]:
-    if not grants:
-        return []
-    from runner.grant_json import to_json  # few actions rest on one
-
-    return [to_json(grant) for grant in grants]
-
-
-def _enforcement(report: Enforcement) -> dict[str, object]:
-    return {
-        "level": report.level.value,
-        "backend": report.backend,
-        "checks": dict(report.checks),
-        "missing": list(report.missing),
-        "limits": report.limits,
-    }
-
-
-def _terms(terms: Terms) -> dict[str, object]:
-    return {
-        "rights": terms.rights.value,
-        "workspace": terms.workspace,
-        "home": terms.home,
-        "system": list(terms.system),
-        "read": list(terms.read),
-        "write": list(terms.write),
-        "hidden": list(terms.hidden),
-        "shown": list(terms.shown),
-        "locked": list(terms.locked),
-        "hosts": list(terms.hosts),
-        "env": [name for name, _ in terms.env],
-        "cache": terms.cache,
-        "unix": terms.unix,
-        "credentials": list(terms.credentials),
-        "limits": {item.name: getattr(terms.limits, item.name) for item in fields(terms.limits)},
-    }

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from policy.verdict import Problem
 from runner.audit.checkpoint import grown
-from runner.audit.records import now
 from runner.audit.sign import PUBLIC, holds
+from runner.audit.spelled import now
 from runner.audit.store import AuditError, Store, Wanted, sound
 from runner.audit.verify import Noted
 from runner.version import VERSION
