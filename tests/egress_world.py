@@ -47,7 +47,7 @@ class Proxy:
                 await asyncio.sleep(0.02 if more else 0)
             if finish:
                 writer.write_eof()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 return await reader.read()
         except (ConnectionResetError, BrokenPipeError):
             return b"reset"

@@ -73,7 +73,7 @@ class Desk:
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
-            env={**self.environ, **(env or {})}, cwd=self.work, timeout=60, **self.who,
+            env={**self.environ, **(env or {})}, cwd=self.work, timeout=180, **self.who,
         )  # fmt: skip
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -85,7 +85,7 @@ class Desk:
             else [sys.executable, "-c", program, *words]
         )
         done = subprocess.run(
-            argv, input=stdin, env=self.environ, cwd=self.work, capture_output=True, text=True, timeout=60, **self.who
+            argv, input=stdin, env=self.environ, cwd=self.work, capture_output=True, text=True, timeout=180, **self.who
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -174,7 +174,7 @@ class Service:
 
     def wait(self) -> None:
         """Until it can be used."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         ask = (
             "import secretstorage\nbus = secretstorage.dbus_init()\n"
             "from jeepney.bus_messages import message_bus\n"

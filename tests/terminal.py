@@ -27,7 +27,7 @@ class Terminal:
 
     def until(self, text: str, times: int = 1) -> None:
         """Wait until it has shown `text` so often."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while self.seen.count(text) < times:
             assert time.monotonic() < end, f"no `{text}` in {self.seen!r}"
             self._read()
@@ -37,7 +37,7 @@ class Terminal:
 
     def end(self) -> int:
         """Its exit code."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while self._read():
             assert time.monotonic() < end, self.seen
         _, status = os.waitpid(self._pid, 0)

@@ -40,7 +40,7 @@ def test_that_of_a_workspace_that_is_gone_is_swept_up_when_a_new_one_is_made(tmp
     (tmp_path / "a").rmdir()
     assert [each.gone for each in caches.everything(str(tmp_path))] == [True, False]
     kept(tmp_path, tmp_path / "c")
-    for _ in range(200):
+    for _ in range(1200):
         if not folder.parent.exists():
             break
         time.sleep(0.05)

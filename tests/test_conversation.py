@@ -153,7 +153,7 @@ def test_a_question_in_between_leaves_ctrl_c_alone(tmp_path: Path) -> None:
 def _read_until(terminal: int, wanted: bytes) -> None:
     seen = b""
     while wanted not in seen:
-        ready, _, _ = select.select([terminal], [], [], 20)
+        ready, _, _ = select.select([terminal], [], [], 120)
         assert ready, f"waited for {wanted!r} and saw {seen!r}"
         seen += os.read(terminal, 1)  # byte by byte: what follows belongs to the next wait
 

@@ -218,7 +218,7 @@ def test_a_helpers_key_leaves_no_trace(place: Desk) -> None:
 
 def test_the_variable_comes_before_the_helper_which_is_not_run(place: Desk) -> None:
     mark = place.home / "ran"
-    place.configure(f'[auth.openai]\nhelper = ["touch", "{mark}"]\nhelper_timeout = 0.3\n')
+    place.configure(f'[auth.openai]\nhelper = ["touch", "{mark}"]\nhelper_timeout = 60\n')
     assert place.agent("auth", "status", "openai", env={"OPENAI_API_KEY": KEY}).returncode == 0
     assert not mark.exists()
     done = place.agent("run", "--model", "openai:m", "hello")

@@ -16,7 +16,7 @@ class Tmux:
     def __init__(self, base: Path, work: Path, environ: Mapping[str, str], *command: str) -> None:
         # A socket of its own: a server that was told to end may still hold that of the window before.
         self._server = ["tmux", "-f", "/dev/null", "-S", str(base / f"tmux-{next(_numbers)}")]
-        told = f"{shlex.join(command)}; echo LEFT $?; sleep 60"
+        told = f"{shlex.join(command)}; echo LEFT $?; sleep 600"
         # What has left the screen is kept, as far as a person would scroll.
         keep = ["start-server", ";", "set-option", "-g", "history-limit", "20000", ";"]
         words = [*self._server, *keep, "new-session", "-d", "-x", "110", "-y", "50", told]
@@ -27,7 +27,7 @@ class Tmux:
 
     def until(self, told: str) -> str:
         """The screen with what has left it, once it shows `told`."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while told not in (screen := self._do("capture-pane", "-p", "-S", "-")):
             assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
             time.sleep(0.05)
@@ -35,7 +35,7 @@ class Tmux:
 
     def asked(self, number: int) -> tuple[str, str]:
         """When the question after `number` answers waits: the screen, and that with all that has left it."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while True:
             whole = self._do("capture-pane", "-p", "-J", "-S", "-")
             if whole.rstrip().endswith("say what to do instead:") and whole.count("you said no") >= number:
@@ -53,7 +53,7 @@ class Tmux:
 
     def leave(self) -> None:
         """End a conversation as a person does, at its prompt: while a turn runs, the key would be nobody's."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while self._do("capture-pane", "-p").rstrip().rpartition("\n")[2] != ">":
             assert time.monotonic() < end, self._do("capture-pane", "-p")
             time.sleep(0.05)

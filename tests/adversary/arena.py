@@ -236,7 +236,7 @@ class Arena:
                 done = subprocess.run(
                     [*argv, "--json"],
                     cwd=self.work, env={**self.environ, "OPENAI_BASE_URL": server.url}, stdin=subprocess.DEVNULL,
-                    capture_output=True, timeout=280, **self._who(),
+                    capture_output=True, timeout=900, **self._who(),
                 )  # fmt: skip
             self.shown = done.stdout + done.stderr + b"".join([*(body for _, body in server.requests), *self.sent])
             events = [json.loads(line) for line in done.stdout.splitlines()]
@@ -273,7 +273,7 @@ class Arena:
             env=self.environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=60,
+            timeout=300,
             **self._who(),
         )
         assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
