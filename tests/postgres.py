@@ -79,16 +79,19 @@ def postgres() -> Iterator[Server]:
             yield made_here
         finally:
             running.send_signal(signal.SIGINT)  # SOURCE: postgres(1): fast shutdown
-            running.wait(30)
+            running.wait(120)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
+    """Below those that the kernel gives to connections: nobody takes it by chance before the server does."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in range(lowest - 1, 1023, -1):
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
 
 
 def _wait(folder: Path, port: int, running: "subprocess.Popen[bytes]") -> None:

@@ -160,20 +160,25 @@ def test_too_many_open_files_are_told_with_the_flag(bench: Bench) -> None:
 def test_another_program_that_fills_the_disk_does_not_end_the_command(bench: Bench) -> None:
     """Up to twice the limit; beyond that the machine comes first."""
     for size, ended in ((700 * M, None), (1300 * M, "disk")):
-        other = bench.base / "other"
+        other, begun, filled = bench.base / "other", bench.workspace / "begun", bench.workspace / "filled"
 
-        def fill(size: int = size, other: Path = other) -> None:
-            time.sleep(0.4)
+        def fill(size: int = size, other: Path = other, begun: Path = begun, filled: Path = filled) -> None:
+            until = time.monotonic() + 60
+            while not begun.exists() and time.monotonic() < until:
+                time.sleep(0.02)
             with other.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
+            filled.touch()
 
         filling = threading.Thread(target=fill)
         filling.start()
+        script = f": > begun; until [ -e filled ]; do sleep 0.05; done; sleep {30 if ended else 1.5}; echo end"
         try:
-            answer = bench.run("sleep 1.5; echo end", limits={"disk": 500 * M, "wall": 20.0})
+            answer = bench.run(script, limits={"disk": 500 * M, "wall": 120.0})
         finally:
             filling.join()
-            other.unlink()
+            for path in (other, begun, filled):
+                path.unlink(missing_ok=True)
         assert answer["ended"] == ended, answer
 
 

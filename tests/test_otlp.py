@@ -160,11 +160,11 @@ def test_what_a_collector_does_not_take_is_said(answer: Answer, why: str, fix: s
 
 
 def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.9")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"http://127.0.0.1:{server.getsockname()[1]}/v1/logs"
-    with pytest.raises(otlp.Unsent) as caught:
-        otlp.send(story().deeds, address)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3")
+    with socket.socket() as silent:  # its port is nobody else's meanwhile
+        silent.bind(("127.0.0.1", 0))
+        with pytest.raises(otlp.Unsent) as caught:
+            otlp.send(story().deeds, f"http://127.0.0.1:{silent.getsockname()[1]}/v1/logs")
     assert caught.value.problem.why == "nobody listens there"
 
 

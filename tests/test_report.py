@@ -35,7 +35,7 @@ in_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 def browser() -> Iterator[Browser]:
     arguments = ["--no-sandbox"]  # root has none, nor has a container; the pages are ours
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=arguments, timeout=180_000)
         yield browser
         browser.close()
 

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,21 +120,25 @@ def test_another_file_system_is_not_followed(base: Path) -> None:
 
 
 def test_a_file_that_changes_meanwhile_is_named(base: Path) -> None:
-    workspace = made(base, "head -c 60000000 /dev/zero | tr '\\0' x > moving; echo 1 > still")
-    stop = threading.Event()
+    """Somebody writes to it each time that it begins to be copied."""
+    workspace = made(base, "echo x > moving; echo 1 > still")
+    path, real = f"{workspace}/moving", os.ftruncate
 
     def change() -> None:
-        with open(f"{workspace}/moving", "r+b", buffering=0) as file:
-            while not stop.is_set():
-                os.pwrite(file.fileno(), b"y", 5)
+        was = os.stat(path).st_mtime_ns
+        with open(path, "r+b", buffering=0) as file:
+            while os.stat(path).st_mtime_ns == was:  # the clock of a file system ticks some hundred times a second
+                os.pwrite(file.fileno(), b"y", 0)
+                time.sleep(0.001)
 
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
+    def begun(target: int, size: int) -> None:
+        if os.readlink(f"/proc/self/fd/{target}").endswith("/moving"):
+            change()
+        real(target, size)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "ftruncate", begun)
         copy = copied(workspace, str(base))
-    finally:
-        stop.set()
-        thread.join()
     assert copy.torn == ("moving",)
 
 

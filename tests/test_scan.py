@@ -242,14 +242,14 @@ def test_a_link_made_elsewhere_is_noticed(
     folder = tmp_path / "w"
     make(folder, "a/one", "a/two", "b/three")
     wait_until_settled()
-    trees = Trees(None)
+    trees, began = Trees(None), trees_module.now()
+    monkeypatch.setattr(trees_module, "now", lambda: began)
     assert look(folder, trees).shared == ()
     subprocess.run(["cp", "-al", str(folder), str(tmp_path / "backup")], check=True)
     seen = look(folder, trees).shared
     assert bool(seen) == (noticed == "now")
     later = {"now": 0.0, "a second": 1.01, "a minute": 60.01}[noticed]
-    clock = trees_module.now
-    monkeypatch.setattr(trees_module, "now", lambda: clock() + later)
+    monkeypatch.setattr(trees_module, "now", lambda: began + later)
     assert short(look(folder, trees).shared, folder) == {"a/one", "a/two", "b/three"}
 
 

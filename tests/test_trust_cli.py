@@ -257,7 +257,7 @@ class Screen:
         self.until("ready")
 
     def _do(self, *words: str) -> str:
-        return subprocess.run([*self._tmux, *words], check=True, capture_output=True, text=True, timeout=20).stdout
+        return subprocess.run([*self._tmux, *words], check=True, capture_output=True, text=True, timeout=120).stdout
 
     def type(self, text: str, *, enter: bool = True) -> None:
         if text:
@@ -271,12 +271,22 @@ class Screen:
     def text(self) -> str:
         return self._do("capture-pane", "-p", "-J")
 
-    def until(self, *texts: str, seconds: float = 40) -> str:
+    def until(self, *texts: str, seconds: float = 120) -> str:
         end = time.monotonic() + seconds
         while not all(text in (shown := self.text()) for text in texts):
             assert time.monotonic() < end, f"no {texts} in:\n{shown}"
             time.sleep(0.05)
         return shown
+
+    def asked(self, *texts: str) -> str:
+        """Once it shows them and waits for an answer; what is typed before that is thrown away."""
+        end = time.monotonic() + 120
+        while True:
+            shown = self.text()
+            if all(text in shown for text in texts) and shown.rstrip().endswith(QUESTION):
+                return shown
+            assert time.monotonic() < end, f"no {texts} and no question in:\n{shown}"
+            time.sleep(0.05)
 
     def run(self, *words: str) -> None:
         """On a clean screen; `left with N` comes when the command has ended."""
@@ -315,11 +325,11 @@ def test_the_first_start_asks_and_a_change_asks_again(desk: Desk, screen: Screen
     ):
         assert line in seen
     screen.type("")
-    screen.until("until one byte of it changes", QUESTION)
+    screen.asked("until one byte of it changes")
     assert not desk.trust.exists(), "Enter is no answer"
     assert "the last line of it" not in screen.text()
     screen.type("show")
-    screen.until("the last line of it")
+    screen.asked("the last line of it")
     screen.type("yes")
     seen = screen.until("left with 0")
     assert "the model is given `AGENTS.md`" in seen
@@ -331,7 +341,7 @@ def test_the_first_start_asks_and_a_change_asks_again(desk: Desk, screen: Screen
     assert "mode       trust-project" in seen
     desk.file("AGENTS.md", "# Shop!\n")
     screen.run(*run)
-    screen.until("changed since you said yes on", "AGENTS.md  has changed", QUESTION)
+    screen.asked("changed since you said yes on", "AGENTS.md  has changed")
     screen.type("no")
     seen = screen.until("allow once?")
     assert "mode       default" in seen, "what it would widen, it does not"
@@ -418,10 +428,13 @@ def test_what_was_typed_ahead_answers_nothing(desk: Desk, screen: Screen) -> Non
     desk.file("AGENTS.md", "x\n")
     screen._do("send-keys", "-R")
     line = shlex.join([AGENT, "run", "--model", f"scripted:{desk.base}/script.toml", "go"])
-    screen.type(f'clear; sleep 1; {line}; echo "le""ft with" $?')
-    time.sleep(0.5)
+    ready = shlex.quote(str(desk.base / "ready"))
+    screen.type(f'clear; echo wai""ting; until [ -e {ready} ]; do sleep 0.1; done; {line}; echo "le""ft with" $?')
+    screen.until("waiting")
     screen.type("yes")
-    screen.until(QUESTION)
+    screen.until("waiting\nyes")  # it lies there, and nobody has read it
+    (desk.base / "ready").touch()
+    screen.asked()
     time.sleep(0.5)
     assert not desk.trust.exists()
     assert "left with 0" not in screen.text()
@@ -439,8 +452,7 @@ def test_no_text_of_the_repository_drives_the_terminal(desk: Desk, screen: Scree
     assert "fine␛[2J␛[Hgone" in seen
     assert "<U+202E>txt.exe" in seen
     screen.type("show")
-    time.sleep(0.5)
-    seen = screen.until("␛[?1049h", QUESTION)
+    seen = screen.asked("␛[?1049h", f"{QUESTION} show")
     assert "this repository brings things" in seen, "the screen was not cleared"
     screen.type("quit")
     screen.until("left with 0")

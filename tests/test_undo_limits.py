@@ -22,6 +22,8 @@ from runner import live_secrets
 from runner.secrets import Secret
 from runner.undo.clearing import clear
 from runner.undo.failure import UndoError
+from runner.undo.packs import Place
+from runner.undo.taking import Taker
 
 # fmt: off
 # what there was, actions of the model and (after `!`) of somebody else, in order; what an undo of all leaves, with the
@@ -637,16 +639,26 @@ def test_a_folder_that_is_closed_to_us_is_told(base: Path) -> None:
 
 def test_cancelling_a_first_look_ends_it(base: Path) -> None:
     world = World(base)
-    world.sh("for i in $(seq 3000); do echo $i > f$i; done")
+    world.sh("for i in $(seq 30); do mkdir d$i; for j in $(seq 100); do echo $i $j > d$i/f$j; done; done")
+    begun, kept, real = threading.Event(), list[int](), Taker._content
+
+    def content(taker: Taker, handle: int, size: int, places: dict[bytes, Place]) -> bytes | None:
+        kept.append(handle)
+        begun.set()
+        assert taker._stop.wait(60), "nobody was told to stop"
+        return real(taker, handle, size, places)
 
     async def work() -> None:
         permit = world.permit(RunScript(WORK, str(world.w)))
         task = asyncio.create_task(world.keeper.before(permit, "x", "1"))
-        await asyncio.sleep(0.05)
+        assert await asyncio.to_thread(begun.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(work())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Taker, "_content", content)
+        asyncio.run(work())
+    assert len(kept) < 3000
     assert world.act("echo x > a") is not None
     assert world.undo().whole

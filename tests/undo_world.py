@@ -56,7 +56,11 @@ class World:
         self.ground = ground_of(
             facts, settings.profile, choice_of(settings), cache_dir(self.environ), state_dir(self.environ)
         )
-        return Keeper(place(state_dir(self.environ), facts.workspace), "s", self.ground, self.said.append)
+        return Keeper(place(state_dir(self.environ), facts.workspace), "s", self.ground, self._hear)
+
+    def _hear(self, line: str) -> None:
+        if "were kept for `agent undo`, once: " not in line:  # said of a look that took long: the machine's doing
+            self.said.append(line)
 
     def permit(self, action: Action) -> Permit:
         settings = self.settings

@@ -149,7 +149,7 @@ def event_data(body: bytes) -> list[str]:
 
 
 KEY = "sk-wire-0123456789"
-QUICK = Timeouts(connect=5, read=5, total=20)
+QUICK = Timeouts(connect=20, read=20, total=60)
 HELLO = Request("some-model", "", (UserMessage((TextBlock("hello"),)),), ())
 
 
