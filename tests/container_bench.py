@@ -100,7 +100,7 @@ def _started() -> Iterator[tuple[str, int]]:
             yield f"{folder}/d.sock", process.pid
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=60)
+            process.wait(timeout=180)
 
 
 def _dockerd(folder: Path, driver: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
@@ -116,7 +116,7 @@ def _dockerd(folder: Path, driver: tuple[str, ...]) -> subprocess.Popen[bytes] |
             stderr=log,
             start_new_session=True,
         )
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(SandboxUnavailable):
             Daemon(f"{folder}/d.sock").ask(lambda client: client.ping())

@@ -59,7 +59,7 @@ class Attempt:
     program: str
     language: str = "py"
     dies: bool = False
-    seconds: float = 10.0
+    seconds: float = 60.0
     x86: bool = False
     tty: bool = False
     wait: float = 0.0  # seconds after its end at which is looked

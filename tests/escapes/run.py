@@ -98,7 +98,7 @@ def _finished(stage: Stage, argv: list[str], attempt: Attempt) -> tuple[bytes, i
     taking = threading.Thread(target=take, daemon=True)
     taking.start()
     try:
-        status = process.wait(attempt.seconds + 8)
+        status = process.wait(attempt.seconds + 60)
     except subprocess.TimeoutExpired:
         process.kill()
         status = process.wait()
