@@ -62,6 +62,19 @@ def test_an_outcome_comes_when_it_is_there(tmp_path: Path) -> None:
     assert told(follower.more()) == [f"end of {number}"], "of what was told, and of nothing else"
 
 
+def test_an_outcome_of_nothing_is_passed_over(tmp_path: Path) -> None:
+    """Whoever owns the file can write anything into it."""
+    path = tmp_path / "audit.db"
+    refuse(path, "a")
+    follower = Follower(path, Query())
+    follower.start(10)
+    with AuditLog.open(path) as log, log.store.writing("not kept") as writing:
+        for decided in ([], {}, None, "1", 1e300):
+            log.add(writing, {"kind": "finished", "decided": decided})
+    refuse(path, "b")
+    assert told(follower.more()) == ["b"]
+
+
 def test_filters_hold(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     refuse(path, "a", "b")

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from runner.audit.deeds import Deed
 from runner.audit.log import AuditLog, Record
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.shown import deed_text, record_text
-from runner.audit.view import WIDE, entry, entry_lines, json_line
+from runner.audit.stats import Stats
+from runner.audit.stats_text import Known, stats_text
+from runner.audit.view import WIDE, entry, entry_lines, finished_line, json_line
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -113,23 +116,42 @@ STRANGE: list[object] = [
     {"type": "RunScript"},
     {"type": "CallMcp"},
     1e300,
+    10**400,
+    [[]],
+    {"a": [{}]},
+    "\x1b" * 20 + "\n",
 ]
 
 
-@pytest.mark.parametrize("value", STRANGE, ids=[json.dumps(value) for value in STRANGE])
+@pytest.mark.parametrize("value", STRANGE, ids=[json.dumps(value)[:20] for value in STRANGE])
 def test_a_field_of_another_shape_is_shown_somehow(value: object) -> None:
     """Another version wrote it, or somebody changed it: reading a log must never end in a traceback."""
     for deed in (deed for deed in all_deeds() if deed.record.id in (8, 11, 13, 16)):
         parts = {"record": deed.record, "session": deed.session, "finished": deed.finished}
         for part, record in parts.items():
-            for field in record.body if record else ():
-                changed = Record(record.id, record.hash, {**record.body, field: value}) if record else None
-                bad = Deed(**{**parts, part: changed})  # type: ignore[arg-type]
+            for body in changed(record.body, value) if record else ():
+                bad = Deed(**{**parts, part: Record(record.id, record.hash, body)})  # type: ignore[arg-type,union-attr]
                 if bad.record.kind in ("decided", "refused"):
-                    assert [*entry_lines(entry(bad), colour=True, width=70)]
+                    listed = [*entry_lines(entry(bad), colour=False, width=70)]
+                    assert listed
                     assert deed_text(bad)
+                    assert "\x1b" not in "".join(listed) + deed_text(bad)
+                    counted = Stats()
+                    counted.add(bad)
+                    assert stats_text(counted, Known(), colour=False, width=70)
+                if bad.finished is not None:
+                    assert "\x1b" not in "".join(finished_line(bad.finished, colour=False, width=70))
         for record in filter(None, parts.values()):
             assert record_text(record)
+
+
+def changed(body: dict[str, object], value: object) -> Iterator[dict[str, object]]:
+    """With `value` in the place of each field in turn, and of each field of an object in it."""
+    for field, held in body.items():
+        if field != "kind":
+            yield {**body, field: value}
+        if isinstance(held, dict):
+            yield from ({**body, field: inner} for inner in changed(held, value))
 
 
 def test_what_an_earlier_version_left_out() -> None:

@@ -24,3 +24,10 @@ def items(value: object) -> list[object]:
 
 def texts(value: object) -> tuple[str, ...]:
     return tuple(text(item) for item in items(value))
+
+
+def number(value: object) -> int | float | None:
+    """A number as other programs know them: a whole one has 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if -(2.0**63) < value < 2.0**63 else None  # nor is it NaN, which JSON does not have

@@ -67,7 +67,7 @@ class Follower:
         for record in reversed(fresh):
             if record.kind == "finished":
                 decided = record.body.get("decided")
-                if decided in self._running:
+                if isinstance(decided, int) and decided in self._running:
                     self._running.discard(decided)
                     yield record
                 continue

@@ -4,7 +4,7 @@ Total: a record of another version, or one that somebody changed, gives less, an
 was recorded ends with an ellipsis.
 """
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 
 from policy.action import (
     Action,
@@ -21,7 +21,7 @@ from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Limits, Problem, Rights, Terms
-from runner.audit.bodies import Body, items, mapping, text, texts
+from runner.audit.bodies import Body, items, mapping, number, text, texts
 from runner.explain import Explanation
 
 _ACTIONS = (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
@@ -96,22 +96,23 @@ def terms_of(body: Body) -> Terms | None:
     told = mapping(body.get("terms"))
     if not told:
         return None
+    rights = Rights.WORK if told.get("rights") == Rights.WORK.value else Rights.LOOK
+    none, usual = Terms(rights, "", ""), Limits()
     values: dict[str, object] = {}
     for item in fields(Terms):
-        found = told.get(item.name)
+        found, shape = told.get(item.name), type(getattr(none, item.name))
         if item.name == "env":
             values["env"] = tuple((name, "") for name in texts(found))
-        elif isinstance(found, list):
+        elif shape is tuple:
             values[item.name] = texts(found)
-        elif isinstance(found, str | bool) and item.name not in ("rights", "limits"):
+        elif shape in (str, bool) and type(found) is shape:
             values[item.name] = found
-    limits = mapping(told.get("limits"))
-    amounts = {
-        item.name: limits[item.name] for item in fields(Limits) if isinstance(limits.get(item.name), int | float)
-    }
-    rights = Rights.WORK if told.get("rights") == Rights.WORK.value else Rights.LOOK
-    places = {"workspace": "", "home": ""}
-    return Terms(**{**places, **values, "rights": rights, "limits": Limits(**amounts)})  # type: ignore[arg-type]
+    amounts: dict[str, object] = {}
+    for item in fields(Limits):
+        amount = number(mapping(told.get("limits")).get(item.name))
+        if amount is not None and isinstance(amount, int | type(getattr(usual, item.name))):
+            amounts[item.name] = amount
+    return replace(none, **values, limits=replace(usual, **amounts))  # type: ignore[arg-type]  # of the shapes they have
 
 
 def explanation_of(body: Body, workspace: str) -> Explanation | None:

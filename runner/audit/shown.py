@@ -4,9 +4,8 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeGuard
 
-from runner.audit.bodies import Body, items, mapping, text, texts
+from runner.audit.bodies import Body, items, mapping, number, text, texts
 from runner.audit.deeds import Deed
 from runner.audit.log import Record
 from runner.audit.restored import explanation_of, reason_of, was_cut
@@ -113,7 +112,8 @@ def _answer(body: Body) -> Iterator[Section]:
     answer = mapping(body.get("answer"))
     if answer:
         lines = [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
-        lines += [f"after {answer['seconds']:g} s"] if _number(answer.get("seconds")) else []
+        waited = number(answer.get("seconds"))
+        lines += [f"after {waited:g} s"] if waited is not None else []
         lines += [f"with the words: {text(answer.get('feedback'))}"] if answer.get("feedback") else []
         yield "answer", shown(lines)
     elif mapping(body.get("cell")).get("ruling") == "ask" and body.get("verdict") == "deny":
@@ -165,8 +165,8 @@ def _outcome(deed: Deed) -> Iterator[Section]:
             yield "outcome", shown(["no end was recorded: it still runs, or the program was killed"])
         return
     body = deed.finished.body
-    seconds = body.get("seconds")
-    took = f" after {seconds:.2f} s" if _number(seconds) else ""
+    seconds = number(body.get("seconds"))
+    took = f" after {seconds:.2f} s" if seconds is not None else ""
     began = f", from {_clock({'time': body['started']})}" if body.get("started") else ""
     lines = [f"exit {body.get('status')}{took}{began} to {_clock(body)}"]
     lines += [f"ended by: {text(body.get('ended_by'))}"] if body.get("ended_by") else []
@@ -176,18 +176,14 @@ def _outcome(deed: Deed) -> Iterator[Section]:
     cut = ", cut at the limit" if body.get("truncated") else ""
     lines += [f"{', '.join(sizes)}{cut}"] if sizes else []
     used = mapping(body.get("used"))
-    cpu, memory = used.get("cpu"), used.get("memory")
-    lines += [f"{cpu:g} s of CPU" + (f", {memory} bytes of memory" if memory else "")] if _number(cpu) else []
+    cpu, memory = number(used.get("cpu")), used.get("memory")
+    lines += [f"{cpu:g} s of CPU" + (f", {memory} bytes of memory" if memory else "")] if cpu is not None else []
     problem = mapping(body.get("problem"))
     lines += [text(problem.get("what")), f"why: {text(problem.get('why'))}"] if problem else []
     yield "outcome", shown(lines)
     yield "changed", shown([*_changed(body)])
     yield "stopped by the sandbox", shown([line for item in items(body.get("violations")) for line in _violation(item)])
     yield "network", shown([*_connections(body)])
-
-
-def _number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _changed(body: Body) -> Iterator[str]:

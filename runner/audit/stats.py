@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from runner.audit.bodies import Body, items, mapping, text
+from runner.audit.bodies import Body, items, mapping, number, text
 from runner.audit.deeds import Deed
 from runner.audit.query import command_of, was_question
 from runner.audit.view import action_line
@@ -72,7 +72,7 @@ class Stats:
     slow: list[tuple[float, int, str]] = field(default_factory=list)
 
     def add(self, deed: Deed) -> None:
-        body, number = deed.record.body, deed.record.id
+        body, place = deed.record.body, deed.record.id
         time, session = text(body.get("time")), text(body.get("session"))
         self.first = min(self.first or time, time)
         self.last = max(self.last, time)
@@ -91,19 +91,19 @@ class Stats:
         counted += [(self.rules, rule), (self.commands, command_of(body))]
         for counts, name in counted:
             if name:
-                counts[name].add(allowed=allowed, asked=asked, number=number)
-        self.whole.add(allowed=allowed, asked=asked, number=number)
+                counts[name].add(allowed=allowed, asked=asked, number=place)
+        self.whole.add(allowed=allowed, asked=asked, number=place)
         for host, through in _hosts(deed).items():
-            self.hosts[host].add(allowed=through, asked=asked, number=number)
+            self.hosts[host].add(allowed=through, asked=asked, number=place)
         self.named |= {text(mapping(each).get("rule")) for each in _reasons(body)}
         if asked:
-            self._ask(line, tier, answer_of(body), number)
+            self._ask(line, tier, answer_of(body), place)
         if not allowed:
             count, _, _ = self.denials.setdefault(line, (Count(), tier, rule))
-            count.add(allowed=False, asked=asked, number=number)
-        seconds = deed.finished.body.get("seconds") if deed.finished else None
-        if isinstance(seconds, int | float):
-            entry = (float(seconds), number, line)
+            count.add(allowed=False, asked=asked, number=place)
+        seconds = number(deed.finished.body.get("seconds")) if deed.finished else None
+        if seconds is not None:
+            entry = (float(seconds), place, line)
             heapq.heappush(self.slow, entry) if len(self.slow) < self.top else heapq.heappushpop(self.slow, entry)
 
     def _ask(self, line: str, tier: str, answer: str, number: int) -> None:

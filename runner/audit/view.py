@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 from policy.record import dataclass
-from runner.audit.bodies import Body, items, mapping, text
+from runner.audit.bodies import Body, items, mapping, number, text
 from runner.audit.deeds import Deed, deeds
 from runner.audit.log import AuditLog, Record
 from runner.audit.query import Query
@@ -118,7 +118,7 @@ def entry(deed: Deed) -> Entry:
         typed=", ".join(map(text, items(body.get("typed")))),
         network=_network(finished.body) if finished else "",
         violations=tuple(text(mapping(item).get("what")) for item in stopped),
-        log=text(getattr(record, "log", "")),
+        log=record.log,
     )
 
 
@@ -128,8 +128,11 @@ def entry_lines(told: Entry, *, colour: bool, width: int) -> Iterator[str]:
     hue = red if told.verdict == "deny" else green
     tier = _HUES.get(told.tier, "") if colour else ""
     narrow = width < NARROW
-    day = f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}"
-    head, verdict, badge = f"{told.id:>5}  {day}  ", f"{visible(told.verdict):<5}  ", f"{visible(told.tier):<13}  "
+    day = visible(
+        f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}", lines=False
+    )
+    head = f"{told.id:>5}  {day}  "
+    verdict, badge = (f"{visible(told.verdict, lines=False):<5}  ", f"{visible(told.tier, lines=False):<13}  ")
     who = visible(f"{told.log[:8]}  {told.tool}" if told.log else told.tool, lines=False)
     start = f"{dim}{head}{end}{hue}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
     if narrow:
@@ -193,8 +196,8 @@ def _cell(cell: Body, *, unanswered: bool) -> str:
 
 
 def _outcome(body: Body) -> str:
-    seconds = body.get("seconds")
-    took = f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
+    seconds = number(body.get("seconds"))
+    took = f" after {seconds:.2f} s" if seconds is not None else ""
     ended = f", ended by: {body['ended_by']}" if body.get("ended_by") else ""
     return f"exit {body.get('status')}{took}{ended}"
 

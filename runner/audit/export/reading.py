@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from runner.audit.bodies import items as items
 from runner.audit.bodies import mapping as mapping
+from runner.audit.bodies import number as number
 from runner.audit.deeds import Deed
 from runner.audit.query import was_question
 
@@ -27,13 +28,6 @@ def length(value: object) -> int:
     kept = len(text(value))
     said = whole(value.get("length")) if isinstance(value, dict) else None
     return max(kept, said or 0)
-
-
-def number(value: object) -> int | float | None:
-    """A number as other programs know them: a whole one has 64 bits."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if -(2.0**63) < value < 2.0**63 else None  # nor is it NaN, which JSON does not have
 
 
 def whole(value: object) -> int | None:
