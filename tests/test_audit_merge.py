@@ -160,6 +160,7 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
 
 REFUSED = [
     ("fork", "go on differently from record 6", "two programs wrote to copies"),
+    ("pruned fork", "go on differently from record 6", "the numbers are those of the records"),
     ("broken", "does not hold from record 3 on", "one record was changed"),
     ("strange", "record 6 of log .* is nothing that this program writes", "hashed as it should be, and no object"),
     ("there", "is there already", "the file is not replaced"),
@@ -177,6 +178,11 @@ def test_what_is_refused(tmp_path: Path, case: str, said: str, why: str) -> None
         case "fork":
             fill(one, 1)
             fill(two, 2)
+        case "pruned fork":
+            fill(one, 2)
+            fill(two, 1)
+            with AuditLog.open(two) as log:
+                prune(log, Plan(1, 3, 1, "2100"), lambda: None)
         case "broken":
             unfenced(two, "UPDATE records SET body = body || ' ' WHERE id = 3")
         case "strange":

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Sealed
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.records import SessionEnd
+from runner.audit.store import Writing
 from runner.audit.verify import Noted
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, info, refusal
@@ -72,6 +74,28 @@ def made(path: Path, days: list[int]) -> None:
         log.ended(three, END)
         days.append(9)
         log.session(info())
+
+
+def test_somebody_else_prunes_meanwhile(tmp_path: Path, days: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a person thinks about the question, or in the last moment: a second tombstone would not fit the chain."""
+    path = tmp_path / "audit.db"
+    made(path, days)
+    with AuditLog.open(path) as log, AuditLog.open(path) as other:
+        late, writing = plan(log.store, on(3), on(30)), log.store.writing
+
+        def meanwhile(failure: str) -> AbstractContextManager[Writing]:
+            prune(other, plan(other.store, on(2), on(30)), lambda: None)
+            return writing(failure)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log.store, "writing", meanwhile)
+            with pytest.raises(AuditError, match="somebody else pruned it"):
+                prune(log, late, lambda: None)
+        with pytest.raises(AuditError, match="somebody else pruned it"):
+            prune(log, late, lambda: None)
+        result = log.verify()
+        assert isinstance(result, Sealed)
+        assert (result.chains[0].pruned, result.count) == (5, 19)
 
 
 PLANS = [

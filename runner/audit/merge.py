@@ -13,6 +13,7 @@ from pathlib import Path
 
 from policy.record import dataclass
 from policy.verdict import Problem
+from runner.audit.checkpoint import tree_of
 from runner.audit.log import Broken
 from runner.audit.sqlite import write_merged
 from runner.audit.store import AuditError, Head, Row, Store, Walk
@@ -84,14 +85,21 @@ def _same(sources: Sequence[Store], longer: tuple[Head, int], shorter: tuple[Hea
     names = [sources[each[1]].name for each in (longer, shorter)]
     if longer[0] == shorter[0] or [shorter[0].hash] == list(sources[longer[1]].hashes(last, last, log)):
         return
-    alike = zip(*(sources[each[1]].hashes(1, last, log) for each in (longer, shorter)), strict=False)
-    first = next((number for number, (one, other) in enumerate(alike, 1) if one != other), None)
+    begin = max(_pruned(sources[each[1]], log) for each in (longer, shorter)) + 1
+    alike = zip(*(sources[each[1]].hashes(begin, last, log) for each in (longer, shorter)), strict=False)
+    first = next((number for number, (one, other) in enumerate(alike, begin) if one != other), None)
     what = f"`{names[0]}` and `{names[1]}` cannot be in one file"
     if first is None:
         why = "they are copies of one log, and what they share was pruned from one of them, so nothing shows that"
         raise AuditError(Problem(what, why, "leave the older copy out"))
     why = f"they begin alike and go on differently from record {first}: two programs wrote to copies of one log"
     raise AuditError(Problem(what, why, "keep both as they are; one of them is not what its head says"))
+
+
+def _pruned(source: Store, log: str) -> int:
+    """How many records of a chain a tombstone stands for."""
+    tombstone = source.latest("tombstone", log)
+    return tree_of(tombstone).count if tombstone is not None else 0
 
 
 def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, Row]]:

@@ -57,21 +57,31 @@ def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -
     store, last = log.store, planned.last
     signs = signer()  # before others have to wait, as all that takes long and cannot change
     with sound("the log cannot be pruned"):
+        ends = _ends(store, planned)
         tree = grown(store, last)
-        (digest,) = store.hashes(last, last)
         seen, needed = _needed(store, last)
     with store.writing("the log could not be pruned, and nothing of it was removed") as writing:
+        _ends(store, planned)  # nobody came between
         needed |= _needed(store, seen)[1]
         kept = [row.body for name in sorted(needed) if (row := store.named("facts", name)) and row.number <= last]
         body: dict[str, object] = {"kind": "tombstone", "time": now(), "log": writing.head.log}
         body |= {"first": planned.first, "last": last, "sessions": planned.sessions, "before": planned.before}
-        body |= {"hash": digest, "root": tree.root, "peaks": tree.told}
+        body |= {"hash": ends[-1], "root": tree.root, "peaks": tree.told}
         body |= {"user": os.geteuid(), "program": f"ringfence {VERSION}"}
         number = log.add(writing, signs.signed(body) if signs is not None else body)
         for text in kept:
             log.add(writing, loads(text))
         writing.remove(last)
     return number
+
+
+def _ends(store: Store, planned: Plan) -> list[str]:
+    """The hashes of the first and the last record that are to go."""
+    found = [*store.hashes(planned.first, planned.first), *store.hashes(planned.last, planned.last)]
+    if len(found) != 2:
+        why = "somebody else pruned it since it was looked at"
+        raise AuditError(Problem("the log was not pruned", why, "look again at what may go, with --dry-run"))
+    return found
 
 
 def _needed(store: Store, after: int) -> tuple[int, set[str]]:
