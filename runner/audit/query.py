@@ -4,18 +4,15 @@ from fnmatch import fnmatchcase
 
 from policy.record import dataclass
 
-# What a store can select by itself, in every store the same; all but `decided` are texts.
-COLUMNS = ("kind", "verdict", "decided", "session", "time", "tier", "mode", "tool", "rule")
-
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """Empty means: any. Within one field any value does; all fields must hold.
 
     `tiers`: one of the action's tiers. `rules`: the beginning of a rule's `file:line`, of any reason. `paths`, `hosts`:
-    glob patterns over targets of effects and over connections. `sessions`, `workspaces`: beginnings.
-    `since` (inclusive), `until` (exclusive): UTC times as records spell them, or a beginning of one. `asked`: only what
-    was a question. `commands`: the first word of a command line.
+    glob patterns over targets of effects and over connections. `sessions`: beginnings. `workspaces`: folders, with all
+    that is below. `since` (inclusive), `until` (exclusive): UTC times as records spell them, or a beginning of one.
+    `asked`: only what was a question. `commands`: the first word of a command line.
     """
 
     verdicts: tuple[str, ...] = ()
@@ -44,7 +41,7 @@ class Query:
             and (not self.sessions or _begins(self.sessions, [str(decision.get("session", ""))]))
             and (
                 not self.workspaces
-                or _begins(self.workspaces, [str(session.get(name) or "") for name in ("workspace", "original")])
+                or any(_below(self.workspaces, str(session.get(name) or "")) for name in ("workspace", "original"))
             )
             and (not self.tiers or _any(self.tiers, _texts(decision.get("tiers"))))
             and (not self.commands or command_of(decision) in self.commands)
@@ -71,6 +68,10 @@ def _any(wanted: tuple[str, ...], values: list[str]) -> bool:
 
 def _begins(wanted: tuple[str, ...], values: list[str]) -> bool:
     return any(value.startswith(wanted) for value in values)
+
+
+def _below(folders: tuple[str, ...], path: str) -> bool:
+    return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
 def _globs(wanted: tuple[str, ...], values: list[str]) -> bool:
