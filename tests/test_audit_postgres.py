@@ -13,6 +13,7 @@ import pytest
 
 from policy.action import ReadFile, RunScript
 from policy.tier import Mode
+from runner.audit.card import Card, card_of
 from runner.audit.chain import canonical
 from runner.audit.deeds import deeds
 from runner.audit.log import AuditLog, Broken, Sealed
@@ -61,7 +62,7 @@ QUERIES = [
     Query(rules=("policy/commands/cat.toml:1",)),
     Query(modes=("plan",)),
     Query(tools=("bash", "\ud800")),
-    Query(workspaces=("/oth",)),
+    Query(workspaces=("/other",)),
     Query(sessions=("%", "_", "a", "0")),
     Query(since="2020"),
     Query(until="2020"),
@@ -108,6 +109,18 @@ def test_it_is_pruned_as_a_file_is(tmp_path: Path, url: str) -> None:
         assert isinstance(result, Sealed)
         assert (result.count, result.chains[0].pruned, [row.id for row in fleet.rows()][-1]) == (24, 11, 12)
         assert plan(fleet.store, "2100", "2100").first == 12
+
+
+def test_a_walk_is_of_one_moment_with_all_that_is_asked_on_the_way(url: str) -> None:
+    """Else a log that is pruned while it is verified would look as if somebody had changed it."""
+    with AuditLog(PostgresStore.open(url, write=True)) as log, AuditLog(PostgresStore.open(url, write=False)) as reader:
+        written(log)
+        with reader.store.walking() as walk:
+            prune(log, Plan(1, 11, 1, "2100"), lambda: None)
+            assert reader.store.latest("tombstone") is None
+            assert [*reader.store.hashes(1, 3)] == [row.hash for row in walk.rows()][:3]
+        assert reader.store.latest("tombstone") is not None
+        assert isinstance(reader.verify(), Sealed)
 
 
 # fmt: off
@@ -213,9 +226,22 @@ def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
         "postgresql://u@db.example/a": False,
         "postgresql://u@localhost/a": True,
         "postgresql://u@/a?host=/run": True,
+        "postgresql://u@localhost/a?host=db.example": False,
+        "postgresql://u@localhost/a?hostaddr=10.0.0.1": False,
+        "postgresql://u@localhost/a?hostaddr=127.0.0.1": True,
+        "postgresql:///a?service=fleet": False,
     }
     rows |= {"postgresql://u@10.0.0.1/a": False, "postgresql://u@[::1]/a": True, "postgresql://u@/a?host=x,/run": False}
-    assert {address: _here(sa.make_url(address)) for address in rows} == rows
+    assert {address: _here(sa.make_url(address), {}) for address in rows} == rows
+    local = sa.make_url("postgresql://u@localhost/a"), sa.make_url("postgresql:///a")
+    said: list[tuple[dict[str, str], bool, bool]] = [
+        ({"PGHOST": "db.example"}, True, False),  # which counts where the URL names no host
+        ({"PGHOST": "/run/postgresql"}, True, True),
+        ({"PGHOSTADDR": "10.0.0.1"}, False, False),
+        ({"PGSERVICE": "fleet"}, False, False),
+    ]
+    for environ, *expected in said:
+        assert [_here(each, environ) for each in local] == expected, environ
 
 
 def test_a_server_that_does_not_sync_is_refused(server: Server, url: str) -> None:
@@ -232,6 +258,12 @@ def test_a_server_that_does_not_sync_is_refused(server: Server, url: str) -> Non
         server.sql("SELECT pg_reload_conf()")
         while server.sql("SHOW fsync") != "on" and time.monotonic() < until + 20:
             time.sleep(0.02)
+
+
+def test_what_is_no_record_has_no_card() -> None:
+    """Else a verification would stumble over it, beside the walk that names it."""
+    for text in ("", "[]", "no JSON", "[" * 100_000):
+        assert card_of(text) == Card()
 
 
 def test_bodies_are_kept_letter_by_letter(url: str) -> None:

@@ -7,7 +7,8 @@ says otherwise.
 """
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
 import sqlalchemy as sa
@@ -107,7 +108,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
         options["options"] = f"{_OPTIONS} -c default_transaction_read_only=on"
     if given := asked.query.get("options"):
         options["options"] = f"{given} {options['options']}"
-    if "sslmode" not in asked.query and not _here(asked):
+    if "sslmode" not in asked.query and not _here(asked, os.environ):
         options["sslmode"] = "verify-full"
         if "sslrootcert" not in asked.query:
             options["sslrootcert"] = "system"
@@ -115,11 +116,20 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
     return sa.create_engine(driven, connect_args=options, pool_pre_ping=True), asked.render_as_string()
 
 
-def _here(url: sa.URL) -> bool:
-    """Whether it is a socket in a folder, or an address of this machine itself."""
-    hosts = [url.host or url.query.get("host", "")]
-    if isinstance(hosts[0], tuple):
-        hosts = list(hosts[0])
+def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
+    """Whether it is a socket in a folder, or an address of this machine itself.
+
+    SOURCE: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables": `hostaddr` goes before the
+    host, what the URL leaves out is read from the environment, and a service may name any of it.
+    """
+    if "service" in url.query or environ.get("PGSERVICE"):
+        return False
+    named = [url.host, url.query.get("host")]
+    named = [
+        *(named if any(named) else [environ.get("PGHOST")]),
+        url.query.get("hostaddr") or environ.get("PGHOSTADDR"),
+    ]
+    hosts = [host for each in named if each for host in ((each,) if isinstance(each, str) else each)]
 
     def here(host: str) -> bool:
         if not host or host.startswith(("/", "@")) or host == "localhost":
@@ -129,7 +139,7 @@ def _here(url: sa.URL) -> bool:
         except ValueError:
             return False
 
-    return all(here(part) for host in hosts for part in str(host).split(","))
+    return all(here(part) for host in hosts for part in host.split(","))
 
 
 def _said(error: Exception) -> str:
