@@ -166,11 +166,12 @@ def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
         agent batch check tasks.jsonl
         agent batch check - --json < tasks.jsonl
     """
-    from runner.batch.command import BatchArgs
+    from runner.batch.command import BatchArgs, listed
     from runner.batch.command import check as checked
     from runner.batch.pool import Bounds
 
-    return checked(BatchArgs(tasks, None, Bounds(1), cwd=cwd, json=json))
+    args = BatchArgs(tasks, None, Bounds(1), cwd=cwd, json=json)
+    return checked(args, listed(args))
 
 
 @batch_app.command("show")

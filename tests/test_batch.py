@@ -13,13 +13,15 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from runner import live_secrets
-from runner.batch import far
+from runner.batch import child, far
+from runner.batch.command import chosen
 from runner.batch.outcome import worst
 from runner.batch.parcel import pack, parcel, unpack
 from runner.batch.pool import Bounds, Pool
@@ -27,6 +29,8 @@ from runner.batch.scratch import Scratch, sweep
 from runner.batch.store import Past, Result, Store, history
 from runner.batch.task import Budget, Task, file_name, within
 from runner.batch.tasklist import Defaults, parse
+from runner.batch.work import Way, words
+from runner.budget_flags import BudgetFlags
 from runner.problems import Exit, Stopped
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -178,6 +182,27 @@ def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(desk: Des
     assert "`a` asks for something else" in refused.stderr
     desk.run("--rerun-changed")
     assert (desk.results()[-1]["id"], desk.results()[-1]["attempt"]) == ("a", 2)
+
+
+def test_what_is_left_of_the_money_is_nothing_that_a_task_asks_for(desk: Desk) -> None:
+    desk.put({"id": "a", "prompt": "write"}, {"id": "b", "prompt": "write"})
+    desk.run("--max-cost", "5")
+    assert desk.run("--max-cost", "4").stdout.startswith("2 done"), "the same list, and all of it is done"
+
+
+def test_a_list_on_standard_input_is_checked(desk: Desk) -> None:
+    for asked in (("run", "-", "--dry-run", "--out", "tasks.batch"), ("check", "-")):
+        done = subprocess.run(
+            [AGENT, "batch", *asked, "--cwd", str(desk.work)],
+            cwd=desk.base,
+            env=desk.environ,
+            input='{"prompt": "write"}\n',
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), asked
+        assert done.stdout.startswith("1 task in "), asked
 
 
 def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(desk: Desk) -> None:
@@ -372,6 +397,8 @@ POOLS = [
     ({"jobs": 2, "cost": 1.0}, {"a": {"cost": 2}, "b": {"wait": True}}, "ab", "b", Exit.LIMIT),
     ({"jobs": 1, "cost": 1.0}, {"a": {"cost": None}}, "abcdef", "", None),
     ({"jobs": 2, "seconds": 0.2}, {"a": {"wait": True}, "c": {"wait": True}}, "abc", "ac", Exit.LIMIT),
+    ({"jobs": 3, "seconds": 0.2, "fail_fast": True}, {"a": FAILED, "b": {"wait": True}, "c": {"wait": True}}, "abc", "bc",
+     Exit.FAILED),
 ]
 # fmt: on
 
@@ -407,8 +434,86 @@ def test_each_task_is_given_the_money_that_is_left(tmp_path: Path) -> None:
     again = Scripted()
     assert pooled(tmp_path / "out", again, "d", jobs=1, cost=0.75).ended_by == Exit.LIMIT
     assert again.begun == [], "what earlier calls cost counts"
+    failed = Scripted(e={"cost": 0.25, "status": "failed", "exit": 1})
+    pooled(tmp_path / "out", failed, "e", jobs=1, cost=1.25)
+    once_more = Scripted()
+    pooled(tmp_path / "out", once_more, "e", jobs=1, cost=1.25)
+    pooled(tmp_path / "out", once_more, "f", jobs=1, cost=1.25)
+    assert once_more.left == [0.25, 0.25], "so does what was tried again"
     assert within(Task("a", 1, "x", "/", budget=Budget(cost=0.1)), 0.25).budget.cost == 0.1
     assert within(Task("a", 1, "x", "/"), 0.25).budget.cost == 0.25
+
+
+# what is left of the money and the time, what `agent ci` is given
+LITTLE = [
+    (Budget(cost=0.5, seconds=90.0), ("--max-cost=0.5", "--timeout=90.000s")),
+    (Budget(cost=2**-40, seconds=1e-9), (f"--max-cost={2**-40}", "--timeout=0.001s")),
+]
+
+
+@pytest.mark.parametrize(("budget", "expected"), LITTLE)
+def test_a_little_is_not_rounded_to_nothing(budget: Budget, expected: tuple[str, ...], tmp_path: Path) -> None:
+    said = words(Task("a", 1, "x", "/", budget=budget), "/", tmp_path / "p", Way((), {}, "", 0, ""))
+    assert said[-2:] == expected
+    flags = BudgetFlags(
+        **{name: word.partition("=")[2] for name, word in zip(("cost", "timeout"), expected, strict=True)}
+    )
+    assert [value > 0 for _, _, value in flags.said()] == [True, True]
+
+
+def test_what_an_earlier_attempt_left_is_not_of_the_next(tmp_path: Path) -> None:
+    store, task = Store.open(tmp_path / "out"), Task("a", 1, "x", "/")
+    for file in (store.patch(task), store.events(task)):
+        file.write_text("of the first")
+    store.end({"id": "a", "attempt": store.begin(task, "now"), "cost": 1})
+    assert store.files(task) == {"patch": None, "events": None}
+    store.close()
+
+
+# what was done, what was begun after it and not ended, what the list says now, whether it runs: None when refused
+AGAIN: list[tuple[str, str | None, str, bool | None, str]] = [
+    ("x", None, "x", False, "it is done"),
+    ("x", None, "y", None, "the list was changed"),
+    ("x", "x", "x", True, "it was interrupted when tried again"),
+    ("x", "y", "y", True, "it was interrupted when somebody had said yes to the change"),
+    ("x", "y", "z", None, "the list was changed once more"),
+    ("x", "y", "x", True, "the list is as it was, but not what the attempts left"),
+]
+
+
+@pytest.mark.parametrize(("done", "begun", "now", "runs", "why"), AGAIN, ids=[row[4] for row in AGAIN])
+def test_what_runs_again(done: str, begun: str | None, now: str, runs: bool | None, why: str, tmp_path: Path) -> None:
+    first, last = Task("a", 1, done, "/"), Task("a", 1, now, "/")
+    store = Store.open(tmp_path / "out")
+    store.end({"id": "a", "attempt": store.begin(first, "now"), "status": "done", "task": first.fingerprint})
+    if begun is not None:
+        store.begin(Task("a", 1, begun, "/"), "now")
+    store.close()
+    store = Store.open(tmp_path / "out")
+    try:
+        found: bool | None = chosen([last], store, retry=False, changed=False, out=tmp_path / "out") == [last]
+    except Stopped:
+        found = None
+    store.close()
+    assert found is runs
+
+
+def test_who_holds_the_output_of_a_task_open_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid); print('{\"type\":\"result\",\"exit\":0}')"
+    monkeypatch.setattr(child, "_START", started)
+    monkeypatch.setattr(child, "_REST", 0.5)
+    events = tmp_path / "events"
+
+    async def run() -> child.Gone:
+        return await asyncio.wait_for(
+            child.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()), timeout=60
+        )
+
+    try:
+        gone = asyncio.run(run())
+    finally:
+        os.kill(int(events.read_text().splitlines()[0]), signal.SIGKILL)
+    assert (gone.status, gone.last) == (0, {"type": "result", "exit": 0})
 
 
 def test_a_defect_of_ours_ends_everything_that_runs(tmp_path: Path) -> None:
@@ -589,6 +694,9 @@ STRANGE = [
     ((("workspace", tarfile.SYMTYPE, "/etc"), ("workspace/x", tarfile.REGTYPE, "")), "the folder itself a link"),
     ((("workspace/h", tarfile.LNKTYPE, "/etc/passwd"),), "a hard link"),
     ((("workspace/d", tarfile.CHRTYPE, ""),), "a device"),
+    ((("workspace/l", tarfile.SYMTYPE, "/etc/x"), ("workspace/l", tarfile.REGTYPE, "")), "through a link of its name"),
+    ((("workspace/l", tarfile.SYMTYPE, "/etc"), ("workspace/./l/x", tarfile.REGTYPE, "")), "through a link, by a dot"),
+    ((("workspace/l", tarfile.SYMTYPE, "/etc"), ("workspace//l/x", tarfile.REGTYPE, "")), "through a link, by a slash"),
 ]
 # fmt: on
 
@@ -634,6 +742,25 @@ def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> N
         assert key.encode() not in data
     assert key.encode() in pickle.dumps(task), "the search would find it"
     live_secrets.forget()
+
+
+def test_a_folder_that_another_batch_sweeps_up_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, others = fcntl.flock, []
+
+    def late(handle: int, how: int) -> None:
+        if not others:  # between our opening of the lock and our taking it
+            others.append(next(tmp_path.iterdir()))
+            lock = stack.enter_context((others[0] / "lock").open("r+"))
+            real(lock, how)
+        real(handle, how)
+
+    with ExitStack() as stack:
+        monkeypatch.setattr(fcntl, "flock", late)
+        made = Scratch(str(tmp_path))
+        monkeypatch.undo()
+        assert Path(made.path) not in others
+    made.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_owner_left_is_swept_and_nothing_else(tmp_path: Path) -> None:

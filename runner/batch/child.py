@@ -17,6 +17,7 @@ from runner.problems import Exit, Stopped
 
 _GRACE = 15.0  # seconds to end well, which closes the sandbox and the record
 _REST = 5.0  # seconds for what it had said already
+_LOOK = 0.05  # seconds between two looks whether it is over
 _TAIL = 8192  # characters of what it said on stderr
 _LONGEST = 32 << 20  # bytes of one event that is looked at
 _START = "import sys; from runner.batch.follow import main; sys.exit(main())"
@@ -60,20 +61,31 @@ async def run(
         assert process.stdout
         assert process.stderr
         lines = _Lines(file)
-        over: asyncio.Future[int] = asyncio.ensure_future(process.wait())
+        over: asyncio.Future[int] = asyncio.ensure_future(_ended(process))
         streams = asyncio.gather(
             _give(process.stdin, prompt.encode()), lines.read(process.stdout), _tail(process.stderr)
         )
         try:
             both: set[asyncio.Future[Any]] = {over, streams}
-            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
+            # Whichever is first: what it left behind may hold its output open for as long as it likes.
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if streams in done:
                 streams.result()  # raises when its events could not be written
             status = await asyncio.shield(over)
         finally:
             await _end(process, over, hurry)
             said = await _rest(streams)
+            process._transport.close()  # type: ignore[attr-defined]  # nothing else lets go of pipes that others hold
+    if not streams.cancelled() and isinstance(error := streams.exception(), Stopped):
+        raise error  # likewise, of the last of them
     return Gone(status, lines.last, said)
+
+
+async def _ended(process: asyncio.subprocess.Process) -> int:
+    """Its status, once it is gone. `Process.wait` of some versions waits for its output to be closed as well."""
+    while process.returncode is None:  # noqa: ASYNC110  # nothing public tells it by an event
+        await asyncio.sleep(_LOOK)
+    return process.returncode
 
 
 async def _end(process: asyncio.subprocess.Process, over: "asyncio.Future[int]", hurry: asyncio.Event) -> None:

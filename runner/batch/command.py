@@ -53,9 +53,8 @@ def listed(args: BatchArgs) -> tuple[Task, ...]:
     return parse(data, shown, Defaults(base, cwd, args.model, args.mode, args.budget))
 
 
-def check(args: BatchArgs) -> int:
-    """Say what would run; nothing does."""
-    tasks = listed(args)
+def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
+    """Say that nothing is wrong with the list; nothing runs."""
     if args.json:
         for task in tasks:
             print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
@@ -72,7 +71,7 @@ def start(args: BatchArgs) -> int:
     tasks = listed(args)
     out = _out(args)
     if args.check:
-        return check(args)
+        return check(args, tasks)
     with ExitStack() as stack:
         store = Store.open(out)
         stack.callback(store.close)
@@ -90,7 +89,8 @@ def start(args: BatchArgs) -> int:
                 pool = Pool(store, engine, args.bounds, watch)
                 asyncio.run(pool.run(todo))
             ended, why = pool.ended_by, pool.why
-    results = [result for task in tasks if (result := store.past[task.id].result if task.id in store.past else None)]
+    ended_well = (past for task in tasks if (past := store.past.get(task.id)) and not past.interrupted)
+    results = [past.result for past in ended_well if past.result]
     return _close(args, out, len(tasks), results, ended, why)
 
 
@@ -115,6 +115,8 @@ def chosen(tasks: Sequence[Task], store: Store, *, retry: bool, changed: bool, o
         past = store.past.get(task.id)
         if past is None or past.result is None:
             todo.append(task)
+        elif past.interrupted and past.fingerprint == task.fingerprint:
+            todo.append(task)  # somebody said --rerun-changed when it was begun
         elif past.result.get("task") != task.fingerprint:
             other.append(task)
             todo.append(task)

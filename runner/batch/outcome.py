@@ -55,7 +55,6 @@ def result_of(task: Task, attempt: int, gone: Gone, times: tuple[str, str], **mo
         "started": times[0],
         "ended": times[1],
         "metadata": task.metadata,
-        "task": task.fingerprint,
         **more,
     }
 

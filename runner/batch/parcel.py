@@ -21,6 +21,7 @@ from runner.problems import Exit, Stopped
 
 LARGEST = 512 << 20  # bytes of an archive, packed
 _LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
+_STRANGE = "the archive of the workspace holds what no workspace does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ def unpack(data: bytes, digest: str, folder: str) -> str:
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
         members = archive.getmembers()
         links = {item.name for item in members if item.issym()}
+        if len({item.name for item in members}) != len(members):
+            raise ValueError(_STRANGE)  # the second of two would be written through the first
         for item in members:
             _check(item, links)
         archive.extractall(folder, members)  # noqa: S202  # each was looked at; CPython 3.11.2 has no filters yet
@@ -85,8 +88,13 @@ def _check(item: tarfile.TarInfo, links: set[str]) -> None:
     affair, as in the original. Raises ValueError."""
     parts = item.name.split("/")
     through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))
-    if parts[0] != "workspace" or ".." in parts or through or not (item.isreg() or item.isdir() or item.issym()):
-        raise ValueError("the archive of the workspace holds what no workspace does")
+    if (
+        parts[0] != "workspace"
+        or {"", ".", ".."} & {*parts}
+        or through
+        or not (item.isreg() or item.isdir() or item.issym())
+    ):
+        raise ValueError(_STRANGE)
     item.mode &= 0o777
 
 

@@ -19,8 +19,8 @@ class Engine(Protocol):
     """Where attempts run."""
 
     async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
-        """One attempt, to its end. `left`: the money that the batch still has. Cancelled, it leaves nothing running;
-        `hurry` is set when even that shall be quick."""
+        """One attempt, to its end. The task's files of an earlier one are gone. `left`: the money that the batch still
+        has. Cancelled, it leaves nothing running; `hurry` is set when even that shall be quick."""
         ...
 
 
@@ -74,7 +74,7 @@ class Pool:
                 await asyncio.wait(self._running, timeout=_left(until), return_when=asyncio.FIRST_COMPLETED)
                 for done in [each for each in self._running if each.done()]:
                     self._take(done, self._running.pop(done))
-                if until is not None and time.monotonic() >= until and self.ended_by is None:
+                if until is not None and time.monotonic() >= until:  # also of those that a first failure let go on
                     self._end(Exit.LIMIT, f"stopped after {self._bounds.seconds:g} s, the time this batch may take")
                     self._cancel()
                     until = None
@@ -99,7 +99,8 @@ class Pool:
         if done.cancelled():
             return  # begun and without result: it was interrupted, and is done again next time
         # It raises what nobody planned: the other tasks are ended, and the batch with it.
-        result = {**done.result(), **self._store.files(task)}
+        # What it was asked for is what the list says: an engine may have bounded it by what was left of the money.
+        result = {**done.result(), "task": task.fingerprint, **self._store.files(task)}
         if self._cancelled and result.get("exit") == Exit.INTERRUPTED:
             return
         self._store.end(result)
@@ -118,9 +119,7 @@ class Pool:
         return True
 
     def _spent(self) -> float:
-        results = (past.result for past in self._store.past.values())
-        costs = (result.get("cost") for result in results if result)
-        return sum(cost for cost in costs if isinstance(cost, int | float))
+        return sum(past.cost for past in self._store.past.values())
 
     def _end(self, code: Exit, why: str) -> None:
         if self.ended_by is None:

@@ -97,7 +97,7 @@ class OnRay:
             why = (error.strerror or "the system refused it").lower()
             fix = "free some disk space, and run it again"
             raise Stopped(Problem("what a task did could not be written", why, fix), Exit.FAILED) from None
-        return {**answer.result, "metadata": task.metadata, "task": task.fingerprint}
+        return {**answer.result, "metadata": task.metadata}
 
     def _send(self, workspace: str, environ: Mapping[str, str]) -> tuple[Any, str]:
         """A copy without secret files and without our results, as an archive in the cluster's store."""
@@ -153,14 +153,15 @@ def _check(ray: Any) -> None:
 
     probe = ray.remote(num_cpus=0, max_retries=_RETRIES)(far.probe)
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-    asked = {
-        node["NodeManagerHostname"]: probe.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote()
+    asked = [  # two machines may have one name
+        (
+            node["NodeManagerHostname"],
+            probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(),
+        )
         for node in nodes
-    }
+    ]
     bad: list[str] = []
-    for name, reference in asked.items():
+    for name, reference in asked:
         try:
             found = ray.get(reference, timeout=120)
             why = found.why if found.version == VERSION else f"ringfence {found.version}, not {VERSION}"
@@ -184,7 +185,6 @@ def _lost(task: Task, number: int, error: Exception) -> Result:
         "attempt": number,
         "ended": now(),
         "metadata": task.metadata,
-        "task": task.fingerprint,
     }
 
 

@@ -25,9 +25,10 @@ class Scratch:
             while True:
                 self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=where)  # mode 0700
                 self.handle = os.open(f"{self.path}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.exists(f"{self.path}/lock"):
-                    return
+                with contextlib.suppress(BlockingIOError):  # who has it is sweeping it up
+                    fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if os.path.exists(f"{self.path}/lock"):
+                        return
                 os.close(self.handle)  # somebody swept it up between the two
         except OSError as error:
             why = (error.strerror or "the system refused it").lower()

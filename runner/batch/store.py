@@ -16,6 +16,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from policy.record import dataclass
@@ -31,15 +32,22 @@ Result = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What is known of one task. `result`: its latest, None when none came to an end. `attempts`: how many began."""
+    """What is known of one task. `result`: its latest, None when none came to an end. `attempts`: how many began.
+    `cost`: of all of them that came to an end, as far as it is known."""
 
     attempts: int = 0
     result: Result | None = None
     fingerprint: str = ""  # of the attempt that was begun last
+    cost: float = 0.0
 
     @property
     def interrupted(self) -> bool:
         return self.attempts > 0 and (self.result is None or self.result.get("attempt") != self.attempts)
+
+    def ended(self, result: Result) -> "Past":
+        """With the result of one more attempt."""
+        cost = result.get("cost")
+        return replace(self, result=result, cost=self.cost + (cost if isinstance(cost, int | float) else 0.0))
 
 
 class Store:
@@ -82,20 +90,26 @@ class Store:
         os.close(self._lock)  # which lets go of it, flock(2)
 
     def begin(self, task: Task, time: str) -> int:
-        """Note that an attempt begins, durable before return; answers its number, counted from 1."""
+        """Note that an attempt begins, durable before return; answers its number, counted from 1. What an earlier one
+        left is taken away: none of it is this one's."""
         before = self.past.get(task.id, Past())
         number = before.attempts + 1
         said = {"type": "begin", "id": task.id, "attempt": number, "task": task.fingerprint, "time": time}
         self._append("journal.jsonl", said)
-        self.past[task.id] = Past(number, before.result, task.fingerprint)
+        for path in (self.patch(task), self.events(task)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                fix = "remove it, and run the same command again"
+                raise Stopped(Problem(f"`{path}` could not be removed", _words(error), fix), Exit.FAILED) from None
+        self.past[task.id] = replace(before, attempts=number, fingerprint=task.fingerprint)
         return number
 
     def end(self, result: Result) -> None:
         """Add the result of an attempt, durable before return."""
         self._append("results.jsonl", result)
         id = str(result["id"])
-        before = self.past.get(id, Past())
-        self.past[id] = Past(before.attempts, result, before.fingerprint)
+        self.past[id] = self.past.get(id, Past()).ended(result)
 
     def patch(self, task: Task) -> Path:
         return self.folder / "patches" / f"{task.name}.patch"
@@ -147,11 +161,10 @@ def history(folder: Path) -> dict[str, Past]:
         raise usage(f"`{folder}` cannot be used", why, "name another --out, or update ringfence")
     for line in _lines(folder / "journal.jsonl"):
         if line.get("type") == "begin" and isinstance(number := line.get("attempt"), int):
-            past[str(line["id"])] = Past(number, None, str(line.get("task")))
+            past[str(line.get("id"))] = Past(number, None, str(line.get("task")))
     for result in _lines(folder / "results.jsonl"):
         id = str(result.get("id"))
-        before = past.get(id, Past())
-        past[id] = Past(before.attempts, result, before.fingerprint)
+        past[id] = past.get(id, Past()).ended(result)
     return past
 
 

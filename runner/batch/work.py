@@ -35,8 +35,8 @@ def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
         ("--mode", task.mode),
         ("--max-turns", budget.turns),
         ("--max-tokens", budget.tokens),
-        ("--max-cost", f"{budget.cost:.6f}" if budget.cost is not None else None),
-        ("--timeout", f"{budget.seconds:.3f}s" if budget.seconds is not None else None),
+        ("--max-cost", budget.cost),  # as it is: rounded, a little would be nothing, which is no amount
+        ("--timeout", f"{max(budget.seconds, 0.001):.3f}s" if budget.seconds is not None else None),
         ("--max-output", budget.output),
         ("--max-denials", budget.denials),
     )
@@ -48,10 +48,7 @@ async def attempt(
     task: Task, number: int, cwd: str, way: Way, events: Path, patch: Path, hurry: asyncio.Event
 ) -> Result:
     """Work on a task in a copy of the workspace around `cwd`; answers its result. Cancelled, nothing of it runs on.
-
-    `events` and `patch` are written; those of an earlier attempt are taken away first.
-    """
-    patch.unlink(missing_ok=True)
+    `events` and `patch` are written."""
     started = now()
     own = tempfile.mkdtemp(dir=way.copies)  # so that a copy whose owner was killed goes when the attempt is over
     try:
