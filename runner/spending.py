@@ -1,13 +1,17 @@
 """What one run has used up, and when that ends it. Every bound is looked at before a request is sent, and after."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
+    ToolCall,
     ToolMessage,
     Usage,
 )
@@ -19,6 +23,9 @@ MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
 _BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
 _BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
+
+
+Block = TextBlock | ThinkingBlock | ToolCall | ImageBlock
 
 
 class Limit(StrEnum):
@@ -163,14 +170,27 @@ def _cheapest(price: Price) -> float:
 
 
 def _bytes(messages: Sequence[Message]) -> int:
-    """Of the texts in `messages`; less than what is sent."""
-    total = 0
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            blocks = [block for result in message.results for block in result.content]
-            total += sum(len(block.text) for block in blocks if isinstance(block, TextBlock))
-        elif isinstance(message, AssistantMessage):
-            total += sum(len(block.text) for block in message.content if isinstance(block, TextBlock | ThinkingBlock))
-        else:
-            total += sum(len(block.text) for block in message.content if isinstance(block, TextBlock))
-    return total
+    """Of the texts and calls in `messages`; less than what is sent."""
+    return sum(_length(text) for message in messages for text in _texts(message))
+
+
+def _texts(message: Message) -> Iterator[str]:
+    if isinstance(message, ToolMessage):
+        blocks: Iterable[Block] = (block for result in message.results for block in result.content)
+    else:
+        blocks = message.content
+    for block in blocks:
+        match block:
+            case TextBlock(text) | ThinkingBlock(text):
+                yield text
+            case ToolCall(name=name, arguments=arguments, raw=raw):
+                yield name
+                yield raw or json.dumps(arguments, ensure_ascii=False)
+            case ImageBlock():
+                pass  # what one counts for depends on the model
+            case never:
+                assert_never(never)
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -6,10 +6,11 @@ import pytest
 import test_loop
 from test_loop import DONE, READ, Make, bash
 
-from runner.messages import Usage
+from runner.messages import AssistantMessage, TextBlock, ToolCall, Usage, UserMessage
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from runner.sessions.cost import Price, cost, price_of, published
+from runner.spending import Spending
 from runner.world import Bounds
 from sandbox.backend import Outcome
 
@@ -73,9 +74,7 @@ def test_a_prompt_that_costs_too_much_is_not_sent(stage: Make) -> None:
     assert (found.play().limit, found.events[-1].as_json()["turns"]) == ("money", 0)
 
 
-def _long(size: int) -> object:
-    from runner.messages import TextBlock, UserMessage
-
+def _long(size: int) -> UserMessage:
     return UserMessage((TextBlock("word " * size),))
 
 
@@ -99,6 +98,23 @@ def test_what_is_not_counted_is_counted_for(stage: Make) -> None:
     found = stage(bash(READ), DONE, bounds=Bounds(tokens=60), behave=lambda _: said("x" * 400))
     ending = found.play()
     assert (ending.limit, ending.usage) == ("tokens", Usage()), "a server that reports nothing is no way around it"
+
+
+# what was sent, what came back, at least so many tokens
+UNCOUNTED: list[tuple[str, AssistantMessage, int, str]] = [
+    ("x" * 400, AssistantMessage((TextBlock("x" * 400),)), 400, "texts"),
+    ("", AssistantMessage((ToolCall("1", "write", {"path": "a", "content": "x" * 400}),)), 200, "a call is an answer"),
+    ("", AssistantMessage((ToolCall("1", "write", None, "{" + "x" * 400),)), 200, "one that is no JSON too"),
+    ("\u6f22" * 400, AssistantMessage(()), 600, "a character is not a byte"),
+]
+
+
+@pytest.mark.threat("T92")
+@pytest.mark.parametrize(("sent", "answer", "least", "why"), UNCOUNTED, ids=[row[3] for row in UNCOUNTED])
+def test_all_that_travels_counts(sent: str, answer: AssistantMessage, least: int, why: str) -> None:
+    spent = Spending(Bounds(), unattended=True)
+    spent.answered(Usage(), (UserMessage((TextBlock(sent),)),), answer)
+    assert least <= spent.tokens <= least + 50, why
 
 
 # fmt: off
