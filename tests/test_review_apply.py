@@ -160,6 +160,22 @@ def new(path: str, mode: str = "100644") -> bytes:
 
 
 LINKED = b"diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+%s\n\\ No newline at end of file\n"
+COPY = b"diff --git a/a b/c\nsimilarity index 100%\ncopy from a\ncopy to c\n"
+CHANGE = b"diff --git a/a b/a\nold mode 100644\nnew mode 100755\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n"
+
+
+@pytest.mark.parametrize("patch", [COPY + CHANGE, CHANGE + COPY], ids=["before", "after"])
+def test_a_copy_is_of_what_was_there_before_the_patch(base: Path, patch: bytes) -> None:
+    world = World(base)
+    (base / "git").mkdir()
+    for each in (world.w, base / "git"):
+        sh(each, "echo 1 > a")
+    applied(world, patch)
+    assert git_apply(base / "git", patch).returncode == 0
+    assert tree(world.w) == tree(base / "git")
+    assert (world.w / "c").read_text() == "1\n"
+
+
 # what there is, the patch, the path that is named, and why it is refused
 ESCAPES: list[tuple[str, bytes, str, str]] = [
     ("true", new("../out"), "../out", "it leads out of the workspace"),
@@ -388,6 +404,7 @@ SEVERE = [
     (LINKED % b"/etc/passwd", "it is a link that leads to /etc/passwd"),
     (LINKED % b"../../x", "it is a link that leads out of the workspace"),
     (LINKED % b".git/config", "it is a link that leads into Git's own folder"),
+    (LINKED % b".Git/config", "it is a link that leads into Git's own folder"),
 ]
 
 

@@ -11,6 +11,7 @@ from policy.secrecy import Secrets
 from runner.review.form import LINK, PROGRAM, binary
 from runner.review.lines import hunks, split
 from runner.review.planning import Planned
+from runner.review.tree import like_git
 from runner.visible import visible
 
 _LARGE = 5 << 20  # bytes
@@ -82,7 +83,7 @@ def _leads_out(path: str, target: str) -> str:
     inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     if inner == ".." or inner.startswith("../"):
         return "leads out of the workspace"
-    return "leads into Git's own folder" if ".git" in inner.split("/") else ""
+    return "leads into Git's own folder" if any(map(like_git, inner.split("/"))) else ""
 
 
 def _hidden(old: bytes, new: bytes) -> str:

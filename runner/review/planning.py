@@ -82,7 +82,7 @@ class _Work:
                 self._problems.setdefault(path, why)
                 return
         try:
-            old = self._there(section.old) if section.old is not None else None
+            old = self._source(section)
             found = fitted(section, old)
             fresh = section.new is not None and section.new != section.old
             if fresh and section.new is not None and self._there(section.new) is not None:
@@ -99,6 +99,15 @@ class _Work:
             self._moved[section.new] = found.moved
             if section.old is not None and section.old != section.new and not section.same:
                 self._was[section.new] = section.old
+
+    def _source(self, section: Section) -> Side | None:
+        """What a section starts from. A copy is of what was there before the patch, whatever comes earlier in it
+        (git-diff(1), "generating patch text with -p"). Raises Unreadable."""
+        if section.old is None:
+            return None
+        now = self._there(section.old)
+        before = self._before[section.old]
+        return before if section.same and before is not None else now
 
     def _there(self, path: str) -> Side | None:
         """What the sections so far leave there. Raises Unreadable."""
