@@ -8,8 +8,8 @@ import os
 
 from policy.record import dataclass
 from runner.review import tree
-from runner.review.copy import Stamp, stamp
 from runner.review.ignored import Ignored, kept_by_git
+from runner.review.stamp import Stamp, stamp
 
 
 @dataclass(frozen=True, slots=True)

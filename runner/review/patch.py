@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from policy.record import dataclass
 from runner import live_secrets
 from runner.review import tree
-from runner.review.copy import Copy, Stamp, stamp
+from runner.review.copy import Copy
 from runner.review.form import LINK, Side, changed, renamed
 from runner.review.ignored import Ignored, kept_by_git
 from runner.review.lines import Effort
+from runner.review.stamp import Stamp, stamp
 from runner.undo import below
 from runner.visible import visible
 from sandbox.tree import SHORT_MARGIN

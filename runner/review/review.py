@@ -12,7 +12,8 @@ from policy.verdict import Problem
 from runner.config import Settings
 from runner.facts import gather
 from runner.places import cache_dir, state_dir
-from runner.review.copy import SECRET, Copy, CopyError, Progress, copied, place
+from runner.review.copy import Copy, CopyError, copied, place
+from runner.review.copying import SECRET, Progress
 from runner.review.mapped import mapped
 from runner.review.patch import Patch, listed, patch_of
 from runner.undo.choice import choice_of, ground_of
