@@ -226,8 +226,23 @@ def test_a_full_disk_is_said(job: Job, option: str) -> None:
     assert done.code == 1, done.err
     assert f"`/dev/full` ({option})" in done.err
     assert "no space left" in done.err
+    assert done.result["exit"] == 1
+    assert "could not be written" in str(done.result["reason"]) or option == "--events"
     if option != "--result":
         assert json.loads((job.out / "result").read_text())["exit"] == 1
+
+
+def test_a_denial_hides_no_full_disk(job: Job) -> None:
+    done = job.ci("do it", "--model", job.script(bash("curl https://example.com"), DONE), "--result", "/dev/full")
+    assert (done.code, done.result["exit"], len(done.result["denied"])) == (1, 1, 1)  # type: ignore[arg-type]  # a list
+
+
+def test_a_file_in_the_workspace_holds_what_we_wrote_alone(job: Job) -> None:
+    long = bash("truncate -s 9999 .result.json.*.part")
+    words = ("--files-in-workspace", "--result", str(job.work / "result.json"), "--mode", "trust-project")
+    done = job.ci("do it", "--model", job.script(long, DONE), *words)
+    assert done.code == 0
+    assert (job.work / "result.json").read_text() == f"{done.out.splitlines()[-1]}\n"
 
 
 def test_what_is_killed_leaves_the_events_it_had(job: Job) -> None:

@@ -34,6 +34,8 @@ class Outlet:
     def write(self, data: bytes) -> None:
         """The whole content, on the disk under the file's name when this returns. Raises Stopped."""
         try:
+            if self._temporary:  # with --files-in-workspace, a command may have written to it
+                os.ftruncate(self._handle, 0)
             self.add(self._keep + data)
             if self._temporary:
                 os.fsync(self._handle)
