@@ -135,14 +135,15 @@ def _spend_all(folder: Path, grant: Grant, taken: "multiprocessing.Queue[int]") 
 
 
 @pytest.mark.threat("T78")
-def test_no_use_is_spent_twice_by_several_processes(tmp_path: Path) -> None:
+def test_no_use_is_spent_twice_by_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.state_file._PATIENCE", 300.0)  # of a slow disk
     grant = Desk(tmp_path).keep(uses=17)
     spawn = multiprocessing.get_context("fork")
     taken: multiprocessing.Queue[int] = spawn.Queue()
     others = [spawn.Process(target=_spend_all, args=(tmp_path, grant, taken)) for _ in range(3)]
     for each in others:
         each.start()
-    total = sum(taken.get(timeout=60) for _ in others)
+    total = sum(taken.get(timeout=300) for _ in others)
     for each in others:
         each.join()
     assert total == 17

@@ -1,5 +1,6 @@
 """What a command may use up, with all that it starts: every kind of bomb, counted by the kernel and by the watchdog."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -105,6 +106,8 @@ def test_a_fork_bomb_takes_no_more_than_its_share(bench: Bench, counted: str) ->
 
     def look() -> None:
         nonlocal most
+        with contextlib.suppress(PermissionError):  # hundreds of others want to run as well
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -20)
         while not done.wait(0.02):
             most = max(most, sum(pid_space(int(name)) in spaces for name in os.listdir("/proc") if name.isdigit()))
 

@@ -164,7 +164,8 @@ def _add_many(path: Path, start: int) -> None:
         _add(number, path)
 
 
-def test_no_change_of_several_processes_is_lost(tmp_path: Path) -> None:
+def test_no_change_of_several_processes_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.state_file._PATIENCE", 300.0)  # of a slow disk; who gives up has another test
     path = tmp_path / "numbers.json"
     spawn = multiprocessing.get_context("fork")
     others = [spawn.Process(target=_add_many, args=(path, start)) for start in (0, 100, 200, 300)]
