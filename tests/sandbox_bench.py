@@ -131,7 +131,7 @@ class Bench:
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=120)
 
 
 # A machine where namespaces are refused: a user namespace that allows no other, entered without any capability.
