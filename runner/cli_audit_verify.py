@@ -47,7 +47,7 @@ def verify(
     from runner.audit.verify import Expected, Noted
     from runner.audit.verify import verify as verified
 
-    if expect is not None and not re.fullmatch(r"\d+:[0-9a-f]{64}", expect):
+    if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
         raise usage(
             f"`{expect}` is no head of a log", "a head is COUNT:HASH", "copy one that `agent audit verify` printed"
         )

@@ -229,3 +229,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert "was merged from several" in said("prune", "--older-than", "now", "--yes", "--file", str(into), code=1)
     assert "cannot be sealed" in said("seal", "--file", str(into), code=1)
     assert "is there already" in said("merge", str(one), "--into", str(into), code=1)
+    nowhere = said("merge", str(one), "--into", str(tmp_path / "none/all.db"), code=1)
+    assert f"`{tmp_path}/none` is no folder" in nowhere
+    assert "name a file in a folder that is there" in nowhere

@@ -424,11 +424,15 @@ MISTAKES = [
     (("audit", "show", "999999"), 2, "there is no record 999999"),
     (("audit", "--file", "missing.db"), 2, "no such file"),
     (("audit", "verify", "--expect", "12:abc"), 2, "`12:abc` is no head of a log"),
+    (("audit", "verify", "--expect", f"{'9' * 5000}:{'0' * 64}"), 2, "is no head of a log"),
+    (("audit", "verify", "--expect", f"\u0663:{'0' * 64}"), 2, "is no head of a log"),
     (("audit", "--denied", "verify"), 2, "see `agent audit verify --help`"),
 ]
 
 
-@pytest.mark.parametrize(("words", "code", "err"), MISTAKES, ids=[" ".join(row[0]) or "nothing" for row in MISTAKES])
+@pytest.mark.parametrize(
+    ("words", "code", "err"), MISTAKES, ids=[" ".join(row[0])[:60] or "nothing" for row in MISTAKES]
+)
 def test_a_mistake_says_what_why_and_how(desk: Desk, words: tuple[str, ...], code: int, err: str) -> None:
     desk.agent("exec", "true")
     done = desk.agent(*words)

@@ -34,6 +34,9 @@ def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None
     if os.path.lexists(into):
         fix = "name a new file; to add a log, merge it with the file into another"
         raise AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
+    if not into.parent.is_dir():
+        why = f"`{into.parent}` is no folder"
+        raise AuditError(Problem("the logs were not merged", why, "name a file in a folder that is there"))
     for source in sources:
         result = verify(source, Expected(), progress)
         if isinstance(result, Broken):
