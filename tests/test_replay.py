@@ -29,6 +29,7 @@ from runner.audit.facts_again import Recorded
 from runner.audit.log import Record, canonical
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
 from runner.audit.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
+from runner.audit.replay_policies import Policies
 from runner.audit.replay_report import Replayed, lines
 from runner.audit.spelled import TEXT_KEPT
 from runner.config import shipped
@@ -170,6 +171,12 @@ def changed(deed: Deed, **fields: object) -> Deed:
     return replace(deed, record=replace(deed.record, body={**deed.record.body, **fields}))
 
 
+def with_timeout(deed: Deed, timeout: object) -> dict[str, object]:
+    action = deed.record.body["action"]
+    assert isinstance(action, dict)
+    return {**action, "timeout": timeout}
+
+
 def without_session(deed: Deed) -> Deed:
     return replace(deed, session=None)
 
@@ -182,6 +189,7 @@ UNKNOWN: list[tuple[str, Callable[[Deed], Deed], str, str]] = [
     ("no session", without_session, "no session", "whether somebody was there is not known"),
     ("a newer log", lambda deed: changed(deed, action={"type": "Fly"}), "not as this version writes it", "no such action"),
     ("fields", lambda deed: changed(deed, action={"type": "RunScript"}), "not as this version writes it", "no script"),
+    ("a number", lambda deed: changed(deed, action=with_timeout(deed, 10**400)), "not as this version writes it", "no such time"),
     ("a mode", lambda deed: changed(deed, mode="yolo"), "not as this version writes it", "no such mode"),
     ("a grant", lambda deed: changed(deed, granted=[{"id": "g1"}]), "not as this version writes it", "half a grant"),
     ("a flag", lambda deed: changed(deed, typed=["--fly /x"]), "not as this version writes it", "no such flag"),
@@ -303,6 +311,22 @@ def test_what_follows_from_what_was_asked(path: str, expected: PathFact | None, 
     assert (None if machine.missing else found) == expected, why
 
 
+@pytest.mark.parametrize("scope", [[], {}, None, 1, "everywhere"], ids=str)
+def test_registries_of_no_known_scope_are_missing(scope: object) -> None:
+    machine = Recorded(MACHINE, TOP, {**asked(), "registries": {"npm\0/h/w": [["host.example", scope]]}}, None)
+    assert machine.facts.registries("npm", "/h/w") == ()
+    assert machine.missing == ["these are no registries"]
+
+
+def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
+    assert deed.session is not None
+    odd = replace(deed, session=replace(deed.session, body={**deed.session.body, "workspace": "/w/\ud800"}))
+    environ = {"HOME": str(tmp_path), "RINGFENCE_CONFIG_DIR": str(tmp_path)}
+    assert Policies(environ, None).of(odd) == NotRecorded("a workspace that is not here", "its name is no path")
+
+
 def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
     hearing, kept = grant_world.hearing(), Kept()
     deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
@@ -351,7 +375,24 @@ def mutated(value: object, draw: random.Random) -> object:
         place = draw.randrange(len(value))
         return [*value[:place], mutated(value[place], draw), *value[place + 1 :]]
     return draw.choice(
-        [None, True, -1, 10**40, 1.5, "", "x\0y", "/\ud800", "../..", [], [[]], {}, {"cut": 5}, ["a", 1], "missing"]
+        [
+            None,
+            True,
+            -1,
+            10**40,
+            10**400,
+            1.5,
+            "",
+            "x\0y",
+            "/\ud800",
+            "../..",
+            [],
+            [[]],
+            {},
+            {"cut": 5},
+            ["a", 1],
+            "missing",
+        ]
     )
 
 

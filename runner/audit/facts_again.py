@@ -154,7 +154,7 @@ def _remotes(found: object) -> Remotes:
 
 def _registries(found: object) -> tuple[tuple[str, Scope], ...]:
     pairs = [each for each in found if isinstance(each, list) and len(each) == 2] if isinstance(found, list) else []
-    if not isinstance(found, list) or len(pairs) != len(found) or not all(scope in _SCOPES for _, scope in pairs):
+    if not isinstance(found, list) or len(pairs) != len(found) or not all(str(scope) in _SCOPES for _, scope in pairs):
         raise ValueError("these are no registries")
     return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
 

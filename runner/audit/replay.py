@@ -20,6 +20,7 @@ from policy.rules import RuleBook
 from policy.tier import Mode
 from policy.typed import Typed
 from policy.verdict import Allow, Ask, Verdict
+from runner.audit.bodies import number
 from runner.audit.deeds import Deed
 from runner.audit.facts import lists
 from runner.audit.facts_again import Recorded
@@ -216,8 +217,9 @@ def _fits(value: object, shape: object) -> bool:
     """Whether a value from JSON is of a field's type; a number may have lost its fraction."""
     if shape == tuple[str, ...]:
         return isinstance(value, tuple)  # of texts: it was made so
-    whole = isinstance(value, bool) or not isinstance(value, int)
-    return isinstance(value if whole or shape is int else float(value), shape)  # type: ignore[arg-type]  # a class or a union of some
+    if isinstance(value, int) and not isinstance(value, bool) and shape is not int:
+        return number(value) is not None and isinstance(float(value), shape)  # type: ignore[arg-type]  # as below
+    return isinstance(value, shape)  # type: ignore[arg-type]  # a class or a union of some
 
 
 def _parts(

@@ -1,5 +1,6 @@
 """Which policy judges which recorded action: that of its workspace as it is now, or one that somebody tries out."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,10 @@ class Policies:
         """What judges this one; for a folder that is not here, and had its own configuration, nobody knows."""
         session = deed.session.body if deed.session is not None else {}
         way = self._way(session)
+        try:
+            os.fsencode(f"{way.folder}{way.copy}")
+        except UnicodeEncodeError:
+            return NotRecorded("a workspace that is not here", "its name is no path")
         if way.config and not Path(way.config).is_file():
             return NotRecorded("a configuration that is gone", f"`{way.config}` was named with --config")
         if way not in self._known:
