@@ -206,6 +206,8 @@ class Box:
                 late = await self._ended(str(made["Id"]))
             self.kill()
         await running.settle(GRACE if why else DRAIN)
+        if running.over:  # by what came while something else was looked at, or after its end
+            why, late = why or "output", None
         if why or self._dead:
             status = 137 if late is None else late
         else:
