@@ -8,6 +8,7 @@ import typer
 
 from runner.audit.flags import log_path
 from runner.cli_gate import JSON
+from runner.plural import many
 from runner.problems import Exit
 
 
@@ -49,5 +50,5 @@ def merge(
         print(f"left out: {text}")
     for head, name in done.chains:
         print(f"log {head.log}: {head.number:,} records, from {name}")
-    print(f"{len(done.chains)} log{'s' * (len(done.chains) != 1)} in {into}")
+    print(f"{many(len(done.chains), 'log')} in {into}")
     return Exit.DONE

@@ -9,6 +9,7 @@ import typer
 
 from runner.audit.flags import FILE, log_path
 from runner.cli_gate import JSON
+from runner.plural import many
 from runner.problems import Exit, Stopped, usage
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _tell(chain: "Chain", *, named: bool) -> None:
         print(f"the first {chain.pruned} were pruned; a tombstone stands for them")
     if chain.checkpoints:
         signed = f", signed up to record {chain.signed}" if chain.signed else ", none of them signed"
-        print(f"{chain.checkpoints} checkpoint{'s' if chain.checkpoints > 1 else ''}{signed}")
+        print(f"{many(chain.checkpoints, 'checkpoint')}{signed}")
     for key in chain.keys:
         print(f"key {key}")
     print(f"head {chain.head}")

@@ -19,6 +19,7 @@ from runner.config.layer import Layer
 from runner.config.load import WHOSE, files
 from runner.gate import folder
 from runner.live_secrets import from_environment, masked
+from runner.plural import many
 from runner.problems import Exit, say, usage
 from runner.settings_file import ConfigError, as_text, settings_bytes
 from runner.trust.notices import condensed
@@ -86,7 +87,7 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         for notice in found.notices:
             _print(visible(f"notice: {notice}", lines=False))
         count, idle = len(found.faults), len(found.notices)
-        said = f"{count} fault{'' if count == 1 else 's'}" if count else "nothing is wrong"
+        said = many(count, "fault") if count else "nothing is wrong"
         if idle and not count:
             said = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
         _print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {said}", lines=False))

@@ -12,6 +12,7 @@ from policy.record import dataclass
 from policy.verdict import Problem
 from runner.config import Settings, load, shipped
 from runner.gate import folder
+from runner.plural import many
 from runner.problems import Exit
 from runner.settings_file import ConfigError
 from runner.visible import visible
@@ -115,7 +116,7 @@ def _summary(findings: Iterable[Finding], sources: tuple[str, ...]) -> str:
     counts = dict.fromkeys(Severity, 0)
     for finding in findings:
         counts[finding.severity] += 1
-    said = [f"{count} {severity.value}{'' if count == 1 else 's'}" for severity, count in counts.items() if count]
+    said = [many(count, severity.value) for severity, count in counts.items() if count]
     where = visible(", ".join(sources), lines=False) if sources else "no configuration of yours"
     return f"{where}: {', '.join(said) if said else 'nothing to say'}"
 

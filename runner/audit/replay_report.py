@@ -9,6 +9,7 @@ from policy.tier import Tier
 from runner.audit.deeds import Deed
 from runner.audit.export import reading
 from runner.audit.replay import NOT_ASKED, Again, NotRecorded, ruled, ruled_then
+from runner.plural import many
 from runner.visible import one_line, visible
 
 _SHOWN = 3  # actions of one group
@@ -160,7 +161,7 @@ def _counts(found: Replayed) -> Iterator[str]:
     for each in found.differences:
         counts[each.change] += 1
     said = ", ".join(f"{count} {change.value}" for change, count in counts.items() if count)
-    decisions = f"{found.count} decision{'' if found.count == 1 else 's'}"
+    decisions = many(found.count, "decision")
     known = found.count - sum(map(len, found.unknown.values()))
     if found.count and not known:
         yield f"none of {decisions} could be replayed"

@@ -13,6 +13,7 @@ from runner.audit.export.otlp import BATCH, Collector, Sent, Unsent, endpoint, i
 from runner.audit.log import AuditError, AuditLog
 from runner.audit.place import Place
 from runner.audit.query import Query
+from runner.plural import many
 from runner.problems import Stopped
 
 EVERY = 2.0  # seconds between two looks at the log
@@ -58,7 +59,7 @@ class Sending:
         why = self._problem.why if self._problem else otherwise
         later = f"agent audit export --format otlp --session {self._session} --endpoint {self._address}"
         number = len(self._waiting)
-        what = f"{number} decision{'s' if number != 1 else ''} of this session" if number else "part of this session"
+        what = f"{many(number, 'decision')} of this session" if number else "part of this session"
         return (
             f"{what} did not reach the collector at {self._address}: {why}; the log has all, `{later}` sends it later"
         )

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from policy.record import dataclass
 from runner.audit.stats import ANSWERS, Asked, Count, Stats, unnamed
 from runner.explain import Section, titled
+from runner.plural import many
 from runner.visible import one_line, visible
 
 _ANSWERS = {
@@ -31,7 +32,7 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
     sessions = len(stats.sessions)
     spoken = f"{stats.first[:10]} to {stats.last[:10]} (UTC)" if stats.first else ""
     told: list[Section] = [
-        (f"{_many(whole.all, 'decision')} in {_many(sessions, 'session')}, {visible(spoken, lines=False)}", [""]),
+        (f"{many(whole.all, 'decision')} in {many(sessions, 'session')}, {visible(spoken, lines=False)}", [""]),
         ("verdict", [f"  {count:>8}  {_share(count, whole.all)}  {name}" for name, count in _verdicts(whole)]),
         ("questions, by who answered", [_answer(stats, name) for name in ANSWERS if stats.answers[name]]),
         _table("tier that decided", stats.tiers, stats, width),
@@ -161,7 +162,3 @@ def _never(stats: Stats, known: Known) -> list[Section]:
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:>3.0f} %" if whole else "     "
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -2,6 +2,7 @@
 
 from runner.audit.suggest import Left, Report, Suggestion
 from runner.explain import shown
+from runner.plural import many
 from runner.visible import one_line, visible
 
 _LISTED = 12  # records that are named in one line
@@ -21,7 +22,7 @@ def report_text(report: Report, *, config: str, colour: bool, width: int) -> str
     settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
     newest = "newest " if report.more else ""
     lines = [
-        f"{_many(len(report.suggestions), 'rule')} would have settled {len(settled)} of the {newest}"
+        f"{many(len(report.suggestions), 'rule')} would have settled {len(settled)} of the {newest}"
         f"{report.looked} questions and denials; nothing was changed"
     ]
     for number, each in enumerate(report.suggestions, 1):
@@ -109,7 +110,3 @@ def _records(numbers: tuple[int, ...]) -> str:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

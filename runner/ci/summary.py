@@ -13,6 +13,7 @@ from runner.audit.deeds import Deed
 from runner.audit.export import reading
 from runner.ci.result import Result
 from runner.ci.story import Story
+from runner.plural import many
 from runner.visible import one_line, visible
 from runner.world import Bounds
 
@@ -75,8 +76,7 @@ class Page:
             ("denied", f"{len(result.denied)}, of which {lost} mattered" if result.denied else "nothing"),
             (
                 "changed",
-                f"{len(result.changed)} file{'s' * (len(result.changed) != 1)}"
-                + (f", in the patch {result.patch}" if result.patch else ""),
+                many(len(result.changed), "file") + (f", in the patch {result.patch}" if result.patch else ""),
             ),
             ("model", self.model),
             ("mode", f"{self.mode}, unattended"),

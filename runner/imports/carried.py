@@ -6,6 +6,7 @@ from json import dumps
 
 from policy.matrix import Ruling
 from policy.record import dataclass
+from runner.plural import many
 from runner.visible import one_line
 
 Word = tuple[str, ...]  # the alternatives of one word
@@ -121,7 +122,7 @@ def as_toml(found: Import, kind: str) -> str:
     """The rules as a configuration file, each with where it came from."""
     source = one_line(found.source, 200)
     lines = [
-        f"# Imported from {source} ({kind}): {_count(len(found.rules), 'rule')}, {len(found.left)} left out.",
+        f"# Imported from {source} ({kind}): {many(len(found.rules), 'rule')}, {len(found.left)} left out.",
         "# A rule that allows covers changing and running things in the workspace; what reaches out of it is asked",
         "# about still, unless `tier` names it. One that denies or asks looks for its words in any order.",
         "# Look the rules over (`agent policy lint FILE`), then copy them into your configuration.",
@@ -203,7 +204,3 @@ def _list(texts: Iterable[str]) -> str:
 def _exactly(text: str) -> str:
     """A TOML text that says exactly this: JSON's escapes are TOML's, except for DEL."""
     return dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

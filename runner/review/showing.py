@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
+from runner.plural import many
 from runner.review.dangers import Danger
 from runner.review.form import LINK, PROGRAM, Side, binary
 from runner.review.lines import Effort, Hunk, hunks, split
@@ -25,8 +26,7 @@ def stat_lines(plan: Plan) -> Iterator[str]:
         yield f"  {_SIGNS[item.how]} {size or 'no text':>12}  {name}"
         for number, said, found in item.moved:
             yield f"      hunk {number} fits at line {found}, not {said}"
-    files = f"{len(plan.items)} file" + ("" if len(plan.items) == 1 else "s")
-    yield f"{files}: {plus} line{'s' * (plus != 1)} added, {minus} removed"
+    yield f"{many(len(plan.items), 'file')}: {many(plus, 'line')} added, {minus} removed"
 
 
 def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
