@@ -25,7 +25,7 @@ _BYTES = 8  # of one token at most, on average: four is usual, so this finds onl
 _BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
 
 
-Block = TextBlock | ThinkingBlock | ToolCall | ImageBlock
+_Block = TextBlock | ThinkingBlock | ToolCall | ImageBlock
 
 
 class Limit(StrEnum):
@@ -176,7 +176,7 @@ def _bytes(messages: Sequence[Message]) -> int:
 
 def _texts(message: Message) -> Iterator[str]:
     if isinstance(message, ToolMessage):
-        blocks: Iterable[Block] = (block for result in message.results for block in result.content)
+        blocks: Iterable[_Block] = (block for result in message.results for block in result.content)
     else:
         blocks = message.content
     for block in blocks:

@@ -112,31 +112,28 @@ def begin(database: sqlite3.Connection) -> None:
     SQLite's own wait looks ten times a second at last (sqlite3.c, sqliteDefaultBusyCallback), and so starves beside
     others that write without a pause.
     """
-    give_up = time.monotonic() + BUSY_SECONDS
     database.execute(f"PRAGMA busy_timeout = {_LOOK}")
     try:
-        while True:
-            try:
-                database.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > give_up:
-                    raise
+        _insist(database, "BEGIN IMMEDIATE", 0)
     finally:
         database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
-def prepare(database: sqlite3.Connection) -> None:
+def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlite3.Cursor:
+    """Try again and again while others have the lock, for BUSY_SECONDS at most."""
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            (journal,) = database.execute("PRAGMA journal_mode = WAL").fetchone()
-            break
+            return database.execute(statement)
         except sqlite3.OperationalError as error:
-            # Two first users of a new file: SQLite does not call its busy handler for this switch.
             if "locked" not in str(error) or time.monotonic() > give_up:
                 raise
-            time.sleep(0.01)
+            time.sleep(pause)
+
+
+def prepare(database: sqlite3.Connection) -> None:
+    # Two first users of a new file: SQLite does not call its busy handler for this switch.
+    (journal,) = _insist(database, "PRAGMA journal_mode = WAL", 0.01).fetchone()
     if journal != "wal":
         raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
     database.execute("PRAGMA synchronous = FULL")

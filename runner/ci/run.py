@@ -97,8 +97,7 @@ class Run:
         kept = surroundings.credentials(self._workspace)
         if not self._review:
             surroundings.refuse(kept)
-        usual = PIPELINE
-        options, settings = prepared(args, True, repository=args.trust_config is not None, usual=usual)
+        options, settings = prepared(args, True, repository=args.trust_config is not None, usual=PIPELINE)
         self._place = place.of(settings, os.environ)
         self._bounds = options.bounds
         profile = surroundings.closed(settings.profile, os.environ, self._workspace)
