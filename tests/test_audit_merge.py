@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.action import RunScript
+from runner.audit import merge as merge_module
 from runner.audit.chain import seal
 from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Broken, Sealed
@@ -19,6 +21,7 @@ from runner.audit.one import deed_of
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
 from runner.audit.spelled import now
+from runner.audit.sqlite import write_merged
 from runner.audit.verify import Expected, Noted, verify
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, fill, info, refusal, unfenced
@@ -198,6 +201,22 @@ def test_what_is_refused(tmp_path: Path, case: str, said: str, why: str) -> None
         merged(into, one, two)
     left = {name for name in os.listdir(tmp_path) if not name.endswith(("-wal", "-shm"))}
     assert left == {"one.db", "two.db"} | ({"all.db"} if case == "there" else set()), why
+
+
+@pytest.mark.threat("T25")
+def test_what_comes_to_be_there_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, into = tmp_path / "one.db", tmp_path / "all.db"
+    fill(one, 2)
+
+    def late(*given: Any) -> None:
+        write_merged(*given)
+        into.write_text("mine")
+
+    monkeypatch.setattr(merge_module, "write_merged", late)
+    with AuditLog.open_to_read(one) as log, pytest.raises(AuditError, match="is there already"):
+        merge([log.store], into)
+    assert into.read_text() == "mine"
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
 
 
 def test_nothing_is_added_to_a_merged_file(tmp_path: Path) -> None:

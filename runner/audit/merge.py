@@ -32,8 +32,7 @@ def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None
     """Write `into`, which must not exist; it appears whole or not at all. Raises AuditError for a log that does not
     hold, and for two that begin alike and go on differently."""
     if os.path.lexists(into):
-        fix = "name a new file; to add a log, merge it with the file into another"
-        raise AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
+        raise _there(into)
     if not into.parent.is_dir():
         why = f"`{into.parent}` is no folder"
         raise AuditError(Problem("the logs were not merged", why, "name a file in a folder that is there"))
@@ -53,11 +52,21 @@ def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None
         )
         try:
             write_merged(beside, heads, (row for _, _, _, row in rows))
-            os.rename(beside, into)
-        except BaseException:
+            os.link(beside, into)  # link(2) replaces nothing, not even what came to be there meanwhile
+        except FileExistsError:
+            raise _there(into) from None
+        except OSError as error:
+            why = f"`{into}`: {(error.strerror or 'the system refused it').lower()}"
+            fix = "name a file on another disk, where files can have two names"
+            raise AuditError(Problem("the logs were not merged", why, fix)) from None
+        finally:
             beside.unlink(missing_ok=True)
-            raise
     return Merged(tuple((head, sources[place].name) for head, place in owners.values()), tuple(left_out))
+
+
+def _there(into: Path) -> AuditError:
+    fix = "name a new file; to add a log, merge it with the file into another"
+    return AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
 
 
 def _owners(sources: Sequence[Store], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
