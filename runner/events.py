@@ -12,7 +12,7 @@ from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
-from runner.messages import Usage
+from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
 
 
@@ -90,6 +90,97 @@ class Thought(_Event):
 
     type: ClassVar[str] = "thinking"
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegun(_Event):
+    """The model began to write a call of `tool`; what it is follows as `tool_proposed`."""
+
+    type: ClassVar[str] = "call_begun"
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUsed(_Event):
+    """How full the model's window is, after a reply or a compaction. `tokens` is the provider's own count when `exact`,
+    else an estimate; `window` is None when nobody knows it. `cost` is the run's so far, None without a price."""
+
+    type: ClassVar[str] = "context"
+    tokens: int
+    window: int | None
+    exact: bool
+    cost: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted(_Event):
+    """The model sees less of the conversation from here on; the session file keeps all. `level` is what was done
+    (trim, one-line, summary, recent, truncate, asked), `before` and `after` are tokens."""
+
+    type: ClassVar[str] = "compacted"
+    level: str
+    before: int
+    after: int
+    summary: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying(_Event):
+    """The provider failed and is asked again after `wait` seconds; `attempt` of `attempts` comes next."""
+
+    type: ClassVar[str] = "retrying"
+    failure: Failure
+    problem: Problem
+    wait: float
+    attempt: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queued(_Event):
+    """Somebody wrote while the model worked. `kind`: `steer` goes in after the current batch of calls, `follow_up`
+    after the turn."""
+
+    type: ClassVar[str] = "queued"
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unqueued(_Event):
+    """What waited was taken back, and is not sent."""
+
+    type: ClassVar[str] = "queue_returned"
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered(_Event):
+    """What was written meanwhile goes to the model now, inside the turn."""
+
+    type: ClassVar[str] = "steered"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(_Event):
+    """A setting of the session is another from here on. `what`: mode, model, thinking. `why` is empty when a person
+    said so."""
+
+    type: ClassVar[str] = "changed"
+    what: str
+    was: str
+    now: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProposed(_Event):
+    """The model ends plan mode's work with this plan (Markdown), and asks to leave the mode."""
+
+    type: ClassVar[str] = "plan_proposed"
+    call: str
+    plan: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +314,15 @@ Event = (
     | Prompted
     | Said
     | Thought
+    | CallBegun
+    | ContextUsed
+    | Compacted
+    | Retrying
+    | Queued
+    | Unqueued
+    | Steered
+    | Changed
+    | PlanProposed
     | Proposed
     | Judged
     | Asked

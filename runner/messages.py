@@ -106,7 +106,22 @@ class ThinkingDelta:
     text: str
 
 
-StreamEvent = TextDelta | ThinkingDelta | Reply  # Reply is last, exactly once
+@dataclass(frozen=True, slots=True)
+class CallOpened:
+    """The model began to write a call of `tool`; its arguments are still coming."""
+
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallReady:
+    """A call is whole, while the rest of the reply is still coming. The Reply holds it too, equal, at the same place
+    among its calls."""
+
+    call: ToolCall
+
+
+StreamEvent = TextDelta | ThinkingDelta | CallOpened | CallReady | Reply  # Reply is last, exactly once
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +133,16 @@ class ToolSpec:
     schema: dict[str, object]
 
 
+class Thinking(StrEnum):
+    """How much a model is asked to reason before it answers. OFF: the request says nothing about it."""
+
+    OFF = "off"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    MAX = "max"
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     model: str
@@ -125,16 +150,45 @@ class Request:
     messages: Sequence[Message]
     tools: Sequence[ToolSpec]
     max_tokens: int = 16_384
+    thinking: Thinking = Thinking.OFF
+
+
+class Failure(StrEnum):
+    """What kind of failure it was, which decides what is done about it."""
+
+    RETRYABLE = "retryable"  # a broken connection, a 5xx: asking again may help
+    RATE_LIMITED = "rate_limited"  # too much was asked: later, by `retry_after` where the server said
+    OVERLOADED = "overloaded"  # the server is too busy: later, or another model
+    CONTEXT = "context"  # the conversation is longer than the model's window: shorten it
+    AUTH = "auth"  # the key or its rights: a person must mend it
+    FATAL = "fatal"  # asking again gives the same
+
+
+WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 
 
 class ProviderError(Exception):
-    """The provider failed. `problem` is fit for a user and holds no secret. `retryable` says if waiting may help."""
+    """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
+    seconds."""
 
-    def __init__(self, problem: Problem, *, status: int | None = None, retryable: bool = False) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        status: int | None = None,
+        failure: Failure = Failure.FATAL,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(str(problem))
         self.problem = problem
         self.status = status
-        self.retryable = retryable
+        self.failure = failure
+        self.retry_after = retry_after
+
+    @property
+    def retryable(self) -> bool:
+        """Whether waiting may help."""
+        return self.failure in WAITING_HELPS
 
 
 class Provider(Protocol):

@@ -3,7 +3,7 @@
 import os
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -111,7 +111,10 @@ def start_conversation(args: RunArgs) -> int:
         from runner.session import open_session
         from runner.terminal_input import line_reader
 
-        async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as world:
+        another = opener(args, settings, options.cwd)
+        async with open_session(
+            options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another
+        ) as world:
             code = await converse(world, line_reader(), options.beginning)
             if (kept := world.journal.kept) is not None:
                 print(f"\nto go on: agent --resume {kept[:8]}")
@@ -206,6 +209,11 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
     name = spec.strip().partition(":")[0]
     key = wanted(settings, name, os.environ, cwd, args.key)
     return open_provider(spec, base_url=settings.base_urls.get(name), environ=os.environ, key=key)
+
+
+def opener(args: RunArgs, settings: "Settings", cwd: Path) -> "Callable[[str], Opened]":
+    """Opens another model in the same session, with the same flags about keys."""
+    return lambda spec: chosen_model(replace(args, model=spec, provider=None), settings, cwd)
 
 
 def on_stdout(*, json: bool = False, show: "Emit | None" = None) -> "Emit":

@@ -3,9 +3,12 @@
 import asyncio
 
 from policy.verdict import Problem
-from runner.events import Notice, Said, Thought
+from runner.events import CallBegun, Notice, Said, Thought
 from runner.messages import (
     AssistantMessage,
+    CallOpened,
+    CallReady,
+    Failure,
     Message,
     ProviderError,
     Reply,
@@ -30,6 +33,7 @@ async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
         messages=_told(messages, world.instructions),
         tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)),
         max_tokens=most,
+        thinking=world.thinking,
     )
     pauses = iter(world.bounds.pauses)
     while True:
@@ -74,6 +78,10 @@ async def _stream(request: Request, world: World, said: list[str]) -> Reply:
                 world.emit(Said(text))
             case ThinkingDelta(text):
                 world.emit(Thought(text))
+            case CallOpened(tool):
+                world.emit(CallBegun(tool))
+            case CallReady():
+                pass
             case Reply():
                 reply = event
     if reply is None:
@@ -81,5 +89,5 @@ async def _stream(request: Request, world: World, said: list[str]) -> Reply:
         problem = Problem(
             f"`{world.provider.name}` broke off its answer", why, "run it again; nothing half-done was kept"
         )
-        raise ProviderError(problem, retryable=True)
+        raise ProviderError(problem, failure=Failure.RETRYABLE)
     return reply

@@ -1,7 +1,7 @@
 """From settings to a World: the one place where a model session's parts are opened, in an order that fails early."""
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
 from runner.grant_json import to_json
 from runner.grant_store import GrantStore
+from runner.open_models import OpenModels
 from runner.places import cache_dir, state_dir
 from runner.providers import Opened
 from runner.redactor import Redactor
@@ -67,10 +68,13 @@ async def open_session(
     model: Opened,
     approver: Approver,
     emit: Emit,
+    opener: Callable[[str], Opened] | None = None,
 ) -> AsyncIterator[World]:
     """A World whose boundary stands and whose session is recorded. Leaving ends every child and closes the log.
 
     What is emitted or recorded holds no secret that this process knows, and nothing that is a key by its shape.
+
+    `opener` opens a model by `provider:model`, for whoever turns to another.
 
     Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
     """
@@ -88,7 +92,8 @@ async def open_session(
     redactor = Redactor(model.secrets, live=True, shapes=True)
     emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(model.provider.close)
+        models = OpenModels(model, opener)
+        stack.push_async_callback(models.close)
         audit = stack.enter_context(open_log(settings, environ, redact=redactor.text))
         sandbox, enforcement = await open_backend(
             options.backend,
@@ -175,6 +180,7 @@ async def open_session(
             instructions=redactor.text(options.instructions),
             undo=undo,
             grants=grants,
+            models=models,
         )
 
 

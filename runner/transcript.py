@@ -18,7 +18,11 @@ from policy.verdict import Problem
 from runner.events import (
     Answered,
     Asked,
+    CallBegun,
+    Changed,
     Chunk,
+    Compacted,
+    ContextUsed,
     Denied,
     Event,
     Failed,
@@ -26,13 +30,18 @@ from runner.events import (
     Judged,
     Malformed,
     Notice,
+    PlanProposed,
     Prompted,
     Proposed,
+    Queued,
     Resumed,
+    Retrying,
     RunEnded,
     Said,
     SessionStarted,
+    Steered,
     Thought,
+    Unqueued,
 )
 from runner.visible import visible
 from runner.wording import action_words
@@ -92,8 +101,8 @@ class Transcript:
                 if self._thinking:
                     self._flow.write(text, "dim italic")
                 return
-            case Chunk():
-                return  # the end of the call shows the output, folded
+            case Chunk() | CallBegun() | ContextUsed() | PlanProposed():
+                return  # the end of a call shows its output, folded; whoever asks shows the plan
             case _:
                 self._flow.end()
         match event:
@@ -133,6 +142,22 @@ class Transcript:
                 self._problem(problem, "refused  ")
             case Notice(text):
                 self._print(self._styled(f"note: {text}", "dim"))
+            case Retrying():
+                again = f"{event.problem.what}; asking again in {event.wait:g} s ({event.attempt} of {event.attempts})"
+                self._print(self._styled(f"note: {again}", "dim"))
+            case Compacted(level, before, after):
+                self._print(self._styled(f"note: compacted ({level}): {before} tokens are now {after}", "dim"))
+            case Queued(text, kind):
+                when = "after this batch of calls" if kind == "steer" else "after this turn"
+                self._print(self._styled(f"note: goes to the model {when}: {text}", "dim"))
+            case Unqueued(texts):
+                self._print(self._styled(f"note: taken back: {'; '.join(texts)}", "dim"))
+            case Steered(text):
+                self._print(Text("\n").append_text(self._styled(f"> {text.rstrip()}", "bold")))
+            case Changed(what, was, now, why):
+                self._print(
+                    self._styled(f"note: the {what} is now {now} (was {was}){': ' + why if why else ''}", "dim")
+                )
             case Failed(problem):
                 self._title(" failed ", "white on red", problem.what)
                 self._problem(Problem(problem.why, "", problem.fix), "why      ")

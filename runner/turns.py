@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from policy.record import dataclass
 from runner.calls import Call, Judgement
-from runner.events import Denied
-from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult
+from runner.events import Denied, Steered
+from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
 from runner.problems import Exit
 from runner.replies import reply_to
 from runner.reports import Report
@@ -36,6 +36,7 @@ class Turns:
     async def through(self) -> str:
         """Turn after turn; answers why it is over."""
         while True:
+            self._world = self._world.steering.renewed(self._world)
             most = self.spent.ask(self.messages)
             reply = await reply_to(self.messages, self._world, most)
             self._world.journal.usage(reply.usage)
@@ -47,6 +48,15 @@ class Turns:
                 self.spent.check()
                 return _why_over(reply, self.spent)
             await self._turn(reply)
+            self._steered()
+
+    def _steered(self) -> None:
+        """Put what was said meanwhile behind the results of the batch."""
+        for text in self._world.steering.injected():
+            said = UserMessage((TextBlock(text),))
+            self.messages.append(said)
+            self._world.journal.message(said)
+            self._world.emit(Steered(text))
 
     async def _turn(self, reply: Reply) -> None:
         calls = reply.message.calls
@@ -77,6 +87,7 @@ class Turns:
 
         try:
             for place, call in enumerate(calls):
+                self._world = self._world.steering.renewed(self._world)
                 judged = self._arrow.judge(Call(f"{self.spent.turns}.{place + 1}", call), self._world)
                 if isinstance(judged, Judgement) and judged.only_reads:
                     self.spent.allowed()

@@ -5,6 +5,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
+from runner.messages import Thinking
+from runner.steering import Steering
 
 if TYPE_CHECKING:
     from policy.facts import Facts
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from runner.events import Emit, SessionStarted
     from runner.grant_store import GrantStore
     from runner.messages import Provider
+    from runner.open_models import OpenModels
     from runner.redactor import Redactor
     from runner.sessions.cost import Price
     from runner.sessions.journal import Journal
@@ -84,6 +87,9 @@ class World:
     instructions: str = ""  # the repository's words to the model; nothing else reads them
     undo: "Keeper | None" = None
     grants: "GrantStore" = field(default_factory=_no_grants)
+    thinking: Thinking = Thinking.OFF
+    steering: Steering = field(default_factory=Steering)  # what is said while the model works
+    models: "OpenModels | None" = None  # how another model is opened: a smaller one, a fallback, the user's choice
 
     @property
     def agent(self) -> str:

@@ -14,7 +14,7 @@ from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
 from runner import events
-from runner.messages import Usage
+from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Level, Violation
 
 PROBLEM = Problem("`cat` was refused", "it reads a secret", "leave it")
@@ -36,6 +36,16 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (events.Prompted("hi"), {"type": "prompted", "text": "hi"}, "the prompt"),
     (events.Said("a"), {"type": "text", "text": "a"}, "model text"),
     (events.Thought("a"), {"type": "thinking", "text": "a"}, "reasoning is not text"),
+    (events.CallBegun("bash"), {"type": "call_begun", "tool": "bash"}, "a call while it is written"),
+    (events.ContextUsed(900, 1000, True, 0.5), {"type": "context", "tokens": 900, "exact": True}, "how full it is"),
+    (events.Compacted("trim", 900, 500, None), {"type": "compacted", "level": "trim", "after": 500}, "what was cut"),
+    (events.Retrying(Failure.OVERLOADED, PROBLEM, 0.5, 1, 3),
+     {"type": "retrying", "failure": "overloaded", "wait": 0.5, "attempt": 1}, "why it is asked again"),
+    (events.Queued("a", "steer"), {"type": "queued", "kind": "steer"}, "what waits"),
+    (events.Unqueued(("a", "b")), {"type": "queue_returned", "texts": ["a", "b"]}, "what does not wait any more"),
+    (events.Steered("a"), {"type": "steered", "text": "a"}, "words inside a turn"),
+    (events.Changed("mode", "plan", "default"), {"type": "changed", "what": "mode", "why": ""}, "another setting"),
+    (events.PlanProposed("1.1", "# p"), {"type": "plan_proposed", "plan": "# p"}, "the plan"),
     (events.Proposed("1.1", "bash", RunScript("ls", "/w")),
      {"type": "tool_proposed", "action": {"type": "RunScript", "script": "ls", "cwd": "/w", "timeout": None}},
      "an action says its type"),

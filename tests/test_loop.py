@@ -25,6 +25,7 @@ from runner.events import Chunk, Denied, Event, Finished, Judged, Malformed, Not
 from runner.facts import child_environment, gather
 from runner.loop import Ending, run
 from runner.messages import (
+    Failure,
     Message,
     ProviderError,
     Request,
@@ -606,7 +607,11 @@ class Flaky:
 
 
 def busy(*, retryable: bool = True) -> ProviderError:
-    return ProviderError(Problem("the provider is busy", "status 529", "wait"), status=529, retryable=retryable)
+    return ProviderError(
+        Problem("the provider is busy", "status 529", "wait"),
+        status=529,
+        failure=Failure.OVERLOADED if retryable else Failure.FATAL,
+    )
 
 
 # fmt: off

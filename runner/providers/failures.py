@@ -14,7 +14,7 @@ import httpx
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.credentials import VARIABLES
-from runner.messages import ProviderError, StreamEvent
+from runner.messages import Failure, ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.modeltext import parse_object
 from runner.redactor import Redactor
@@ -77,11 +77,19 @@ class Failures:
                 return _error(f"{who} does not know what was asked for", why, fix, status)
             case 413:
                 fix = "start a new session, or have the agent read less at once"
-                return _error(f"the conversation is too large for {who}", why, fix, status)
+                return _error(f"the conversation is too large for {who}", why, fix, status, Failure.CONTEXT)
             case 408 | 425 | 429:
-                return _error(f"{who} limits how much is asked", why, "wait a little, then try again", status, True)
+                return _error(
+                    f"{who} limits how much is asked",
+                    why,
+                    "wait a little, then try again",
+                    status,
+                    Failure.RATE_LIMITED,
+                )
             case _ if status >= 500:
-                return _error(f"{who} is failing or overloaded", why, "wait a little, then try again", status, True)
+                return _error(
+                    f"{who} is failing or overloaded", why, "wait a little, then try again", status, Failure.RETRYABLE
+                )
             case _:
                 fix = f"check the model `{model}` and the settings of `{self.name}`"
                 return _error(f"{who} did not accept the request", why, fix, status)
@@ -101,7 +109,7 @@ class Failures:
 
     def truncated(self, where: str) -> ProviderError:
         why = f"the stream ended {where}"
-        return _error(f"the answer of `{self.name}` is incomplete", why, "try again", retryable=True)
+        return _error(f"the answer of `{self.name}` is incomplete", why, "try again", failure=Failure.RETRYABLE)
 
     def malformed(self, why: str) -> ProviderError:
         fix = f"check that `{self.endpoint.url}` really speaks the `{self.name}` protocol"
@@ -112,7 +120,9 @@ class Failures:
 
     def overtime(self) -> ProviderError:
         why = f"the answer was not complete after {self.timeouts.total:g} seconds"
-        return _error(f"`{self.name}` took too long", why, "try again, or ask for less at once", retryable=True)
+        return _error(
+            f"`{self.name}` took too long", why, "try again, or ask for less at once", failure=Failure.RETRYABLE
+        )
 
     def settings(self) -> ProviderError:
         """The HTTP client could not be built from what the environment says."""
@@ -127,42 +137,46 @@ class Failures:
         match error:
             case httpx.ConnectTimeout() | httpx.PoolTimeout():
                 why = f"no connection to {place} within {self.timeouts.connect:g} seconds"
-                return self._unreached(why, "check the network, then try again", retryable=True)
+                return self._unreached(why, "check the network, then try again", failure=Failure.RETRYABLE)
             case httpx.ReadTimeout():
                 why = f"nothing arrived for {self.timeouts.read:g} seconds"
-                return _error(f"`{self.name}` went silent", why, "try again", retryable=True)
+                return _error(f"`{self.name}` went silent", why, "try again", failure=Failure.RETRYABLE)
             case httpx.ConnectError():
                 return self._unconnected(error, place)
             case httpx.ProxyError():
                 why = "the proxy that the environment names did not open the way"
-                return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`", retryable=False)
+                return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`")
             case httpx.DecodingError():
                 return self.malformed("it is compressed, and damaged")
             case httpx.RemoteProtocolError() | httpx.NetworkError() | httpx.TimeoutException():
-                return _error(cut, f"{place} ended it before the answer was complete", "try again", retryable=True)
+                return _error(
+                    cut, f"{place} ended it before the answer was complete", "try again", failure=Failure.RETRYABLE
+                )
             case _:
                 why = f"{place} cannot be spoken to"
-                return self._unreached(why, f"check the base URL `{self.endpoint.url}`", retryable=False)
+                return self._unreached(why, f"check the base URL `{self.endpoint.url}`")
 
     def _unconnected(self, error: Exception, place: str) -> ProviderError:
         causes = list(_causes(error))
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
             why = f"the certificate of {place} is not one that this machine trusts"
             fix = "check the base URL and the clock; name a company's own authority with `SSL_CERT_FILE`"
-            return self._unreached(why, fix, retryable=False)
+            return self._unreached(why, fix)
         if any(isinstance(cause, ssl.SSLError) for cause in causes):
             why = f"no encrypted connection with {place}"
-            return self._unreached(why, "check the base URL's scheme and port", retryable=False)
+            return self._unreached(why, "check the base URL's scheme and port")
         if any(isinstance(cause, socket.gaierror) for cause in causes):
             why = f"the name {place} cannot be resolved"
-            return self._unreached(why, "check the name and the network", retryable=True)
+            return self._unreached(why, "check the name and the network", failure=Failure.RETRYABLE)
         if self.endpoint.loopback:
             why = f"nothing answers at `{self.endpoint.url}`"
-            return self._unreached(why, "start the server, or correct the base URL", retryable=False)
-        return self._unreached(f"{place} took no connection", "check the network, then try again", retryable=True)
+            return self._unreached(why, "start the server, or correct the base URL")
+        return self._unreached(
+            f"{place} took no connection", "check the network, then try again", failure=Failure.RETRYABLE
+        )
 
-    def _unreached(self, why: str, fix: str, *, retryable: bool) -> ProviderError:
-        return _error(f"`{self.name}` cannot be reached", why, fix, retryable=retryable)
+    def _unreached(self, why: str, fix: str, *, failure: Failure = Failure.FATAL) -> ProviderError:
+        return _error(f"`{self.name}` cannot be reached", why, fix, failure=failure)
 
     def _no_entry(self, status: int, told: str) -> ProviderError:
         # What a server says about a wrong key may repeat parts of it, so none of it is quoted.
@@ -198,8 +212,8 @@ async def unframed(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[
     raise failure
 
 
-def _error(what: str, why: str, fix: str, status: int | None = None, retryable: bool = False) -> ProviderError:
-    return ProviderError(Problem(what, why, fix), status=status, retryable=retryable)
+def _error(what: str, why: str, fix: str, status: int | None = None, failure: Failure = Failure.FATAL) -> ProviderError:
+    return ProviderError(Problem(what, why, fix), status=status, failure=failure)
 
 
 def _causes(error: BaseException | None, depth: int = 8) -> Iterator[BaseException]:
