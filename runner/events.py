@@ -286,6 +286,16 @@ class Notice(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Shown(_Event):
+    """The answer to a `/command`: for the person, and neither for the model nor for the session's file. `kind`: text,
+    diff, or markdown."""
+
+    type: ClassVar[str] = "shown"
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class Failed(_Event):
     """The session could not go on."""
 
@@ -332,6 +342,7 @@ Event = (
     | Denied
     | Malformed
     | Notice
+    | Shown
     | Failed
     | RunEnded
 )

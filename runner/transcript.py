@@ -39,6 +39,7 @@ from runner.events import (
     RunEnded,
     Said,
     SessionStarted,
+    Shown,
     Steered,
     Thought,
     Unqueued,
@@ -142,6 +143,9 @@ class Transcript:
                 self._problem(problem, "refused  ")
             case Notice(text):
                 self._print(self._styled(f"note: {text}", "dim"))
+            case Shown(text, kind):
+                for line in text.split("\n"):
+                    self._print(self._styled(line, _diff_style(line) if kind == "diff" else ""))
             case Retrying():
                 again = f"{event.problem.what}; asking again in {event.wait:g} s ({event.attempt} of {event.attempts})"
                 self._print(self._styled(f"note: {again}", "dim"))

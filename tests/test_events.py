@@ -69,6 +69,7 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
     (events.Malformed("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
     (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),
+    (events.Shown("a", "text"), {"type": "shown", "kind": "text"}, "the answer to a command"),
     (events.Failed(PROBLEM), {"type": "error"}, "error"),
     (events.RunEnded(3, "done", 2, Usage(1, 2, 3, 4), (DENIED,)),
      {"type": "run_ended", "exit": 3, "usage": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4}},

@@ -1,0 +1,89 @@
+"""What a `/command` is, and the desk it works at: whoever runs a talk (terminal, plain lines, JSON) has one."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from policy.record import dataclass
+from runner.events import Shown
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.sessions.flags import GoOn
+    from runner.talk import Talk
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing to pick. `value` is what comes back; `label` and `detail` are shown, and may hold untrusted text."""
+
+    value: str
+    label: str
+    detail: str = ""
+
+
+class Desk(Protocol):
+    """What a command may use. Everything is told through `say`, so it passes the redactor and reaches JSON too."""
+
+    @property
+    def talk(self) -> "Talk": ...
+
+    @property
+    def settings(self) -> "Settings": ...
+
+    @property
+    def environ(self) -> Mapping[str, str]: ...
+
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        """The value that the person picked; None when they left, or when nobody can pick here."""
+        ...
+
+    async def send(self, prompt: str) -> None:
+        """Give the model this prompt, now or when it is done."""
+        ...
+
+    async def switch(self, how: "GoOn") -> None:
+        """Leave this session, which is kept, and go on in another."""
+        ...
+
+    def draft(self, text: str) -> None:
+        """Put `text` into the input, for the person to change and send."""
+        ...
+
+    def leave(self) -> None:
+        """End the talk."""
+        ...
+
+
+Run = Callable[[str, Desk], Awaitable[None]]  # with what stands behind the name
+
+
+def _nothing(desk: Desk) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`usage` shows the arguments. `words`: what may stand first behind the name, for completion. `idle`: it waits
+    until the model is done, since it changes what the model works on."""
+
+    name: str
+    usage: str
+    summary: str
+    run: Run
+    aliases: tuple[str, ...] = ()
+    words: Callable[[Desk], Sequence[str]] = _nothing
+    idle: bool = False
+    source: str = ""  # the file that a custom command comes from
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.aliases)
+
+
+def say(desk: Desk, *lines: str) -> None:
+    """Tell the person something, as lines of plain text; the model is not told."""
+    desk.talk.world.emit(Shown("\n".join(lines), "text"))
+
+
+class Mistake(Exception):
+    """What was typed makes no sense; the text says why, and what to write."""
