@@ -1,16 +1,15 @@
 """What tokens cost: as the user said, else as the vendor published. Nothing is guessed: other models have no cost."""
 
-import re
 from collections.abc import Mapping
 from functools import cache
 
 from policy.record import dataclass
 from runner.config import Settings
 from runner.messages import Usage
+from runner.model_facts import DATED
 
 PRICES = "profiles/prices.toml"
 _KINDS = ("input", "output", "cache_read", "cache_write")
-_DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")  # `claude-opus-5-20260724` is `claude-opus-5`
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ def price_of(model: str, settings: Settings, *, vendor: bool) -> Price | None:
     if not vendor:
         return None
     known = published().prices
-    return known.get(model) or known.get(_DATED.sub("", model))
+    return known.get(model) or known.get(DATED.sub("", model))
 
 
 @cache
