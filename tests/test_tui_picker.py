@@ -1,0 +1,93 @@
+"""The list to choose from, and what finds in it."""
+
+import pytest
+
+from runner.tui.fragments import cells, fit, wrapped
+from runner.tui.fuzzy import best, score
+from runner.tui.panel import Done, Stay
+from runner.tui.picker import Picker, Row
+
+FILES = ["runner/loop.py", "runner/tui/app.py", "tests/test_loop.py", "docs/loops of yarn.md", "README.md"]
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "why"),
+    [
+        ("", "runner/loop.py", "nothing typed: as they came"),
+        ("app", "runner/tui/app.py", "whole in the text"),
+        ("loop.py", "runner/loop.py", "at the beginning of a word, before the one inside another word"),
+        ("rlp", "runner/loop.py", "letters in order"),
+        ("LOOP yarn", "docs/loops of yarn.md", "every word, whatever its case"),
+        ("zzz", None, "letters that are not there"),
+    ],
+)
+def test_what_is_found_first(query: str, first: str | None, why: str) -> None:
+    assert next(iter(best(query, FILES, str)), None) == first, why
+
+
+def test_more_letters_never_make_a_row_fit_that_did_not() -> None:
+    assert score("loo", "lo") is None
+    assert score("loop", "x") is None
+
+
+ROWS = [Row(1, "alpha", "first"), Row(2, "beta"), Row(3, "gamma \x1b[31mred\n\u202eevil")]
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "why"),
+    [
+        (["enter"], 1, "the first"),
+        (["down", "enter"], 2, "one further"),
+        (["up", "enter"], 3, "around the end"),
+        (["b", "enter"], 2, "what a letter finds"),
+        (["b", "backspace", "enter"], 1, "a letter taken back"),
+        (["b", "c-u", "down", "enter"], 2, "all of it taken back"),
+        (["pagedown", "enter"], 3, "to the end, and no further"),
+        (["escape"], None, "nothing"),
+        (["c-c"], None, "nothing"),
+        (["f", "i", "r", "s", "t", "enter"], 1, "by its note"),
+    ],
+)
+def test_keys_choose(keys: list[str], value: int | None, why: str) -> None:
+    picker = Picker("which", ROWS)
+    for key in keys[:-1]:
+        assert picker.key(key) == Stay(), why
+    assert picker.key(keys[-1]) == Done(value), why
+
+
+def test_enter_takes_nothing_where_nothing_fits() -> None:
+    picker = Picker("which", ROWS)
+    picker.key("q")
+    assert picker.key("enter") == Stay()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (20, 5), (5, 4), (200, 60)])
+def test_rows_fit_the_screen_and_hold_nothing_that_drives_it(size: tuple[int, int]) -> None:
+    width, height = size
+    picker = Picker("which\x1b]0;owned\x07", [*ROWS, *(Row(n, f"wide \u6f22\u5b57 {n}") for n in range(50))])
+    for key in ["down"] * 30:
+        picker.key(key)
+        drawn = picker.lines(width, height)
+        assert len(drawn) <= max(height, 4)
+        assert all(cells(row) <= width for row in drawn)
+        text = "".join(part for row in drawn for _, part in row)
+        assert text.isprintable()
+        assert "\u202e" not in text
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "rows", "why"),
+    [
+        ("one two three", 7, ["one two", "three"], "at blanks"),
+        ("abcdefgh", 3, ["abc", "def", "gh"], "inside a word where it must be"),
+        ("\u6f22\u5b57\u6f22", 4, ["\u6f22\u5b57", "\u6f22"], "by columns, not by characters"),
+        ("a\n\nb", 5, ["a", "", "b"], "newlines begin rows"),
+        ("\u6f22", 1, ["\u6f22"], "a character wider than the screen still goes on"),
+    ],
+)
+def test_wrapping(text: str, width: int, rows: list[str], why: str) -> None:
+    assert ["".join(part for _, part in row) for row in wrapped("", text, width)] == rows, why
+
+
+def test_a_cut_row_says_so() -> None:
+    assert fit([("", "abc"), ("bold", "defgh")], 5) == [("", "abc"), ("bold", "d"), ("bold", "…")]
