@@ -41,7 +41,7 @@ class ModelFacts:
 
 
 def facts_of(spec: str) -> ModelFacts:
-    """The facts of `provider:model`, also under a dated name; for an unknown model what holds for its vendor's newest."""
+    """Of `provider:model`, also under a dated name; of an unknown model, what holds for its vendor's newest."""
     models, vendors = _table()
     known = models.get(spec) or models.get(DATED.sub("", spec))
     return known or vendors.get(spec.partition(":")[0], ModelFacts())
