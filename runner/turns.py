@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from policy.record import dataclass
 from runner.calls import Call, Judgement
+from runner.context.used import after
 from runner.events import Denied, Steered
 from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
 from runner.problems import Exit
@@ -41,6 +42,7 @@ class Turns:
             reply = await reply_to(self.messages, self._world, most)
             self._world.journal.usage(reply.usage)
             self.spent.answered(reply.usage, self.messages, reply.message)
+            self._world.emit(after(reply, self.messages, self._world, self.spent.money))
             if not reply.message.calls:
                 if reply.message.content:
                     self.messages.append(self._world.redactor.mask(reply.message))

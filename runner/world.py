@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
+from runner.context.tokens import Gauge
 from runner.messages import Thinking
 from runner.steering import Steering
 
@@ -89,6 +90,7 @@ class World:
     grants: "GrantStore" = field(default_factory=_no_grants)
     thinking: Thinking = Thinking.OFF
     steering: Steering = field(default_factory=Steering)  # what is said while the model works
+    gauge: Gauge = field(default_factory=Gauge)  # how much of the model's window the conversation takes
     models: "OpenModels | None" = None  # how another model is opened: a smaller one, a fallback, the user's choice
 
     @property

@@ -21,7 +21,19 @@ from runner.approval_offer import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
-from runner.events import Chunk, Denied, Event, Finished, Judged, Malformed, Notice, Proposed, RunEnded, Said
+from runner.events import (
+    Chunk,
+    ContextUsed,
+    Denied,
+    Event,
+    Finished,
+    Judged,
+    Malformed,
+    Notice,
+    Proposed,
+    RunEnded,
+    Said,
+)
 from runner.facts import child_environment, gather
 from runner.loop import Ending, run
 from runner.messages import (
@@ -211,7 +223,7 @@ def test_a_call_travels_the_whole_way_in_order(stage: Make) -> None:
     ending = found.play()
     assert ending.exit is Exit.DONE
     assert found.sandbox.ran == [READ]
-    assert [type(event) for event in found.events if not isinstance(event, Said)][:4] == [
+    assert [type(event) for event in found.events if not isinstance(event, Said | ContextUsed)][:4] == [
         type(found.events[0]),
         Proposed,
         Judged,

@@ -1,0 +1,1 @@
+"""What the model is told, part by part, and how much of its window that takes."""
