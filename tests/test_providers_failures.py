@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from runner.messages import Provider, ProviderError, Reply, TextDelta
+from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
 from runner.providers.openai import OpenAiProvider
+from runner.providers.said import wait_of
 from runner.secrets import Secret
 
 sys.path.append(str(Path(__file__).parent / "wire"))
@@ -322,6 +323,99 @@ def test_without_a_key_none_is_sent_and_a_401_says_so(name: str) -> None:
     error, [received] = asyncio.run(run())
     assert "no key was sent" in error.problem.why
     assert not [line for line in received.lines if line.lower().startswith(("x-api-key", "authorization"))]
+
+
+# ---- the class of a failure, and how long to wait ---------------------------------------------------------------------
+
+MANY = "429 Too Many Requests"
+# fmt: off
+CLASSES = [
+    ("anthropic", whole(MANY, body(type="rate_limit_error", message="slow"), "application/json", "retry-after: 12"),
+     Failure.RATE_LIMITED, 12.0, "seconds"),
+    ("openai", whole(MANY, body(message="slow"), "application/json", "retry-after: 2", "retry-after-ms: 1750"),
+     Failure.RATE_LIMITED, 1.75, "the milliseconds are more exact"),
+    ("openai", whole(MANY, body(message="slow"), "application/json", "retry-after: Wed, 21 Oct 2015 07:28:00 GMT"),
+     Failure.RATE_LIMITED, 0.0, "a date that has passed"),
+    ("openai", whole(MANY, body(message="slow"), "application/json", "retry-after: soon"),
+     Failure.RATE_LIMITED, None, "nonsense is no wish"),
+    ("openai", whole(MANY, body(message="slow"), "application/json", "retry-after: -5"),
+     Failure.RATE_LIMITED, None, "nor is a time before"),
+    ("openai", whole(MANY, body(message="slow"), "application/json", "retry-after: inf"),
+     Failure.RATE_LIMITED, None, "nor for ever"),
+    ("openai", whole(MANY, body(message="slow"), "application/json", "retry-after: Wed, 21 Oct 9999999 07:28:00 GMT"),
+     Failure.RATE_LIMITED, None, "nor a date out of the calendar"),
+    ("openai", whole(MANY, json.dumps({"error": {
+        "code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "39.5s"}]}}).encode()),
+     Failure.RATE_LIMITED, 39.5, "in the body, as Google says it"),
+    ("anthropic", whole(MANY, body(type="rate_limit_error", message="month's spend", details={
+        "error_code": "enforced_spend_limit_reached"})),
+     Failure.AUTH, None, "a spend limit has the type of a rate limit, and no end that is worth waiting for"),
+    ("openai", whole(MANY, body(message="You exceeded your quota", type="insufficient_quota", code=None)),
+     Failure.AUTH, None, "no credit"),
+    ("anthropic", whole("529 Overloaded", body(type="overloaded_error", message="Overloaded"), "application/json",
+                        "retry-after: 3"), Failure.OVERLOADED, 3.0, "529"),
+    ("anthropic", stream(sse({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})),
+     Failure.OVERLOADED, None, "told late"),
+    ("openai", whole("503 Service Unavailable", body(message="at capacity", type="server_error")),
+     Failure.OVERLOADED, None, "503"),
+    ("openai", whole("500 Internal Server Error", body(message="server_error", type="server_error")),
+     Failure.RETRYABLE, None, "500"),
+    ("anthropic", whole("504 Gateway Timeout", body(type="timeout_error", message="timed out")),
+     Failure.RETRYABLE, None, "504"),
+    ("openai", whole("409 Conflict", body(message="try again")), Failure.RETRYABLE, None, "409"),
+    ("anthropic", whole("400 Bad Request", body(type="invalid_request_error",
+                        message="prompt is too long: 208310 tokens > 200000 maximum")),
+     Failure.CONTEXT, None, "Anthropic"),
+    ("anthropic", whole("400 Bad Request", body(type="invalid_request_error", message="input length and `max_tokens` "
+                        "exceed context limit: 178959 + 64000 > 200000, decrease input length")),
+     Failure.CONTEXT, None, "Anthropic, with the answer"),
+    ("anthropic", whole("413 Payload Too Large", body(type="request_too_large", message="too large")),
+     Failure.CONTEXT, None, "more bytes than a request may have"),
+    ("openai", whole("400 Bad Request", body(code="context_length_exceeded", type="invalid_request_error",
+                     message="Your input exceeds the limit")), Failure.CONTEXT, None, "OpenAI's code"),
+    ("openai", whole("400 Bad Request", body(message="This endpoint's maximum context length is 32768 tokens.")),
+     Failure.CONTEXT, None, "OpenRouter and vLLM"),
+    ("openai", whole("400 Bad Request", body(code=400, message="the request exceeds the available context size",
+                     type="exceed_context_size_error")), Failure.CONTEXT, None, "llama.cpp"),
+    ("openai", whole("400 Bad Request", b'[{"error":{"code":400,"message":"The input token count (1091639) exceeds '
+                     b'the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]'),
+     Failure.CONTEXT, None, "Gemini"),
+    ("anthropic", whole("400 Bad Request", body(type="invalid_request_error",
+                        message="max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens")),
+     Failure.FATAL, None, "an answer that may not be so long is not the conversation"),
+    ("openai", whole("400 Bad Request", body(code=400, message="API key not valid.", status="INVALID_ARGUMENT",
+                     details=[{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}])),
+     Failure.AUTH, None, "a wrong key, as Google says it"),
+    ("openai", whole("401 Unauthorized", body(message="no")), Failure.AUTH, None, "401"),
+    ("openai", whole("403 Forbidden", body(message="no")), Failure.AUTH, None, "403"),
+    ("openai", stream(sse({"error": {"message": "no such model", "type": "invalid_request_error",
+                                     "code": "model_not_found"}})), Failure.FATAL, None, "a new code of a known type"),
+    ("openai", whole("404 Not Found", body(message="no")), Failure.FATAL, None, "404"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("name", "steps", "failure_", "wait", "why"), CLASSES, ids=[case[4] for case in CLASSES])
+def test_the_class_of_a_failure_and_the_wait(
+    name: str, steps: list, failure_: Failure, wait: float | None, why: str
+) -> None:
+    async def run() -> ProviderError:
+        async with loopback.Loopback([steps]) as server:
+            provider = make(name, server.url)
+            try:
+                with pytest.raises(ProviderError) as caught:
+                    await loopback.ask(provider)
+                return caught.value
+            finally:
+                await provider.close()
+
+    error = asyncio.run(asyncio.wait_for(run(), 120))
+    assert (error.failure, error.retry_after) == (failure_, wait), why
+
+
+def test_a_date_to_wait_for_counts_from_now() -> None:
+    assert wait_of({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 1445412480 - 90) == 90.0
 
 
 # ---- the way there --------------------------------------------------------------------------------------------------

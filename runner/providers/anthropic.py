@@ -30,8 +30,9 @@ from runner.messages import (
 )
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.failures import Failures, Said, unframed
+from runner.providers.failures import Failures, unframed
 from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
 from runner.secrets import Secret
 
@@ -294,11 +295,9 @@ class _Answer:
         self._usage = replace(old, **{name: value for name, value in fresh.items() if value is not None})
 
     def _error(self, content: Json) -> ProviderError:
-        match content.get("error"):
-            case {"type": str(kind), "message": str(message)}:
-                return self._failures.status(ERROR_STATUS.get(kind, 500), Said(message, kind), self._model, late=True)
-            case _:
-                return self._failures.status(500, Said(), self._model, late=True)
+        error = content.get("error")
+        said = said_by(error) if isinstance(error, dict) else Said()
+        return self._failures.status(said.status(ERROR_STATUS), said, self._model, late=True)
 
 
 def _finished(block: _Block) -> TextBlock | ThinkingBlock | ToolCall | None:

@@ -7,13 +7,15 @@ them wants, except for servers on this machine: those are spoken to directly and
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import aclosing, suppress
 
 import httpx
 
 from runner.messages import ProviderError
-from runner.providers.failures import Failures, said_in
+from runner.providers.failures import Failures
+from runner.providers.said import said_in, wait_of
 from runner.providers.sse import EventTooLarge, SseEvent, SseParser
 from runner.secrets import Secret
 
@@ -132,7 +134,8 @@ class Connection:
         body = await _start_of(response)
         if response.status_code == 200:
             raise self.failures.not_a_stream(kind, body, model)
-        raise self.failures.status(response.status_code, said_in(body), model)
+        wait = wait_of(response.headers, time.time())
+        raise self.failures.status(response.status_code, said_in(body), model, wait=wait)
 
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:

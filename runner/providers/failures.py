@@ -8,44 +8,22 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from typing import assert_never
 
 import httpx
 
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.credentials import VARIABLES
-from runner.messages import Failure, ProviderError, StreamEvent
+from runner.messages import WAITING_HELPS, Failure, ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.modeltext import parse_object
+from runner.providers.said import OUT_OF_CREDIT, WRONG_KEY, Said, failure_of, said_in
 from runner.redactor import Redactor
 from runner.secrets import Secret, store_command
 from runner.visible import one_line
 
 QUOTE_LIMIT = 300  # characters of a server's message
-OUT_OF_CREDIT = ("insufficient_quota", "billing_error")
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a server gave as its reason, still untrusted."""
-
-    message: str = ""
-    code: str = ""
-
-
-def said_in(body: bytes) -> Said:
-    """The reason in an error body, whichever of the usual shapes it has."""
-    text = body.decode("utf-8", "replace").strip()
-    content = parse_object(text.removeprefix("[").removesuffix("]") if text.startswith("[") else text)
-    match content:
-        case {"error": dict(error)}:
-            return Said(str(error.get("message") or ""), str(error.get("code") or error.get("type") or ""))
-        case {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
-            return Said(message)
-        case None if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
-            return Said("a web page came back, not an API's answer")
-        case _:
-            return Said(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +35,45 @@ class Failures:
     secret: Secret | None
     timeouts: Timeouts
 
-    def status(self, status: int, said: Said, model: str, *, late: bool = False) -> ProviderError:
-        """An answer other than 200; or, `late`, an error inside an answer that began with 200."""
+    def status(
+        self, status: int, said: Said, model: str, *, late: bool = False, wait: float | None = None
+    ) -> ProviderError:
+        """An answer other than 200; or, `late`, an error inside an answer that began with 200. `wait`: the seconds
+        that its headers asked for."""
         quoted = self._quote(said.message)
         told = "its answer was an error" if late else f"it answered {status}"
         why = told + (f": {quoted}" if quoted else "")
-        who = f"`{self.name}`"
-        credit = said.code in OUT_OF_CREDIT or status == 402
-        match status:
-            case 401:
-                return self._no_entry(status, told)
-            case 403:
-                fix = f"check that the key may use `{model}`; {self._key_ways()}"
-                return _error(f"{who} refused access", why, fix, status)
-            case _ if credit:
-                return _error(f"{who} wants payment first", why, "add credit there, or use another key", status)
-            case 404:
-                fix = f"check the model's name `{model}` and the base URL `{self.endpoint.url}`"
-                return _error(f"{who} does not know what was asked for", why, fix, status)
-            case 413:
+        failure = failure_of(status, said)
+        after = said.wait if wait is None else wait
+        if status == 401 or said.one_of(WRONG_KEY):
+            return self._no_entry(status, told)
+        what, fix = self._words(status, said, failure, model)
+        return _error(what, why, fix, status, failure, after if failure in WAITING_HELPS else None)
+
+    def _words(self, status: int, said: Said, failure: Failure, model: str) -> tuple[str, str]:
+        """What happened, and what helps."""
+        who, later = f"`{self.name}`", "wait a little, then try again"
+        match failure:
+            case Failure.AUTH if said.one_of(OUT_OF_CREDIT) or status == 402:
+                return f"{who} wants payment first", "add credit there, or use another key"
+            case Failure.AUTH:
+                return f"{who} refused access", f"check that the key may use `{model}`; {self._key_ways()}"
+            case Failure.CONTEXT:
                 fix = "start a new session, or have the agent read less at once"
-                return _error(f"the conversation is too large for {who}", why, fix, status, Failure.CONTEXT)
-            case 408 | 425 | 429:
-                return _error(
-                    f"{who} limits how much is asked",
-                    why,
-                    "wait a little, then try again",
-                    status,
-                    Failure.RATE_LIMITED,
-                )
-            case _ if status >= 500:
-                return _error(
-                    f"{who} is failing or overloaded", why, "wait a little, then try again", status, Failure.RETRYABLE
-                )
-            case _:
-                fix = f"check the model `{model}` and the settings of `{self.name}`"
-                return _error(f"{who} did not accept the request", why, fix, status)
+                return f"the conversation is too large for {who}", fix
+            case Failure.RATE_LIMITED:
+                return f"{who} limits how much is asked", later
+            case Failure.OVERLOADED:
+                return f"{who} is overloaded", later
+            case Failure.RETRYABLE:
+                return f"{who} is failing", later
+            case Failure.FATAL if status == 404:
+                fix = f"check the model's name `{model}` and the base URL `{self.endpoint.url}`"
+                return f"{who} does not know what was asked for", fix
+            case Failure.FATAL:
+                return f"{who} did not accept the request", f"check the model `{model}` and the settings of {who}"
+            case never:
+                assert_never(never)
 
     def redirect(self, status: int) -> ProviderError:
         why = f"it answered {status} with another address, and a key is never carried to another address"
@@ -182,9 +163,9 @@ class Failures:
         # What a server says about a wrong key may repeat parts of it, so none of it is quoted.
         if self.secret is None:
             why = f"{told}, and no key was sent to `{self.endpoint.host}`"
-            return _error(f"`{self.name}` wants an API key", why, self._key_ways(), status)
+            return _error(f"`{self.name}` wants an API key", why, self._key_ways(), status, Failure.AUTH)
         why = f"{told} to the key that was sent to `{self.endpoint.host}`"
-        return _error(f"`{self.name}` did not accept the API key", why, self._key_ways(), status)
+        return _error(f"`{self.name}` did not accept the API key", why, self._key_ways(), status, Failure.AUTH)
 
     def _key_ways(self) -> str:
         variable = VARIABLES.get(self.name)
@@ -212,8 +193,15 @@ async def unframed(events: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[
     raise failure
 
 
-def _error(what: str, why: str, fix: str, status: int | None = None, failure: Failure = Failure.FATAL) -> ProviderError:
-    return ProviderError(Problem(what, why, fix), status=status, failure=failure)
+def _error(
+    what: str,
+    why: str,
+    fix: str,
+    status: int | None = None,
+    failure: Failure = Failure.FATAL,
+    retry_after: float | None = None,
+) -> ProviderError:
+    return ProviderError(Problem(what, why, fix), status=status, failure=failure, retry_after=retry_after)
 
 
 def _causes(error: BaseException | None, depth: int = 8) -> Iterator[BaseException]:

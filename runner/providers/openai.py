@@ -35,8 +35,9 @@ from runner.messages import (
 )
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.failures import Failures, Said, unframed
+from runner.providers.failures import Failures, unframed
 from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
 from runner.secrets import Secret
 
@@ -54,12 +55,16 @@ STOPS = {
 
 ERROR_STATUS = {
     "invalid_request_error": 400,
+    "context_length_exceeded": 400,
     "authentication_error": 401,
+    "invalid_api_key": 401,
     "permission_error": 403,
     "not_found_error": 404,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
 }
 
 Json = dict[str, object]
@@ -338,12 +343,7 @@ class _Answer:
                 raise self._failures.malformed(f"`{key}` in it is not text")
 
     def _error(self, error: object) -> ProviderError:
-        match error:
-            case dict():
-                code, message = error.get("code"), error.get("message")
-                kind = str(code if isinstance(code, str) else error.get("type") or "")
-            case _:
-                code, message, kind = None, error, ""
-        status = code if isinstance(code, int) and 400 <= code < 600 else ERROR_STATUS.get(kind, 500)
-        said = Said(message if isinstance(message, str) else "", kind)
+        said = said_by(error) if isinstance(error, dict) else Said(error if isinstance(error, str) else "")
+        code = error.get("code") if isinstance(error, dict) else None
+        status = code if isinstance(code, int) and 400 <= code < 600 else said.status(ERROR_STATUS)
         return self._failures.status(status, said, self._model, late=True)
