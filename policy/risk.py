@@ -45,14 +45,20 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     """One line: what the action does, and all that a yes would let it do."""
     told = doing(assessment, around)
     mark = ": " if told.startswith("`") else " "
-    given = powers(terms, around)
+    given = "; ".join((powers(terms, around), *caveats(assessment, terms)))
+    return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
+
+
+def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
+    """What a yes would not get, although the action wants it."""
+    found = []
     if Tier.NETWORK in assessment.tiers and not terms.hosts:
-        given += "; what needs the network will fail, since no host is known (name it with `--host`, or in a rule)"
+        found.append("what needs the network will fail, since no host is known (name it with `--host`, or in a rule)")
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:
         where = "which is this machine or a private network"
-        given += f"; but {listed(inner)}, {where}, stays closed until you say `{inner[0]} private`"
-    return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
+        found.append(f"but {listed(inner)}, {where}, stays closed until you say `{inner[0]} private`")
+    return tuple(found)
 
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:

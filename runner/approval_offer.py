@@ -24,6 +24,11 @@ _WHERE = {
 _FOREVER = {Span.SESSION: "in this session", Span.PROJECT: "in this project", Span.USER: "in any of your projects"}
 
 
+def where_words(span: Span, *, yes: bool) -> str:
+    """How far an answer reaches, and a yes for how long."""
+    return (_WHERE if yes else _FOREVER)[span]
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What may be remembered of one question, and how far: the first of `spans` is what `d` means."""

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from enum import Enum, IntEnum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from policy.action import Action
 from policy.assessment import RuleRef
@@ -14,6 +14,9 @@ from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
+
+if TYPE_CHECKING:
+    from runner.card import Card
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +211,14 @@ class Judged(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Asked(_Event):
-    """A person is being asked."""
+    """A person is being asked. `card` is all that a front end shows of it, with the answers that it takes; `again`
+    says why the same call is asked about once more."""
 
     type: ClassVar[str] = "question_asked"
     call: str
     question: str
+    card: "Card | None" = None
+    again: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +363,8 @@ def _plain(value: object) -> object:
         return value.as_json()
     if isinstance(value, RuleRef):
         return str(value)
+    if callable(told := getattr(value, "as_json", None)):  # a card, which events need not know
+        return told()
     if isinstance(value, Tier):
         return value.label
     if isinstance(value, IntEnum):

@@ -1,0 +1,186 @@
+"""A question as a person sees it: what a yes does to them, why they are asked, and what may be answered.
+
+One value for every front end: the card on the screen, plain lines, and JSON. All text in it is safe to show.
+"""
+
+from policy.action import Action, EditFile, RunScript, WriteFile
+from policy.assessment import Assessment, EffectKind
+from policy.facts import Kind
+from policy.matrix import MATRIX, Ruling
+from policy.phrases import Around, near
+from policy.record import dataclass
+from policy.risk import caveats, doing
+from policy.tier import Tier
+from policy.verdict import Ask
+from runner.approval_offer import NOTHING, Offer, where_words
+from runner.card_diff import Change, change
+from runner.card_text import Mark, marked, safe, safe_line
+from runner.visible import look_alikes
+from runner.wording import action_words, cell_words, terms_words
+
+_MOST_PATHS = 50  # that a command names for itself; the line and the terms bound all of them
+_MOST_REASONS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One answer that is remembered. `keys` take it; `words` is exactly what is granted or forbidden, `where` how far,
+    and `not_covered` two actions like it that it leaves as they are. `yes`: whether it also allows this action."""
+
+    keys: tuple[str, ...]
+    words: str
+    where: str
+    not_covered: tuple[str, ...]
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Everything that one question rests on.
+
+    `line` says in one line what a yes does to the person; `tier` is the badge. `command` is the whole action as it is
+    typed, `marks` its risky words. `letters` name those that pass for others. `why`, `rule` and `cell` say why it is
+    asked; `more` are the other reasons. `terms` are the exact rights of a yes, `caveats` what it does not get although
+    it wants it. `paths` is what the command itself says that it changes; `change` what happens to a file. `careful`:
+    no key is a yes here but the letter itself. `editable`: the command may be changed instead.
+    """
+
+    question: str
+    line: str
+    tier: Tier
+    tiers: tuple[Tier, ...]
+    command: str
+    marks: tuple[Mark, ...]
+    letters: tuple[str, ...]
+    why: str
+    rule: str
+    cell: str
+    more: tuple[str, ...]
+    terms: tuple[tuple[str, str], ...]
+    caveats: tuple[str, ...]
+    paths: tuple[str, ...]
+    change: Change | None
+    choices: tuple[Pick, ...]
+    careful: bool
+    editable: bool
+
+    def as_json(self) -> dict[str, object]:
+        """A JSON-able object. What was masked in the command since takes the marks with it: they would point at other
+        words."""
+        told = self.change
+        return {
+            "line": self.line,
+            "tier": self.tier.label,
+            "tiers": [tier.label for tier in self.tiers],
+            "command": self.command,
+            "marks": [
+                {"start": mark.start, "end": mark.end, "tier": mark.tier.label, "text": mark.text}
+                for mark in self.marks
+                if self.command[mark.start : mark.end] == mark.text
+            ],
+            "letters": list(self.letters),
+            "why": self.why,
+            "rule": self.rule,
+            "cell": self.cell,
+            "more": list(self.more),
+            "terms": dict(self.terms),
+            "caveats": list(self.caveats),
+            "paths": list(self.paths),
+            "change": told and {"path": told.path, "new": told.new, "added": told.added, "removed": told.removed,
+                                "diff": list(told.lines), "note": told.note},
+            "choices": [
+                {"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
+                 "where": pick.where, "not_covered": list(pick.not_covered)}
+                for pick in self.choices
+            ],
+            "careful": self.careful,
+            "editable": self.editable,
+        }  # fmt: skip
+
+
+def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, before: str | None = None) -> Card:
+    """The card of a question. `around`: the machine as it was judged, which knows what exists. `before`: the text of
+    the file that would be written, None where there is none or nobody may look."""
+    assessment, action = ask.assessment, ask.assessment.action
+    around = around or ask.terms
+    worst = max(assessment.tiers[0], ask.cell.tier)
+    command, marks, letters = _command(ask)
+    return Card(
+        question=safe_line(ask.question),
+        line=_first_up(safe_line(doing(assessment, around))),
+        tier=ask.cell.tier,
+        tiers=assessment.tiers,
+        command=command,
+        marks=marks,
+        letters=tuple(safe_line(line) for line in letters),
+        why=safe_line(ask.reason.text),
+        rule=safe_line(str(ask.reason.rule)),
+        cell=cell_words(ask.cell),
+        more=tuple(
+            safe_line(f"{each.tier.label}: {each.text} ({each.rule})")
+            for each in (*assessment.asked, *assessment.reasons)
+            if each is not ask.reason and each.tier is not Tier.READ
+        )[:_MOST_REASONS],
+        terms=tuple((label, safe_line(words)) for label, words in terms_words(ask.terms)),
+        caveats=tuple(safe_line(each) for each in caveats(assessment, ask.terms)),
+        paths=_paths(assessment, around),
+        change=_change(action, before, around),
+        choices=_picks(offer),
+        careful=worst >= Tier.DANGEROUS,
+        editable=isinstance(action, RunScript),
+    )
+
+
+def _command(ask: Ask) -> tuple[str, tuple[Mark, ...], tuple[str, ...]]:
+    """The action whole, the words of it that keep it from being allowed, and the letters in it that pose."""
+    action: Action = ask.assessment.action
+    if not isinstance(action, RunScript):
+        said = action_words(action, ask.terms.workspace)
+        return safe(said), (), look_alikes(said)
+    asked = ask.assessment.asked
+    open_ = (each for each in ask.assessment.reasons if MATRIX[each.tier][ask.cell.mode] is not Ruling.ALLOW)
+    command, marks = marked(action.script, (*open_, *asked))
+    return command, marks, look_alikes(action.script)
+
+
+def _change(action: Action, before: str | None, around: Around) -> Change | None:
+    if not isinstance(action, WriteFile | EditFile):
+        return None
+    look = getattr(around, "look", None)
+    new = look is not None and look(action.path).kind is Kind.MISSING
+    return change(action, before, near(action.path, around), new=new)
+
+
+def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
+    """What a command says it changes, one path each; a file tool's only path stands in its diff."""
+    if isinstance(assessment.action, WriteFile | EditFile):
+        return ()
+    found = [
+        f"{'changes' if effect.kind is EffectKind.WRITES else 'deletes'} {near(effect.target, around)}"
+        + ("" if effect.exact else " (what is in it)")
+        for effect in assessment.effects
+        if effect.kind in (EffectKind.WRITES, EffectKind.DELETES) and effect.target.startswith("/")
+    ]
+    found = list(dict.fromkeys(map(safe_line, found)))
+    return (*found[:_MOST_PATHS], f"and {len(found) - _MOST_PATHS} more") if len(found) > _MOST_PATHS else tuple(found)
+
+
+def _picks(offer: Offer) -> tuple[Pick, ...]:
+    """What may be remembered, by number; the narrowest of each reach has a letter, too."""
+    picks = []
+    letters = {"s": "session", "p": "project"}
+    for number, (choice, span) in enumerate(offer.numbered, 1):
+        letter = next((key for key, name in letters.items() if name == span.value), None)
+        keys = (str(number),) if letter is None else (letter, str(number))
+        if letter is not None:
+            del letters[letter]
+        missed = tuple(map(safe_line, choice.not_covered))
+        picks.append(Pick(keys, safe_line(choice.words), where_words(span, yes=True), missed, True))
+    if offer.never is not None:
+        where = where_words(offer.spans[0], yes=False)
+        picks.append(Pick(("d",), safe_line(offer.never.words), where, (), False))
+    return tuple(picks)
+
+
+def _first_up(text: str) -> str:
+    return text[:1].upper() + text[1:]

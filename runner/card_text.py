@@ -1,0 +1,98 @@
+"""A command as a card shows it: every character accounted for, and the words that matter marked.
+
+THREAT: whoever wrote the command wants it to look like another one. Beyond what `visible` spells out, a carriage
+return that a shell keeps, marks that strike out or cover letters, and runs of blanks that push a tail off the screen
+are spelled out here.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from policy.assessment import Reason
+from policy.record import dataclass
+from policy.tier import Tier
+from runner.visible import visible
+
+_TAB = "    "
+_MOST_SPANS = 400  # of one command; whatever has more is marked where it is worst
+_BLANKS = re.compile(r" {24,}")
+_STACKED = 2  # marks on one letter that a language needs; more of them cover the lines around
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Words of a shown command that a reason points at: `command[start:end]`, which is `text`."""
+
+    start: int
+    end: int
+    tier: Tier
+    text: str
+
+
+def safe(text: str) -> str:
+    """`text` as it may be shown in a card; newlines stay."""
+    return text if text.isascii() and text.isprintable() else "".join(_spelled(text))
+
+
+def safe_line(text: str) -> str:
+    """`text` on one line."""
+    return "".join(visible(char, lines=False) if char == "\n" else char for char in safe(text))
+
+
+def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...]]:
+    """The script as it may be shown, with the words that `reasons` point at; where two do, the worse one counts."""
+    spans = sorted((each for each in reasons if each.span is not None), key=lambda each: -each.tier)[:_MOST_SPANS]
+    level: list[Tier | None] = [None] * len(script)
+    for reason in reversed(spans):
+        if reason.span is not None:
+            start, end = max(reason.span.start, 0), min(reason.span.end, len(script))
+            level[start:end] = [reason.tier] * max(end - start, 0)
+    shown = _spelled(script)
+    marks: list[Mark] = []
+    place, at = 0, 0
+    while at < len(shown):
+        end = at
+        while end < len(shown) and level[end] is level[at]:
+            end += 1
+        piece = "".join(shown[at:end])
+        tier = level[at]
+        if tier is not None and piece.strip():
+            marks.append(Mark(place, place + len(piece), tier, piece))
+        place += len(piece)
+        at = end
+    return "".join(shown), tuple(marks)
+
+
+def _spelled(text: str) -> list[str]:
+    """Each character as it is shown."""
+    found: list[str] = []
+    base, stacked = "", 0
+    for char in text:
+        if unicodedata.category(char) in ("Mn", "Me", "Mc"):
+            stacked += 1
+            found.append(_mark(char, base, stacked))
+            continue
+        base, stacked = char, 0
+        if char == "\t":
+            found.append(_TAB)
+        else:
+            found.append(char if char == "\n" else visible(char, lines=False))
+    return found
+
+
+def _mark(char: str, base: str, stacked: int) -> str:
+    """A combining mark stays where a language has it: on a letter, as one character with it or in a script of its
+    own."""
+    plain = visible(char, lines=False)
+    if plain != char:
+        return plain
+    fits = base.isalpha() and stacked <= _STACKED and unicodedata.category(char) != "Me"
+    if fits and (not base.isascii() or len(unicodedata.normalize("NFC", base + char)) == 1):
+        return char
+    return f"<U+{ord(char):04X}>"
+
+
+def squeezed(text: str) -> str:
+    """Long runs of blanks, counted instead of shown: nothing hides behind them."""
+    return _BLANKS.sub(lambda run: f"⟨{len(run[0])} blanks⟩", text)
