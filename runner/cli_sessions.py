@@ -4,8 +4,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runner.cli_gate import FLAG, JSON
-from runner.problems import Exit, Stopped, usage
+from runner.problems import Exit, usage
 
 if TYPE_CHECKING:
-    from runner.sessions.export import Session
     from runner.sessions.store import Store
 
 sessions_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="markdown")
@@ -106,8 +103,9 @@ def show(id: ID, json: JSON = False) -> int:
         agent sessions show 3f2a --json | jq 'select(.verdict == "deny")'
     """
     from runner.sessions.export import as_lines, as_text
+    from runner.sessions.reading import reading
 
-    with _read(id) as session:
+    with reading(_state(), id) as session:
         for line in as_lines(session) if json else as_text(session):
             print(line)
     return Exit.DONE
@@ -130,26 +128,15 @@ def export(
         agent sessions export 3f2a --format html -o talk.html
         agent sessions export 3f2a > talk.md
     """
-    from runner.sessions.export import as_html, as_lines, as_markdown
+    from runner.sessions.reading import FORMATS, reading, write_new
 
-    writer = {Format.MARKDOWN: as_markdown, Format.HTML: as_html, Format.LINES: as_lines}[format]
-    with _read(id) as session:
-        if out is None:
-            for line in writer(session):
-                print(line)
+    writer = FORMATS[format.value]
+    with reading(_state(), id) as session:
+        if out is not None:
+            write_new(out, writer(session))
             return Exit.DONE
-        try:
-            with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                for line in writer(session):
-                    file.write(f"{line.encode('utf-8', 'replace').decode()}\n")
-        except FileExistsError:
-            raise usage(f"`{out}` exists", "nothing is written over", "name a new file") from None
-        except OSError as error:
-            from policy.verdict import Problem
-
-            why = (error.strerror or "the system refused it").lower()
-            problem = Problem(f"`{out}` could not be written", why, "name another file with -o")
-            raise Stopped(problem, Exit.FAILED) from None
+        for line in writer(session):
+            print(line)
     return Exit.DONE
 
 
@@ -222,23 +209,6 @@ def _store(cwd: str | None) -> "Store":
     from runner.workspace import workspace_of
 
     return Store.of(_state(), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
-
-
-@contextmanager
-def _read(words: str) -> "Iterator[Session]":
-    """The session whose id begins so, in any workspace. Raises SessionError, also for a line that turns out unsound."""
-    from runner.sessions.entries import Unsound
-    from runner.sessions.export import Session
-    from runner.sessions.past import index, no_session, past
-    from runner.sessions.store import Store, choose
-
-    store, id = choose(Store.all(_state()), words)
-    with store.reading(id) as file:
-        tree = index(file, id)
-        try:
-            yield Session(tree, past(tree, id, lenient=True))
-        except Unsound as error:
-            raise no_session(id, str(error)) from None
 
 
 def _width() -> int:

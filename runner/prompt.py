@@ -28,7 +28,7 @@ disguise it. Follow the advice, take another way that stays inside the rules, or
 Finish with a short, plain account of what you did and what you could not do.
 """
 
-_MEANING = {
+MEANING = {
     Mode.PLAN: "you may read and plan; nothing may be changed or run.",
     Mode.DEFAULT: "reading is free; changing files or running code is a question to the user.",
     Mode.ACCEPT_EDITS: "reading and editing files is free; running code is a question to the user.",
@@ -41,4 +41,4 @@ _ALONE = " Nobody is there to answer questions, so whatever would be a question 
 
 def system_prompt(cwd: str, mode: Mode, *, unattended: bool) -> str:
     """The system prompt of a session in `cwd`."""
-    return _TEXT.format(cwd=cwd, mode=mode.value, meaning=_MEANING[mode], alone=_ALONE if unattended else "")
+    return _TEXT.format(cwd=cwd, mode=mode.value, meaning=MEANING[mode], alone=_ALONE if unattended else "")

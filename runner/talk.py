@@ -3,12 +3,23 @@
 import asyncio
 from dataclasses import replace
 
+from policy.record import dataclass
 from policy.tier import Mode
 from runner.events import Changed, Queued, Unqueued
 from runner.loop import Ending, run
-from runner.messages import Message, Thinking
+from runner.messages import Message, Thinking, Usage
 from runner.problems import Exit
 from runner.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The moment before a prompt: what /rewind goes back to. `step` is the last one that /undo knew then."""
+
+    text: str
+    length: int
+    leaf: str | None
+    step: int
 
 
 class Talk:
@@ -20,6 +31,10 @@ class Talk:
     def __init__(self, world: World, history: list[Message]) -> None:
         self.world = world
         self.history = history
+        self.marks: list[Mark] = []
+        self.usage = Usage()  # of all runs of this talk, as the provider counts it
+        self.cost: float | None = None
+        self.turns = 0
         self._running: asyncio.Task[Ending] | None = None
 
     @property
@@ -36,13 +51,31 @@ class Talk:
             text = more
 
     async def _run(self, text: str) -> Ending:
-        news = self.world.undo.news() if self.world.undo is not None else ""
+        undo = self.world.undo
+        news = undo.news() if undo is not None else ""
+        latest = undo.latest() if undo is not None else 0
+        self.marks.append(Mark(text, len(self.history), self.world.journal.leaf, latest))
         self._running = asyncio.ensure_future(run(f"{news}{text}", self.world, self.history))
         try:
-            return await self._running
+            ending = await self._running
+            self._spent(ending)
+            return ending
         finally:
             self._running = None
             self.world.steering.settled()
+
+    def _spent(self, ending: Ending) -> None:
+        names = ("input", "output", "cache_read", "cache_write")
+        self.usage = Usage(*(getattr(self.usage, name) + getattr(ending.usage, name) for name in names))
+        if ending.cost is not None:
+            self.cost = (self.cost or 0.0) + ending.cost
+        self.turns += ending.turns
+
+    def rewind(self, mark: Mark) -> None:
+        """Go on from before that prompt, as if it had not been said; the session file keeps what was."""
+        del self.history[mark.length :]
+        del self.marks[self.marks.index(mark) :]
+        self.world.journal.back_to(mark.leaf)
 
     def interrupt(self) -> bool:
         """Stop the run and whatever it started; whether there was one."""

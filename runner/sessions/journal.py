@@ -99,6 +99,15 @@ class Journal:
         """The name of the session, once something of this run is in its file."""
         return self._lines.id if self._lines is not None and self._begun else None
 
+    @property
+    def leaf(self) -> str | None:
+        """The entry that the next one follows."""
+        return self._leaf
+
+    def back_to(self, leaf: str | None) -> None:
+        """The next entry follows that one: what came after it stays in the file, as a branch that is over."""
+        self._leaf = leaf
+
     def message(self, message: UserMessage | AssistantMessage) -> None:
         """Somebody said something. Durable when this returns. Raises JournalError: then go no further."""
         if isinstance(message, UserMessage):

@@ -19,7 +19,7 @@ from runner.undo.entry import Change
 from runner.undo.failure import UndoError
 from runner.undo.ground import Ground, below_root
 from runner.undo.recover import recover
-from runner.undo.store import Store
+from runner.undo.store import Step, Store
 from runner.undo.taking import Snapshot, Taker
 from runner.undo.taking_back import Taken, Wish, take_back
 from runner.undo.unkept import not_kept, unkept_of
@@ -156,6 +156,31 @@ class Keeper:
         if done := [item.path for item in taken.items if not item.problem]:
             self._news.append(one_line(", ".join(done), _LONGEST))
         return tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
+
+    def latest(self) -> int:
+        """The newest step of this session; 0 when there is none."""
+        return max((step.id for step in self._mine()), default=0)
+
+    def since(self, step: int) -> int:
+        """How many actions of this session after `step` changed files and were not taken back."""
+        return sum(1 for each in self._mine() if each.id > step)
+
+    def _mine(self) -> list[Step]:
+        if self._store is None:
+            return []  # no action of this session wrote anything
+        kept = self._store.steps()
+        return [each for each in kept if each.session == self._session and each.kind == "action" and not each.undone]
+
+    def diff(self) -> list[str]:
+        """What this session's actions changed, from before the first of them to what is there now; empty for nothing.
+        Raises UndoError, OSError."""
+        from runner.undo.view import diff_text
+
+        count = len(self._mine())
+        if not count or self._store is None:
+            return []
+        taken = take_back(self._store, self._ground, Wish(count, dry=True, session=self._session))
+        return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
 
     def news(self) -> str:
         """What the model has to know, once, before it goes on; empty when nothing was taken back."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from runner.undo.entry import Change, Entry, Kind
 from runner.undo.packs import Lost
@@ -96,11 +97,16 @@ def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
     }
 
 
-def diff_text(store: Store, items: Sequence[Item], workspace: str) -> Iterator[str]:
-    """What would change in each file, as a unified diff; of what is no text, a line that says so."""
+def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: bool = False) -> Iterator[str]:
+    """What taking back would change in each file, as a unified diff; of what is no text, a line that says so.
+
+    `forward`: what was done instead, from what it was to what is there now.
+    """
     from difflib import unified_diff
 
     for item in items:
+        if forward:
+            item = replace(item, now=item.wanted, wanted=item.now)
         if item.problem or Kind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
             continue
         path = _path(item, workspace)

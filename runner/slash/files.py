@@ -1,0 +1,124 @@
+"""/undo, /rewind, /diff, /export, /init: what the session did to the files, and what it leaves."""
+
+import asyncio
+import os
+
+from runner.plural import many
+from runner.slash.command import Command, Desk, Mistake, Row, say
+from runner.talk import Mark
+
+_INIT = """\
+Write a file AGENTS.md for this repository, for coding agents that will work here. Look at the repository first: its
+README, build files, tests, CI and a few sources. Put into it, briefly: what the project is, how it is laid out, the
+exact commands to build, test, lint and run (only those that you found or tried), the conventions that the code shows,
+and what to be careful about. If there is an AGENTS.md already, improve it and keep what is right. No guesses."""
+
+
+async def _undo(words: str, desk: Desk) -> None:
+    """Bring files back as before the last action of this session, or the last N; the model is told."""
+    keeper = desk.talk.world.undo
+    if keeper is None:
+        raise Mistake("nothing is kept in this session, so nothing can be taken back")
+    count = words or "1"
+    if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
+        raise Mistake(f"`{words}` is no number of actions; write /undo, or /undo 3")
+    say(desk, *await asyncio.to_thread(keeper.rewind, int(count[:9])))
+
+
+async def _rewind(words: str, desk: Desk) -> None:
+    """Back to an earlier prompt: files, conversation, or both. With a number, as /undo."""
+    if words:
+        await _undo(words, desk)
+        return
+    marks = desk.talk.marks
+    if not marks:
+        raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
+    rows = [Row(str(place), mark.text, _since(desk, mark)) for place, mark in reversed(list(enumerate(marks)))]
+    picked = await desk.pick("go back to before which prompt?", rows)
+    if picked is None:
+        return
+    mark = marks[int(picked)]
+    how = await desk.pick(
+        "what goes back?",
+        (
+            Row("both", "files and conversation", "as if it had not been said"),
+            Row("talk", "the conversation only", "files stay as they are"),
+            Row("files", "the files only", "the model is told that they went back"),
+        ),
+    )
+    if how is None:
+        return
+    keeper = desk.talk.world.undo
+    steps = keeper.since(mark.step) if keeper is not None else 0
+    if how != "talk" and keeper is not None and steps:
+        say(desk, *await asyncio.to_thread(keeper.rewind, steps))
+    if how != "files":
+        if how == "both" and keeper is not None:
+            keeper.news()  # the model that made these changes has forgotten them
+        desk.talk.rewind(mark)
+        say(desk, "the conversation goes on from there; what was said since stays in the session file")
+        desk.draft(mark.text)
+
+
+def _since(desk: Desk, mark: Mark) -> str:
+    keeper = desk.talk.world.undo
+    count = keeper.since(mark.step) if keeper is not None else 0
+    return f"{many(count, 'action')} changed files since" if count else ""
+
+
+async def _diff(words: str, desk: Desk) -> None:
+    """What this session's actions changed in the files, as a diff, also where no Git is."""
+    from runner.events import Shown
+
+    keeper = desk.talk.world.undo
+    if keeper is None:
+        raise Mistake("nothing is kept in this session, so nobody knows what it changed; `!git diff` may")
+    lines = await asyncio.to_thread(keeper.diff)
+    if not lines:
+        say(desk, "this session's actions changed no file")
+        return
+    desk.talk.world.emit(Shown("\n".join(lines), "diff"))
+
+
+async def _export(words: str, desk: Desk) -> None:
+    """Write this session for readers elsewhere: Markdown, HTML or its entries."""
+    from pathlib import Path
+
+    from runner.places import state_dir
+    from runner.sessions.reading import FORMATS, reading, write_new
+
+    parts = words.split(maxsplit=1)
+    named = parts[0] if parts and parts[0] in FORMATS else None
+    rest = parts[1] if named and len(parts) > 1 else "" if named else words
+    kept = desk.talk.world.journal.kept
+    if kept is None:
+        raise Mistake("this session is kept in no file, so there is nothing to export yet")
+    format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
+    target = Path(desk.talk.world.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
+
+    def written() -> int:
+        with reading(state_dir(desk.environ), kept) as session:
+            return write_new(target, FORMATS[format](session))
+
+    count = await asyncio.to_thread(written)
+    say(desk, f"written: {target} ({count:,} lines)", "known secrets are masked; look through it before you pass it on")
+
+
+async def _init(words: str, desk: Desk) -> None:
+    """Have the model write AGENTS.md."""
+    await desk.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT)
+
+
+COMMANDS = (
+    Command("undo", "[N]", "take back what the last N actions did to files", _undo, idle=True),
+    Command("rewind", "[N]", "go back to an earlier prompt: files, conversation, or both", _rewind, idle=True),
+    Command("diff", "", "what this session changed in the files", _diff),
+    Command(
+        "export",
+        "[md|html|jsonl] [FILE]",
+        "write this session for readers elsewhere",
+        _export,
+        words=lambda desk: ("md", "html", "jsonl"),
+    ),
+    Command("init", "[WISHES]", "have the model write an AGENTS.md", _init),
+)

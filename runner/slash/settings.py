@@ -1,0 +1,61 @@
+"""/mode, /model, /thinking: what holds from now on."""
+
+
+from policy.tier import Mode
+from runner.messages import Thinking
+from runner.prompt import MEANING
+from runner.slash.command import Command, Desk, Mistake, Row, say
+
+_LEVELS = {
+    Thinking.OFF: "nothing is said about it: as the model does by itself",
+    Thinking.LOW: "a little",
+    Thinking.MEDIUM: "for most work",
+    Thinking.HIGH: "for hard work; slower, and costs more",
+    Thinking.MAX: "as much as the model can",
+}
+
+
+async def _mode(words: str, desk: Desk) -> None:
+    """Change it; without a name, pick one."""
+    now = desk.talk.world.mode
+    rows = [Row(mode.value, mode.value, f"{MEANING[mode]}{'  (now)' if mode is now else ''}") for mode in Mode]
+    wanted = words or await desk.pick("mode", rows)
+    if wanted is None:
+        say(desk, f"the mode is {now.value}")
+        return
+    if wanted not in [mode.value for mode in Mode]:
+        raise Mistake(f"there is no mode `{wanted}`; the modes are {', '.join(mode.value for mode in Mode)}")
+    if wanted == now.value:
+        say(desk, f"the mode is {wanted} already")
+        return
+    desk.talk.set_mode(Mode(wanted))
+
+
+async def _thinking(words: str, desk: Desk) -> None:
+    now = desk.talk.world.thinking
+    rows = [Row(each.value, each.value, f"{text}{'  (now)' if each is now else ''}") for each, text in _LEVELS.items()]
+    wanted = words or await desk.pick("thinking", rows)
+    if wanted is None:
+        say(desk, f"the thinking level is {now.value}")
+        return
+    if wanted not in [each.value for each in Thinking]:
+        raise Mistake(f"there is no level `{wanted}`; the levels are {', '.join(each.value for each in Thinking)}")
+    desk.talk.set_thinking(Thinking(wanted))
+
+
+COMMANDS = (
+    Command(
+        "mode",
+        "[NAME]",
+        "how much is allowed without a question",
+        _mode,
+        words=lambda desk: [mode.value for mode in Mode],
+    ),
+    Command(
+        "thinking",
+        "[LEVEL]",
+        "how much the model reasons before it answers",
+        _thinking,
+        words=lambda desk: [each.value for each in Thinking],
+    ),
+)

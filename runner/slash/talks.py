@@ -1,0 +1,133 @@
+"""/resume, /fork, /clear, /compact, /context, /cost, /trust, /help, /quit: the talk itself."""
+
+import asyncio
+
+from runner.sessions.flags import GoOn
+from runner.slash.command import Command, Desk, Mistake, Row, say
+
+
+async def _resume(words: str, desk: Desk) -> None:
+    """Go on with an earlier session of this workspace."""
+    from runner.sessions.glance import glances, row
+    from runner.sessions.store import Store
+
+    world = desk.talk.world
+    if not words:
+        from runner.places import state_dir
+
+        store = Store.of(state_dir(desk.environ), world.look().workspace)
+        kept = world.journal.kept
+        found = await asyncio.to_thread(lambda: [each for each in glances(store) if each.id != kept])
+        if not found:
+            raise Mistake("no other session of this workspace is kept")
+        picked = await desk.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in found])
+        if picked is None:
+            return
+        words = picked
+    await desk.switch(GoOn(resume=words))
+
+
+async def _fork(words: str, desk: Desk) -> None:
+    """Go on in a copy of this session; this one stays as it is."""
+    kept = desk.talk.world.journal.kept
+    if words:
+        raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
+    if kept is None:
+        raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+    await desk.switch(GoOn(fork=kept))
+
+
+async def _clear(words: str, desk: Desk) -> None:
+    """Begin anew: a new session with an empty conversation; this one is kept."""
+    await desk.switch(GoOn())
+
+
+async def _cost(words: str, desk: Desk) -> None:
+    """What this process used in this session, as the provider counts it."""
+    talk = desk.talk
+    usage = talk.usage
+    sent = usage.input + usage.cache_read + usage.cache_write
+    world = talk.world
+    told = [
+        f"model     {world.provider.name}:{world.model}",
+        f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
+        f"received  {usage.output:,} tokens",
+        f"turns     {talk.turns:,}",
+    ]
+    if talk.cost is not None:
+        told.append(f"cost      {talk.cost:.4f}, by the price table (agent config show price)")
+    else:
+        told.append("cost      unknown: no price is known for this model")
+    say(desk, *told)
+
+
+async def _trust(words: str, desk: Desk) -> None:
+    """What the repository brings that counts only when you trust it; and your answer."""
+    from runner.config import load
+    from runner.places import state_dir
+    from runner.trust.look import look
+    from runner.trust.start import now, weigh
+    from runner.trust.store import store_at
+    from runner.trust.words import description, state_line
+
+    world = desk.talk.world
+    workspace = world.look().workspace
+    inventory = await asyncio.to_thread(look, workspace)
+    from pathlib import Path
+
+    settings = await asyncio.to_thread(lambda: load(Path(workspace), desk.environ, unattended=True))
+    brought, notices = weigh(inventory, settings, desk.environ, reads=bool(settings.value("instructions")))
+    if not inventory.entries:
+        say(desk, "this repository brings nothing that would change or run something")
+        return
+    say(desk, *notices, *description(brought), "", state_line(brought))
+    rows = (Row("no", "no: use nothing of it"), Row("yes", "yes: use it until one byte of it changes"))
+    answer = words if words in ("yes", "no") else await desk.pick("do you trust exactly this?", rows)
+    if answer is None:
+        return
+    told = store_at(state_dir(desk.environ)).remember(inventory, yes=answer == "yes", time=now())
+    say(desk, *told, f"kept: {answer}; it holds from the next session on (/clear begins one)")
+
+
+async def _help(words: str, desk: Desk) -> None:
+    from runner.slash.commands import COMMANDS as ALL
+    from runner.slash.dispatch import find
+
+    if words:
+        command = find(words, ALL)
+        if command is None:
+            raise Mistake(f"there is no command `{words}`; /help lists them")
+        names = ", ".join(f"/{each}" for each in command.names)
+        say(desk, f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}")
+        return
+    wide = max(len(f"/{each.name} {each.usage}") for each in ALL) + 2
+    say(
+        desk,
+        "Type what you want done; every action passes the gate.",
+        *(f"  {f'/{each.name} {each.usage}':<{wide}} {each.summary}" for each in ALL),
+        f"  {'!COMMAND':<{wide}} run a command yourself, through the same gate; the model sees what came of it",
+        f"  {'@FILE':<{wide}} name a file; Tab completes it",
+        f"  {'Ctrl-C':<{wide}} stop the model and what it runs; twice leaves",
+        f"  {'Esc':<{wide}} take back what waits to be sent",
+    )
+
+
+async def _quit(words: str, desk: Desk) -> None:
+    desk.leave()
+
+
+COMMANDS = (
+    Command("help", "[COMMAND]", "this text", _help, aliases=("?",)),
+    Command("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
+    Command("fork", "", "go on in a copy of this session", _fork, idle=True),
+    Command("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
+    Command("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
+    Command(
+        "trust",
+        "[yes|no]",
+        "what the repository brings, and whether you trust it",
+        _trust,
+        words=lambda desk: ("yes", "no"),
+    ),
+    Command("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
+)
