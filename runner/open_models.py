@@ -23,6 +23,10 @@ class OpenModels:
             self._opened[spec] = self._opener(spec)
         return self._opened[spec]
 
+    def vendors(self, spec: str) -> bool:
+        """Whether that model is open, and its server the vendor's own."""
+        return spec in self._opened and self._opened[spec].vendors
+
     async def close(self) -> None:
         for each in self._opened.values():
             await each.provider.close()

@@ -1,6 +1,7 @@
 """One answer of the model, streamed; asked for again when the provider says that waiting may help."""
 
 import asyncio
+from collections.abc import Sequence
 
 from policy.verdict import Problem
 from runner.events import CallBegun, Notice, Said, Thought
@@ -26,11 +27,11 @@ from tools.tool import specs
 
 async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
     """Stream one reply of `most` tokens at most. Raises ProviderError. When cancelled, what the model had said so far
-    joins `messages`."""
+    joins `messages`, the whole history; sent is what `world.view` shows of it."""
     request = Request(
         model=world.model,
         system=system_prompt(world.cwd, world.mode, unattended=world.unattended),
-        messages=_told(messages, world.instructions),
+        messages=_told(world.view.shown(messages), world.instructions),
         tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)),
         max_tokens=most,
         thinking=world.thinking,
@@ -55,7 +56,7 @@ async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
             raise
 
 
-def _told(messages: list[Message], instructions: str) -> tuple[Message, ...]:
+def _told(messages: Sequence[Message], instructions: str) -> tuple[Message, ...]:
     """The messages, with the repository's own texts before what the person said first.
 
     Not in the system prompt, which has more weight with a model; nor in the history, which a later session goes on

@@ -21,6 +21,7 @@ from runner.world import Bounds
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
+FREE = Price(0.0, 0.0, 0.0, 0.0)
 _BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
 _BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
 
@@ -56,7 +57,7 @@ class Spending:
         self.turns = 0
         self.usage = Usage()  # as the provider reports it
         self._counted = Usage()
-        self._free = bounds.price == Price(0.0, 0.0, 0.0, 0.0)
+        self._free = bounds.price == FREE
         self.money: float | None = 0.0 if bounds.price is not None else None
         self.output = 0
         self.denials = 0
@@ -93,12 +94,36 @@ class Spending:
         rather than too little, since a budget that counts nothing holds nothing."""
         self.usage = _sum(self.usage, usage)
         if usage == Usage() and not self._free:
-            usage = Usage(-(-_bytes(messages) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
+            usage = _guessed(messages, answer)
         self._counted = _sum(self._counted, usage)
         self._sent = usage.input + usage.cache_read + usage.cache_write
         if self.money is not None:
             paid = cost(usage, self._bounds.price)
             self.money = self.money + paid if paid is not None else None
+
+    def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> None:
+        """Another model was asked aside of the conversation, at that price, and it is the run that pays."""
+        self.usage = _sum(self.usage, usage)
+        if usage == Usage() and price != FREE:
+            usage = _guessed(sent, answer)
+        self._counted = _sum(self._counted, usage)
+        if self.money is not None:
+            paid = cost(usage, price)
+            self.money = self.money + paid if paid is not None else None
+
+    def affords(self, sends: int, most: int, price: Price | None) -> bool:
+        """Whether a request aside of `sends` tokens, with an answer of `most`, stays inside the bounds."""
+        bounds = self._bounds
+        if bounds.tokens is not None and self.tokens + sends + most > bounds.tokens:
+            return False
+        if bounds.money is None:
+            return True
+        would = cost(Usage(sends, most), price)
+        return self.money is not None and would is not None and self.money + would <= bounds.money
+
+    def shortened(self) -> None:
+        """The next request says less than the last one did."""
+        self._sent = 0
 
     def check(self) -> None:
         """Raises Ended when more was used than the run may: nothing of the answer is then done."""
@@ -162,6 +187,11 @@ def _sum(one: Usage, other: Usage) -> Usage:
         one.cache_read + other.cache_read,
         one.cache_write + other.cache_write,
     )
+
+
+def _guessed(sent: Sequence[Message], answer: AssistantMessage) -> Usage:
+    """What a server that does not count has used: rather too much."""
+    return Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
 
 
 def _cheapest(price: Price) -> float:

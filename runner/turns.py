@@ -38,11 +38,13 @@ class Turns:
         """Turn after turn; answers why it is over."""
         while True:
             self._world = self._world.steering.renewed(self._world)
-            most = self.spent.ask(self.messages)
+            sent = await self._world.view.fit(self.messages, self._world, self.spent)
+            most = self.spent.ask(sent)
             reply = await reply_to(self.messages, self._world, most)
+            sent = self._world.view.shown(self.messages)  # less, where the server found it too long
             self._world.journal.usage(reply.usage)
-            self.spent.answered(reply.usage, self.messages, reply.message)
-            self._world.emit(after(reply, self.messages, self._world, self.spent.money))
+            self.spent.answered(reply.usage, sent, reply.message)
+            self._world.emit(after(reply, sent, self._world, self.spent.money))
             if not reply.message.calls:
                 if reply.message.content:
                     self.messages.append(self._world.redactor.mask(reply.message))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policy.tier import Mode
     from runner.approval import Approver
     from runner.audit.log import AuditLog
+    from runner.compaction.view import View
     from runner.events import Emit, SessionStarted
     from runner.grant_store import GrantStore
     from runner.messages import Provider
@@ -50,6 +51,12 @@ def _unkept() -> "Journal":
     from runner.sessions.journal import Journal
 
     return Journal()
+
+
+def _view() -> "View":
+    from runner.compaction.view import View
+
+    return View()
 
 
 def _no_grants() -> "GrantStore":
@@ -91,6 +98,7 @@ class World:
     thinking: Thinking = Thinking.OFF
     steering: Steering = field(default_factory=Steering)  # what is said while the model works
     gauge: Gauge = field(default_factory=Gauge)  # how much of the model's window the conversation takes
+    view: "View" = field(default_factory=_view)  # what of the conversation the model is shown
     models: "OpenModels | None" = None  # how another model is opened: a smaller one, a fallback, the user's choice
 
     @property

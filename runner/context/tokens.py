@@ -69,6 +69,11 @@ class Gauge:
         self._weighed = before + _of(answer)
         self._ours = True
 
+    @property
+    def rate(self) -> float:
+        """How many of the model's tokens one of `weight` is."""
+        return self._rate
+
     def another(self) -> None:
         """Another model answers from here on: what was counted is an estimate for it."""
         self._ours = False

@@ -108,6 +108,8 @@ KINDS: dict[str, dict[str, Check]] = {
     "usage":    {"model": _text, "input": _count, "output": _count, "cache_read": _count, "cache_write": _count,
                  "cost": _cost},
     "mode":     {"mode": _text},
+    "compaction": {"level": _text, "before": _count, "after": _count, "cut": _count, "lined": _count,
+                   "trimmed": _count, "capped": _count, "cap": _count, "notes": _text, "space": _count},
     "snapshot": {"snapshot": _text, "call": _text},
     "notice":   {"text": _text},
     "end":      {"exit": _count, "reason": _text, "turns": _count},

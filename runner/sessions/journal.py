@@ -14,6 +14,7 @@ from typing import Protocol
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
+from runner.compaction.fold import Fold
 from runner.events import Emit, Event, Failed, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.sessions.cost import Price, cost
@@ -141,13 +142,19 @@ class Journal:
         self._add("snapshot", {"snapshot": snapshot, "call": call})
         self._written()
 
-    def usage(self, usage: Usage) -> None:
-        """What one reply used, as the provider counts it, and its cost where a price is known."""
+    def usage(self, usage: Usage, *, model: str = "", price: Price | None = None) -> None:
+        """What one reply used, as the provider counts it, and its cost where a price is known. `model` and `price`:
+        of another model, which was asked aside."""
         if usage == Usage():
             return  # the provider does not say
-        spent = cost(usage, self._prices.get(self._model))
+        spent = cost(usage, price if model else self._prices.get(self._model))
         counts = {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write")}
-        self._later("usage", {"model": self._model, **counts, "cost": spent})
+        self._later("usage", {"model": model or self._model, **counts, "cost": spent})
+
+    def compaction(self, level: str, before: int, after: int, fold: Fold) -> None:
+        """From here on the model is shown less; `fold` counts back from what was said last. All of it stays."""
+        counts = {name: getattr(fold, name) for name in Fold.__slots__}
+        self._later("compaction", {"level": level, "before": before, "after": after, **counts})
 
     def mode(self, mode: Mode) -> None:
         """The mode was changed by the person. A record: no file sets a mode."""

@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from policy.record import dataclass
 from policy.verdict import Problem
+from runner.compaction.fold import Fold
 from runner.messages import (
     AssistantMessage,
     Message,
@@ -24,7 +25,7 @@ from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, 
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 
-_NEEDED = ("session", "run", "message", "grant", "mode")
+_NEEDED = ("session", "run", "message", "grant", "mode", "compaction")
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
 
@@ -54,6 +55,9 @@ class Past:
     leaf: str
     path: Sequence[int]
     notices: tuple[str, ...] = ()
+    folds: tuple[
+        tuple[int, Fold], ...
+    ] = ()  # what the model was shown less of, each with the place it counts back from
 
 
 def index(file: BinaryIO, name: str) -> Tree:
@@ -117,6 +121,7 @@ class _Told:
         self._messages: list[Message] = []
         self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
         self._results: dict[int, ToolResult] = {}
+        self._folds: list[tuple[int, Fold]] = []
         self._grants: list[dict[str, object]] = []
         self._mode = self._model = self._cwd = ""
         self._prompts: tuple[UserMessage, UserMessage] | None = None  # the first and the last
@@ -144,6 +149,10 @@ class _Told:
                 self._mode = str(body["mode"])
             case "grant" if isinstance(body["grant"], dict):
                 self._grants.append(body["grant"])
+            case "compaction":
+                self.through()
+                counts = {name: body[name] for name in Fold.__slots__}
+                self._folds.append((len(self._messages), Fold(**counts)))  # type: ignore[arg-type]  # `KINDS` checked
             case _:
                 raise Unsound("it has no place here")
 
@@ -205,6 +214,7 @@ class _Told:
             leaf=last_entry.id,
             path=path,
             notices=notices,
+            folds=tuple(self._folds),
         )
 
 

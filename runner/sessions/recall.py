@@ -39,4 +39,6 @@ def recall(beginning: Beginning | None, world: World) -> list[Message]:
     )
     for notice in before.notices:
         world.emit(Notice(notice))
-    return list(before.history)
+    history = list(before.history)
+    world.view.restore(before.folds, history)
+    return history

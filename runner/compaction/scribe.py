@@ -1,0 +1,103 @@
+"""Who writes the notes: the small model, asked aside of the conversation, on the run's budget."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from policy.record import dataclass
+from policy.verdict import Problem
+from runner.compaction.notes import ANSWER, cleaned, request
+from runner.context.tokens import weight_of
+from runner.events import Notice
+from runner.messages import Failure, Message, ProviderError, Reply, Request, TextBlock
+from runner.model_facts import facts_of
+from runner.providers import Opened
+from runner.secrets import SecretError
+
+if TYPE_CHECKING:
+    from runner.sessions.cost import Price
+    from runner.spending import Spending
+    from runner.world import World
+
+_MOST = 120_000  # tokens that it is sent at once; a summary of more is no better
+_UNKNOWN = 24_000  # likewise where nobody knows its window
+_PAUSES = (1.0, 4.0, 15.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Scribe:
+    """`chosen`: the model by the setting `small_model`, empty when nobody said. `price` tells what a model costs."""
+
+    chosen: str = ""
+    price: "Callable[[Opened], Price | None]" = lambda opened: None
+
+    async def notes(
+        self, old: Sequence[Message], before: str, focus: str, world: "World", spent: "Spending | None"
+    ) -> str | None:
+        """Notes about `old`; None when the budget has no room for them, or nothing was answered.
+
+        Raises ProviderError.
+        """
+        small, price = self._opened(world, spent)
+        window = facts_of(_name(small)).window or _UNKNOWN
+        asked = request(old, before, focus, small.model, min(window * 3 // 4, _MOST))
+        sends = round(sum(map(weight_of, asked.messages)))
+        if spent is not None and not spent.affords(sends, ANSWER, price):
+            return None
+        reply = await _reply(small, asked, world)
+        world.journal.usage(reply.usage, model=_name(small), price=price)
+        if spent is not None:
+            spent.aside(reply.usage, asked.messages, reply.message, price)
+        text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
+        return cleaned(world.redactor.text(text)) or None
+
+    def _opened(self, world: "World", spent: "Spending | None") -> "tuple[Opened, Price | None]":
+        """The small model and its price. The conversation's own where there is no other, or where money is counted and
+        nobody knows the small one's price."""
+        own = Opened(world.provider, world.model)
+        main = world.bounds.price
+        if world.models is None:
+            return own, main
+        spec = self.chosen
+        if not spec:
+            with_facts = facts_of(_name(own)).small
+            spec = with_facts if with_facts and world.models.vendors(_name(own)) else ""
+        if not spec or spec == _name(own):
+            return own, main
+        try:
+            small = world.models.get(spec)
+        except (ProviderError, SecretError) as error:
+            if self.chosen:
+                world.emit(Notice(f"the small model `{spec}` cannot be asked: {error.problem.what}"))
+            return own, main
+        price = self.price(small)
+        if world.bounds.money is not None and (price is None or price.input is None or price.output is None):
+            return own, main
+        return small, price
+
+
+def _name(opened: Opened) -> str:
+    return f"{opened.provider.name}:{opened.model}"
+
+
+async def _reply(small: Opened, asked: Request, world: "World") -> Reply:
+    """Its answer, asked for again where waiting helps. Raises ProviderError."""
+    pauses = iter(_PAUSES)
+    while True:
+        try:
+            return await _streamed(small, asked)
+        except ProviderError as error:
+            pause = next(pauses, None)
+            if pause is None or not error.retryable:
+                raise
+            world.emit(Notice(f"{error.problem.what}; asking again for notes in {pause:g} s"))
+            await asyncio.sleep(pause)
+
+
+async def _streamed(small: Opened, asked: Request) -> Reply:
+    async for event in small.provider.stream(asked):
+        if isinstance(event, Reply):
+            return event
+    why = "the stream ended before the answer did"
+    problem = Problem(f"`{small.provider.name}` broke off its notes", why, "nothing is lost: the session holds all")
+    raise ProviderError(problem, failure=Failure.RETRYABLE)

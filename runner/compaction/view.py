@@ -1,0 +1,198 @@
+"""What of a conversation its model is shown; one for a session, kept in `World.view`.
+
+The history itself is never changed. What is shown of it changes only where a level is reached: between two of them the
+beginning of every request is the same, which is what a provider's cache lives from.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from runner.compaction.fold import Fold, shown
+from runner.compaction.levels import GAIN, KEEPS, Level, Thresholds
+from runner.compaction.notes import digest
+from runner.compaction.scribe import Scribe
+from runner.compaction.units import kept_from, start
+from runner.events import Compacted, Notice
+from runner.messages import Message, ProviderError
+from runner.model_facts import facts_of
+
+if TYPE_CHECKING:
+    from runner.spending import Spending
+    from runner.world import World
+
+_ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
+_UNKNOWN = 64_000  # tokens; what /compact measures by where nobody knows the window
+_CAPS = (24_000, 8_000, 2_500, 800, 250)  # characters of one text, tried in turn
+_SHRINKS = (0.6, 0.35, 0.15)  # of what was too long, by the try
+_TOLD = 0.4  # characters of notes for each token of the window, at most: a tenth of it
+_REST = 0.03  # of the window: how much more there must be before notes that failed are tried again
+
+
+class View:
+    """`shown` is what to send; `fit` makes it fit first. Only the event loop's thread uses it."""
+
+    def __init__(
+        self,
+        thresholds: Thresholds | None = None,
+        scribe: Scribe | None = None,
+        window: Callable[[str], int | None] = lambda spec: None,
+    ) -> None:
+        """`window` answers what the person said of a `provider:model`, before what is known of it."""
+        self._thresholds = thresholds or Thresholds()
+        self._scribe = scribe or Scribe()
+        self._said = window
+        self._fold = Fold()
+        self._base: tuple[Message, ...] = ()  # what `_fold` comes to
+        self._last: Message | None = None  # the last message that `_base` tells of
+        self._rests: dict[Level, float] = {}
+        self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
+
+    def window(self, world: "World") -> int | None:
+        """The tokens that the model takes, request and answer together; None where nobody knows."""
+        spec = f"{world.provider.name}:{world.model}"
+        known = self._said(spec) or facts_of(spec).window
+        proven = self._proven.get(spec)
+        return min(known, proven) if known and proven else known or proven
+
+    def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """What is sent of `messages`, the whole history."""
+        end = self._fold.end
+        if end == 0:
+            return tuple(messages)
+        if len(messages) < end or messages[end - 1] is not self._last:  # another history than the one it was made for
+            self._set(messages, Fold())
+        return (*self._base, *messages[self._fold.end :])
+
+    def restore(self, folds: Sequence[tuple[int, Fold]], messages: Sequence[Message]) -> None:
+        """Go on as an earlier run left off: each fold with the place in `messages` that its numbers count back from."""
+        if folds:
+            at, fold = folds[-1]
+            self._set(messages, fold.turned(at))
+
+    async def fit(
+        self, messages: Sequence[Message], world: "World", spent: "Spending | None" = None
+    ) -> tuple[Message, ...]:
+        """What is sent of `messages`, made shorter where the window asks for it. What notes cost, `spent` counts."""
+        room = self._room(world)
+        if room is None:
+            return self.shown(messages)
+        for level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY, Level.RECENT, Level.TRUNCATE):
+            used = world.gauge.size(self.shown(messages)).tokens
+            if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
+                continue
+            await self._reach(level, messages, world, spent, room)
+        return self.shown(messages)
+
+    async def shrink(
+        self, messages: Sequence[Message], world: "World", spent: "Spending | None" = None, attempt: int = 1
+    ) -> tuple[Message, ...]:
+        """The server said that what `shown` answers is too long: less of it, and with each `attempt` (from 1) less
+        still. The model's window is known to be smaller from here on."""
+        now = world.gauge.size(self.shown(messages)).tokens
+        spec = f"{world.provider.name}:{world.model}"
+        self._proven[spec] = min(self._proven.get(spec, now), now)
+        room = now * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
+        if attempt == 1:
+            await self._reach(Level.SUMMARY, messages, world, spent, room)
+        if world.gauge.size(self.shown(messages)).tokens > room:
+            await self._reach(Level.TRUNCATE, messages, world, spent, room)
+        return self.shown(messages)
+
+    async def compact(self, messages: Sequence[Message], world: "World", focus: str = "") -> Compacted | None:
+        """Notes instead of all that is old, since the person wants it so; `focus` is what matters to them. None when
+        there is nothing to make shorter. Raises ProviderError. Not while a run is on its way."""
+        room = self._room(world) or _UNKNOWN
+        return await self._reach(Level.ASKED, messages, world, None, room, world.redactor.text(focus))
+
+    def _room(self, world: "World") -> float | None:
+        window = self.window(world)
+        return window - min(_ANSWER, window / 5) if window else None
+
+    async def _reach(
+        self,
+        level: Level,
+        messages: Sequence[Message],
+        world: "World",
+        spent: "Spending | None",
+        room: float,
+        focus: str = "",
+    ) -> Compacted | None:
+        """Do what `level` does, where it is worth it."""
+        before = world.gauge.size(self.shown(messages)).tokens
+        fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
+        kept = max(kept_from(messages, room * KEEPS[level] / world.gauge.rate), fold.cut)
+        match level:
+            case Level.TRIM:
+                fold = replace(fold, trimmed=max(kept, fold.trimmed))
+            case Level.ONE_LINE:
+                fold = replace(fold, lined=max(kept, fold.lined), trimmed=max(kept, fold.trimmed))
+            case Level.TRUNCATE:
+                fold = self._truncated(fold, messages, world, room, kept)
+            case _:
+                fold = replace(fold, cut=kept)
+                if not self._gains(fold, messages, world, before, room, level):
+                    return None
+                notes = await self._notes(level, messages[self._fold.cut : kept], focus, world, spent)
+                if notes is None:
+                    self._rests[level] = before + room * _REST
+                    return None
+                fold = replace(fold, notes=notes)
+        if not self._gains(fold, messages, world, before, room, level):
+            return None
+        self._set(messages, fold)
+        if spent is not None:
+            spent.shortened()
+        self._rests.clear()
+        after = world.gauge.size(self.shown(messages)).tokens
+        told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
+        world.journal.compaction(level.value, before, after, fold.turned(len(messages)))
+        world.emit(told)
+        return told
+
+    def _gains(
+        self, fold: Fold, messages: Sequence[Message], world: "World", before: int, room: float, level: Level
+    ) -> bool:
+        """Whether what `fold` shows is so much less that it is worth sending all of it anew."""
+        if replace(fold, space=self._fold.space) == self._fold:
+            return False
+        least = 1 if level in (Level.TRUNCATE, Level.ASKED) else room * GAIN
+        return before - world.gauge.size(shown(messages, fold)).tokens >= least
+
+    async def _notes(
+        self, level: Level, old: Sequence[Message], focus: str, world: "World", spent: "Spending | None"
+    ) -> str | None:
+        """Notes about `old` and what was noted before; None when there should be, and are none."""
+        why = "there is no budget for it"
+        try:
+            notes = await self._scribe.notes(old, self._fold.notes, focus, world, spent)
+        except ProviderError as error:
+            if level is Level.ASKED:
+                raise
+            notes, why = None, str(error.problem)
+        if notes is not None:
+            return notes
+        world.emit(Notice(f"the conversation could not be summarised: {why}"))
+        return None if level is Level.SUMMARY else digest(old, self._fold.notes)
+
+    def _truncated(self, fold: Fold, messages: Sequence[Message], world: "World", room: float, kept: int) -> Fold:
+        """As much as fits into three fifths of `room`: first less old, then shorter texts."""
+        target = room * 0.6
+        end = len(messages)
+        if kept > fold.cut:
+            notes = digest(messages[fold.cut : kept], fold.notes)
+            fold = replace(fold, cut=kept, notes=notes)
+        for cap in _CAPS:
+            if world.gauge.size(shown(messages, fold)).tokens <= target:
+                break
+            fold = replace(fold, capped=end, cap=cap, space=min(fold.space, cap * 2))
+        if world.gauge.size(shown(messages, fold)).tokens > target and (last := start(messages, end - 1)) > fold.cut:
+            notes = digest(messages[fold.cut : last], fold.notes)
+            fold = replace(fold, cut=last, notes=notes)
+        return fold
+
+    def _set(self, messages: Sequence[Message], fold: Fold) -> None:
+        end = min(fold.end, len(messages))
+        self._fold = fold
+        self._base = shown(messages[:end], fold)
+        self._last = messages[end - 1] if end else None
