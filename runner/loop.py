@@ -38,6 +38,8 @@ from runner.world import World
 from sandbox.backend import Outcome, SandboxUnavailable, noted_connections
 
 Changed = tuple[tuple[str, str], ...] | None  # (path, how), where somebody looked
+# What ends a run with words of its own, after which a conversation may go on.
+BREAKS = (ProviderError, SandboxUnavailable, AuditError, JournalError)
 
 
 async def answer(call: Call, world: World) -> Report:
@@ -196,7 +198,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
         exit = Exit.DENIED if work.denied else Exit.DONE
     except Ended as end:
         exit, reason, limit = end.exit, end.reason, end.limit
-    except (ProviderError, SandboxUnavailable, AuditError, JournalError) as error:
+    except BREAKS as error:
         world.emit(Failed(error.problem))
         exit = Exit.SANDBOX if isinstance(error, SandboxUnavailable) else Exit.FAILED
         reason = error.problem.what

@@ -69,6 +69,15 @@ class ToolMessage:
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
+def without_thoughts(messages: list[Message]) -> None:
+    """Take the reasoning out, in place, before another model goes on: its signature is its provider's, and another one
+    refuses it."""
+    for place, message in enumerate(messages):
+        if isinstance(message, AssistantMessage) and any(isinstance(each, ThinkingBlock) for each in message.content):
+            kept = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
+            messages[place] = AssistantMessage(kept or (TextBlock("[no answer]"),))
+
+
 class Stop(StrEnum):
     END = "end"
     TOOLS = "tools"

@@ -134,10 +134,10 @@ def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model:
 
 
 def prepared(
-    args: RunArgs, unattended: bool, *, repository: bool = True, usual: "Bounds | None" = None
+    args: RunArgs, unattended: bool, *, repository: bool = True, usual: "Bounds | None" = None, asks: bool = True
 ) -> "tuple[SessionOptions, Settings]":
     """What flags and settings come to. Without `repository`, nothing that came with the folder counts, not even what
-    tightens. `usual`: the bounds where nobody said any."""
+    tightens. `usual`: the bounds where nobody said any. `asks`: about trust, on this terminal."""
     from functools import partial
 
     from runner.amounts import apply_limits
@@ -157,6 +157,7 @@ def prepared(
         attended=not unattended,
         pinned=args.trust_config,
         reads=bool(settings.value("instructions")) and not args.no_instructions,
+        asks=asks,
     )
     instructions = ""
     if repository:

@@ -1,17 +1,26 @@
 """The models that a session has opened: the one it began with, and those it turned to since."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from policy.verdict import Problem
 from runner.providers import Opened
 from runner.providers.endpoint import SetupError
 
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.world import Bounds
+
 
 class OpenModels:
     """Opens a model once and keeps it; all are closed with the session."""
 
-    def __init__(self, first: Opened, opener: Callable[[str], Opened] | None = None) -> None:
+    def __init__(
+        self, first: Opened, opener: Callable[[str], Opened] | None = None, settings: "Settings | None" = None
+    ) -> None:
+        """`settings` say what models cost, beside the list that comes with the program."""
         self._opener = opener
+        self._settings = settings
         self._opened = {f"{first.provider.name}:{first.model}": first}
 
     def get(self, spec: str) -> Opened:
@@ -26,6 +35,13 @@ class OpenModels:
     def vendors(self, spec: str) -> bool:
         """Whether that model is open, and its server the vendor's own."""
         return spec in self._opened and self._opened[spec].vendors
+
+    def bounds(self, bounds: "Bounds", model: Opened) -> "Bounds":
+        """`bounds` at the price of `model`. Raises Stopped when an amount of money bounds the run and nobody knows the
+        price."""
+        from runner.budget import priced
+
+        return bounds if self._settings is None else priced(bounds, model, self._settings)
 
     async def close(self) -> None:
         for each in self._opened.values():

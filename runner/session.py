@@ -69,12 +69,14 @@ async def open_session(
     approver: Approver,
     emit: Emit,
     opener: Callable[[str], Opened] | None = None,
+    models: OpenModels | None = None,
 ) -> AsyncIterator[World]:
     """A World whose boundary stands and whose session is recorded. Leaving ends every child and closes the log.
 
     What is emitted or recorded holds no secret that this process knows, and nothing that is a key by its shape.
 
-    `opener` opens a model by `provider:model`, for whoever turns to another.
+    `opener` opens a model by `provider:model`, for whoever turns to another; `models`, in its place, are those of a
+    program that closes them itself.
 
     Raises SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
     """
@@ -92,8 +94,9 @@ async def open_session(
     redactor = Redactor(model.secrets, live=True, shapes=True)
     emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
-        models = OpenModels(model, opener)
-        stack.push_async_callback(models.close)
+        if models is None:
+            models = OpenModels(model, opener, settings)
+            stack.push_async_callback(models.close)
         audit = stack.enter_context(open_log(settings, environ, redact=redactor.text))
         sandbox, enforcement = await open_backend(
             options.backend,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import assert_never
 
@@ -137,6 +138,13 @@ class Spending:
             raise Ended(
                 Exit.LIMIT, f"stopped after spending {spent}: {self._said(Limit.MONEY)} is used up", Limit.MONEY
             )
+
+    def priced(self, price: Price | None) -> None:
+        """Another model goes on, at this price."""
+        self._bounds = replace(self._bounds, price=price)
+        self._free = price == Price(0.0, 0.0, 0.0, 0.0)
+        if price is None:
+            self.money = None
 
     def printed(self, count: int) -> None:
         """An action answered `count` bytes. Raises Ended."""

@@ -5,11 +5,17 @@ from dataclasses import replace
 
 from policy.record import dataclass
 from policy.tier import Mode
-from runner.events import Changed, Queued, Unqueued
-from runner.loop import Ending, run
-from runner.messages import Message, Thinking, Usage
-from runner.problems import Exit
+from policy.verdict import Problem
+from runner.calls import Call
+from runner.events import Changed, Failed, Notice, Queued, Unqueued
+from runner.loop import BREAKS, Ending, answer, run
+from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
+from runner.problems import Exit, Stopped
 from runner.world import World
+
+_ONE_MODEL = Problem(
+    "the model cannot be changed here", "this program gave the session one model", "start a session with another"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,8 @@ class Talk:
         self.usage = Usage()  # of all runs of this talk, as the provider counts it
         self.cost: float | None = None
         self.turns = 0
-        self._running: asyncio.Task[Ending] | None = None
+        self._running: asyncio.Task[Ending] | asyncio.Task[str] | None = None
+        self._typed = 0  # commands of the person's own
 
     @property
     def busy(self) -> bool:
@@ -55,9 +62,9 @@ class Talk:
         news = undo.news() if undo is not None else ""
         latest = undo.latest() if undo is not None else 0
         self.marks.append(Mark(text, len(self.history), self.world.journal.leaf, latest))
-        self._running = asyncio.ensure_future(run(f"{news}{text}", self.world, self.history))
+        running = self._running = asyncio.create_task(run(f"{news}{text}", self.world, self.history))
         try:
-            ending = await self._running
+            ending = await running
             self._spent(ending)
             return ending
         finally:
@@ -76,6 +83,44 @@ class Talk:
         del self.history[mark.length :]
         del self.marks[self.marks.index(mark) :]
         self.world.journal.back_to(mark.leaf)
+
+    async def shell(self, script: str) -> None:
+        """Run a command that the person typed, through the gate and the sandbox as every other, and tell the model of
+        it, who answers with the next prompt. Not while `busy`."""
+        self._typed += 1
+        running = self._running = asyncio.create_task(self._shell(f"!{self._typed}", script))
+        try:
+            told = await running
+        finally:
+            self._running = None
+        script, told = self.world.redactor.text(script), self.world.redactor.text(told)
+        # Its output has no more authority than that of any other command.
+        said = f"[I ran a command myself, and this is no request. The command:]\n{script}\n[What came of it:]\n{told}"
+        message = UserMessage((TextBlock(said),))
+        self.history.append(message)
+        try:
+            self.world.journal.message(message)
+        except BREAKS as error:
+            self.world.emit(Failed(error.problem))
+
+    async def _shell(self, key: str, script: str) -> str:
+        """What the model is told of it."""
+        try:
+            report = await answer(Call(key, ToolCall(key, "bash", {"command": script})), self.world)
+        except BREAKS as error:
+            self.world.emit(Failed(error.problem))
+            return f"not done: {error.problem}"
+        except asyncio.CancelledError:  # the person, who goes on talking
+            self.world.emit(Notice("the command was stopped"))
+            return "it was stopped"
+        return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))
+
+    async def stopped(self) -> None:
+        """Returns when nothing runs any more; what ran was stopped."""
+        running = self._running
+        if running is not None:
+            self.interrupt()
+            await asyncio.wait({running})
 
     def interrupt(self) -> bool:
         """Stop the run and whatever it started; whether there was one."""
@@ -110,6 +155,23 @@ class Talk:
             self.world.steering.change({"mode": mode})
             self.world.journal.mode(mode)
             self.world.emit(Changed("mode", was.value, mode.value, why))
+
+    def set_model(self, spec: str) -> None:
+        """From the next request on. Raises Stopped, SetupError or SecretError: then nothing has changed."""
+        world = self.world
+        if world.models is None:
+            raise Stopped(_ONE_MODEL, Exit.USAGE)
+        opened = world.models.get(spec)
+        was, now = f"{world.provider.name}:{world.model}", f"{opened.provider.name}:{opened.model}"
+        if now == was:
+            return
+        bounds = world.models.bounds(world.bounds, opened)
+        fields = {"provider": opened.provider, "model": opened.model, "bounds": bounds}
+        self.world = replace(world, provider=opened.provider, model=opened.model, bounds=bounds)
+        world.steering.change(fields)
+        without_thoughts(self.history)
+        world.journal.model(now, bounds.price)
+        world.emit(Changed("model", was, now))
 
     def set_thinking(self, thinking: Thinking) -> None:
         """From the next request on."""

@@ -7,7 +7,17 @@ from policy.record import dataclass
 from runner.calls import Call, Judgement
 from runner.context.used import after
 from runner.events import Denied, Steered
-from runner.messages import Message, Reply, Stop, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
+from runner.messages import (
+    Message,
+    Reply,
+    Stop,
+    TextBlock,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    without_thoughts,
+)
 from runner.problems import Exit
 from runner.replies import reply_to
 from runner.reports import Report
@@ -37,7 +47,7 @@ class Turns:
     async def through(self) -> str:
         """Turn after turn; answers why it is over."""
         while True:
-            self._world = self._world.steering.renewed(self._world)
+            self._renew()
             sent = await self._world.view.fit(self.messages, self._world, self.spent)
             most = self.spent.ask(sent)
             reply = await reply_to(self.messages, self._world, most)
@@ -53,6 +63,13 @@ class Turns:
                 return _why_over(reply, self.spent)
             await self._turn(reply)
             self._steered()
+
+    def _renew(self) -> None:
+        """Take over what was changed meanwhile."""
+        before, self._world = self._world, self._world.steering.renewed(self._world)
+        if (before.provider, before.model) != (self._world.provider, self._world.model):
+            without_thoughts(self.messages)
+            self.spent.priced(self._world.bounds.price)
 
     def _steered(self) -> None:
         """Put what was said meanwhile behind the results of the batch."""

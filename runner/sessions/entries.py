@@ -110,6 +110,7 @@ KINDS: dict[str, dict[str, Check]] = {
     "mode":     {"mode": _text},
     "compaction": {"level": _text, "before": _count, "after": _count, "cut": _count, "lined": _count,
                    "trimmed": _count, "capped": _count, "cap": _count, "notes": _text, "space": _count},
+    "model":    {"model": _text},
     "snapshot": {"snapshot": _text, "call": _text},
     "notice":   {"text": _text},
     "end":      {"exit": _count, "reason": _text, "turns": _count},

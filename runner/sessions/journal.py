@@ -160,6 +160,12 @@ class Journal:
         """The mode was changed by the person. A record: no file sets a mode."""
         self._later("mode", {"mode": mode.value})
 
+    def model(self, model: str, price: Price | None) -> None:
+        """The person turned to another model, which costs that."""
+        self._model = model
+        self._prices = {**self._prices, **({model: price} if price is not None else {})}
+        self._later("model", {"model": model})
+
     def head(self, body: Body) -> None:
         """The session begins."""
         self._later("session", body)

@@ -82,6 +82,8 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
                 yield Part("note", entry.time, f"the mode is now {body['mode']}")
             case "compaction":
                 yield Part("note", entry.time, f"the model is shown less from here on ({body['level']})")
+            case "model":
+                yield Part("note", entry.time, f"the model is now {body['model']}")
             case "notice":
                 yield Part("note", entry.time, str(body["text"]))
             case "end":

@@ -25,7 +25,7 @@ from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, 
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 
-_NEEDED = ("session", "run", "message", "grant", "mode", "compaction")
+_NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
 
@@ -147,6 +147,8 @@ class _Told:
                 self._mode, self._model, self._cwd = str(body["mode"]), str(body["model"]), str(body["cwd"])
             case "mode":
                 self._mode = str(body["mode"])
+            case "model":
+                self._model = str(body["model"])
             case "grant" if isinstance(body["grant"], dict):
                 self._grants.append(body["grant"])
             case "compaction":

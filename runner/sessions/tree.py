@@ -19,7 +19,20 @@ from runner.sessions.entries import LONGEST, Entry, Unsound, parse
 # A line as `entries.line` begins it. Anything else (edited by hand) is parsed whole.
 _OURS = re.compile(rb'\{"id":"([0-9]{1,15})","parentId":"([0-9]{1,15})","time":"[0-9TZ:.+-]{0,40}","type":"([a-z]+)",')
 _TOLD = 20  # damages that are kept; the rest is counted
-_TYPES = ("session", "run", "message", "call", "grant", "usage", "mode", "snapshot", "notice", "end", "compaction")
+_TYPES = (
+    "session",
+    "run",
+    "message",
+    "call",
+    "grant",
+    "usage",
+    "mode",
+    "model",
+    "snapshot",
+    "notice",
+    "end",
+    "compaction",
+)
 _CODE = {name.encode(): number for number, name in enumerate(_TYPES)}
 
 

@@ -25,12 +25,16 @@ _HASH = 64  # hex digits
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How a session is started. `pinned` is the hash after --trust-config; `reads`: texts for agents are wanted."""
+    """How a session is started. `pinned` is the hash after --trust-config; `reads`: texts for agents are wanted.
+
+    `asks`: the question may be put on this terminal.
+    """
 
     workspace: str
     attended: bool
     pinned: str | None = None
     reads: bool = True
+    asks: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
             {}, None, (*notices, f"left out, since it came with the repository: {named(brought.counts)}; {how}")
         )
     answer = brought.answer
-    if answer is None and not (os.isatty(0) and os.isatty(2)):
+    if answer is None and not (wish.asks and os.isatty(0) and os.isatty(2)):
         text = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
         return Granted({}, None, (*notices, text))
     if answer is None:

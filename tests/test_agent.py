@@ -1,0 +1,388 @@
+"""The library of an agent, as a program uses it: events one by one, one session after another, nothing left behind."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from policy.tier import Mode
+from policy.verdict import Ask
+from runner.agent import Agent, starting
+from runner.approval import Answer, No, Yes
+from runner.approval_offer import NOTHING, Offer
+from runner.audit.log import AuditLog
+from runner.events import Changed, Chunk, Denied, Event, Finished, Prompted, Resumed, RunEnded, Said, SessionStarted
+from runner.messages import (
+    AssistantMessage,
+    Reply,
+    Request,
+    Stop,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+from runner.model_run import RunArgs
+from runner.problems import Exit, Stopped
+from runner.providers import Opened
+from runner.providers.scripted import ScriptedProvider, Turn
+from runner.sessions.flags import GoOn
+from runner.sessions.store import SessionError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "home" / "w").mkdir(parents=True)
+    for name in [name for name in os.environ if name.startswith("RINGFENCE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "home" / "w"
+
+
+def bash(script: str) -> Turn:
+    return Turn(calls=(ToolCall("", "bash", {"command": script}),))
+
+
+def model(*turns: Turn) -> Opened:
+    return Opened(ScriptedProvider(turns), "m")
+
+
+class Person:
+    """Answers as the program says."""
+
+    name = "program"
+
+    def __init__(self, answer: Callable[[Ask], Awaitable[Answer]]) -> None:
+        self._answer = answer
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        return await self._answer(ask)
+
+
+E = TypeVar("E", bound=Event)
+
+
+def of(events: list[Event], kind: type[E]) -> list[E]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+async def all_of(agent: Agent, text: str) -> list[Event]:
+    return [event async for event in agent.prompt(text)]
+
+
+def ended_whole(state: Path) -> bool:
+    """Every session of the log was closed by its program."""
+    with AuditLog.open_to_read(state / "audit.db") as log:
+        kinds = [row.body["kind"] for row in log.rows()]
+        return kinds.count("ended") == kinds.count("session")
+
+
+def test_events_come_while_they_happen_and_end_with_the_run(folder: Path) -> None:
+    async def work() -> None:
+        async with Agent(folder, model=model(bash("echo one"), Turn("done")), mode=Mode.TRUST_PROJECT) as agent:
+            seen: list[Event] = []
+            async for event in agent.prompt("do it"):
+                if isinstance(event, Chunk):
+                    assert agent.busy, "the output comes while the run is on its way"
+                seen.append(event)
+            assert isinstance(seen[0], Prompted)
+            assert isinstance(seen[-1], RunEnded)
+            assert seen[-1].exit == Exit.DONE
+            assert "".join(event.text for event in of(seen, Said)) == "done"
+            assert "one" in of(seen, Finished)[0].text
+            assert not agent.busy
+
+    asyncio.run(work())
+
+
+def test_without_async_with_the_end_of_the_event_loop_closes_it(folder: Path, tmp_path: Path) -> None:
+    async def work() -> list[Event]:
+        return [event async for event in Agent(folder, model=model(Turn("hello"))).prompt("hi")]
+
+    seen = asyncio.run(work())
+    assert isinstance(seen[0], SessionStarted), "what happens at the opening belongs to the first prompt"
+    assert seen[0].unattended, "without an approver nobody is there"
+    assert ended_whole(tmp_path / "state")
+
+
+def test_without_an_approver_questions_are_denials(folder: Path) -> None:
+    async def work() -> list[Event]:
+        async with Agent(folder, model=model(bash("touch ../outside"), Turn("done")), mode=Mode.DEFAULT) as agent:
+            return await all_of(agent, "go")
+
+    seen = asyncio.run(work())
+    assert len(of(seen, Denied)) == 1
+    assert of(seen, RunEnded)[0].exit == Exit.DENIED
+    assert not (folder.parent / "outside").exists()
+
+
+def test_the_programs_answers_hold(folder: Path) -> None:
+    asked: list[Ask] = []
+
+    async def decide(ask: Ask) -> Answer:
+        asked.append(ask)
+        return Yes() if len(asked) == 1 else No("not that")
+
+    async def work() -> list[Event]:
+        turns = bash("echo yes > one"), bash("echo no > two"), Turn("done")
+        async with Agent(folder, model=model(*turns), mode=Mode.DEFAULT, approver=Person(decide)) as agent:
+            return await all_of(agent, "go")
+
+    seen = asyncio.run(work())
+    assert (folder / "one").read_text() == "yes\n"
+    assert not (folder / "two").exists()
+    assert len(asked) == 2
+    assert "not that" in str(of(seen, Denied)[0].problem)
+
+
+def test_what_an_approver_raises_reaches_the_program_and_nothing_runs(folder: Path, tmp_path: Path) -> None:
+    async def broken(ask: Ask) -> Answer:
+        raise ValueError("a defect of the program")
+
+    async def work() -> None:
+        turns = bash("echo > one"), Turn("still here")
+        async with Agent(folder, model=model(*turns), mode=Mode.DEFAULT, approver=Person(broken)) as agent:
+            with pytest.raises(ValueError, match="a defect of the program"):
+                await all_of(agent, "go")
+            assert not (folder / "one").exists()
+            seen = await all_of(agent, "and now")  # the history is whole, so the talk can go on
+            assert of(seen, RunEnded)[-1].exit == Exit.DONE
+
+    asyncio.run(work())
+
+
+def test_leaving_the_iteration_stops_the_run_and_its_child(folder: Path) -> None:
+    async def work() -> None:
+        turns = bash("echo begun; python3 -c 'import time; time.sleep(600)'"), bash("echo next"), Turn("done")
+        async with Agent(folder, model=model(*turns), mode=Mode.TRUST_PROJECT) as agent:
+            async for event in agent.prompt("sleep"):
+                if isinstance(event, Chunk):
+                    break
+            seen = await all_of(agent, "go on")  # waits for the one that was left
+            assert of(seen, RunEnded)[-1].exit == Exit.DONE
+            assert of(seen, Finished)[0].text.strip().startswith("next")
+
+    asyncio.run(work())
+
+
+def test_two_at_once_are_refused(folder: Path) -> None:
+    async def work() -> None:
+        turns = bash("echo begun; python3 -c 'import time; time.sleep(600)'"), Turn("done")
+        async with Agent(folder, model=model(*turns), mode=Mode.TRUST_PROJECT) as agent:
+            async for event in agent.prompt("sleep"):
+                if isinstance(event, Chunk):
+                    for wrong in (all_of(agent, "too"), agent.clear(), agent.fork(), agent.resume("0123")):
+                        with pytest.raises(Stopped, match="on its way"):
+                            await wrong
+                    assert agent.interrupt()
+
+    asyncio.run(work())
+
+
+def test_what_is_said_meanwhile_is_in_the_same_iteration(folder: Path) -> None:
+    async def work() -> list[Event]:
+        turns = bash("echo one"), Turn("first"), Turn("second")
+        async with Agent(folder, model=model(*turns), mode=Mode.TRUST_PROJECT) as agent:
+            seen: list[Event] = []
+            async for event in agent.prompt("go"):
+                seen.append(event)
+                if isinstance(event, Finished):
+                    agent.follow_up("and then")
+            return seen
+
+    seen = asyncio.run(work())
+    assert [event.text for event in of(seen, Prompted)] == ["go", "and then"]
+    assert len(of(seen, RunEnded)) == 2
+
+
+def test_one_program_turns_from_session_to_session(folder: Path, tmp_path: Path) -> None:
+    async def work() -> list[Event]:
+        seen: list[Event] = []
+        played = model(*(Turn(f"answer {number}") for number in range(9)))
+        async with Agent(folder, model=played, mode=Mode.TRUST_PROJECT, emit=seen.append) as agent:
+            with pytest.raises(Stopped, match="nothing to fork"):
+                await agent.fork()
+            await agent.run("remember one")
+            first = agent.talk.world.journal.kept
+            assert first is not None
+            with pytest.raises(Stopped, match="is the one that is open"):
+                await agent.resume(first[:8])
+            agent.talk.set_mode(Mode.PLAN)
+            await agent.clear()
+            assert agent.talk.history == []
+            assert agent.talk.world.mode is Mode.PLAN, "a mode is the person's, not the session's"
+            assert not agent.talk.world.journal.kept
+            await agent.run("another")
+            with pytest.raises(SessionError):
+                await agent.resume("ffffffff")
+            assert [message for message in agent.talk.history if isinstance(message, UserMessage)], "still open"
+            await agent.resume(first[:8])
+            assert agent.talk.world.journal.kept is None, "nothing new was said yet"
+            assert agent.talk.history[0] == UserMessage((TextBlock("remember one"),))
+            await agent.run("remember two")
+            assert agent.talk.world.journal.kept == first
+            forked = await agent.fork()
+            assert len(forked.history) == 4
+            await agent.run("in the copy")
+            assert agent.talk.world.journal.kept not in (None, first)
+        return seen
+
+    seen = asyncio.run(work())
+    assert [event.forked for event in of(seen, Resumed)] == [False, True]
+    assert len(of(seen, SessionStarted)) == 4
+    assert ended_whole(tmp_path / "state")
+
+
+def test_a_closed_agent_begins_anew(folder: Path, tmp_path: Path) -> None:
+    async def work() -> None:
+        agent = Agent(folder, model=model(Turn("one"), Turn("two")), go_on=GoOn(unkept=True))
+        await all_of(agent, "a")
+        await agent.close()
+        with pytest.raises(Stopped, match="no session is open"):
+            agent.talk  # noqa: B018  # looking is the test
+        assert not agent.interrupt()
+        await agent.close()
+        seen = await all_of(agent, "b")
+        assert isinstance(seen[0], SessionStarted)
+        await agent.clear()
+        assert agent.talk.world.journal.kept is None
+        await agent.close()
+
+    asyncio.run(work())
+    assert ended_whole(tmp_path / "state")
+    assert not (tmp_path / "state" / "sessions").exists()
+
+
+def test_what_cannot_be_opened_is_raised_and_leaves_nothing(folder: Path) -> None:
+    async def work() -> None:
+        agent = Agent(folder, model="nobody:knows")
+        with pytest.raises(Exception, match="there is no provider"):
+            await all_of(agent, "x")
+        with pytest.raises(Exception, match="there is no provider"):
+            await agent.open()
+        await agent.close()
+
+    asyncio.run(work())
+
+
+# ---- the person's own command
+
+
+def test_a_command_of_the_persons_own_passes_the_gate_and_is_told_to_the_model(folder: Path) -> None:
+    async def work() -> None:
+        seen: list[Event] = []
+        (folder / "notes").write_text("blue")
+        async with Agent(folder, model=model(Turn("it is blue")), mode=Mode.DEFAULT, emit=seen.append) as agent:
+            await agent.talk.shell("cat notes")
+            assert of(seen, Finished)[0].call == "!1"
+            await agent.talk.shell("touch ../outside")
+            assert of(seen, Denied)[0].call == "!2"
+            assert not (folder.parent / "outside").exists()
+            await agent.run("what colour?")
+            told = "".join(str(message) for message in agent.talk.history[:2])
+            assert "cat notes" in told
+            assert "blue" in told
+            assert "not done" in told
+            first = str(agent.talk.world.journal.kept)
+            await agent.clear()
+            await agent.resume(first)
+            assert len(agent.talk.history) == 4, "it is in the session's file"
+
+    asyncio.run(work())
+
+
+def test_a_command_of_the_persons_own_can_be_stopped(folder: Path) -> None:
+    async def work() -> None:
+        began = asyncio.Event()
+
+        def emit(event: Event) -> None:
+            if isinstance(event, Chunk):
+                began.set()
+
+        async with Agent(folder, model=model(Turn("yes")), mode=Mode.TRUST_PROJECT, emit=emit) as agent:
+            running = asyncio.create_task(agent.talk.shell("echo begun; python3 -c 'import time; time.sleep(600)'"))
+            await began.wait()
+            assert agent.busy
+            assert agent.interrupt()
+            await running
+            assert "stopped" in str(agent.talk.history)
+            assert (await agent.run("still there?")).exit == Exit.DONE
+
+    asyncio.run(work())
+
+
+# ---- another model
+
+
+class Thinker:
+    """Says what it was sent, and thinks with a signature of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: list[Request] = []
+        self.closed = False
+        self.calls = 0
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        self.requests.append(request)
+        yield TextDelta("x")
+        content: tuple[TextBlock | ThinkingBlock | ToolCall, ...] = (
+            ThinkingBlock("t", f"of {self.name}"),
+            TextBlock("x"),
+        )
+        if self.calls:
+            self.calls -= 1
+            content += (ToolCall(f"c{self.calls}", "bash", {"command": "echo hello"}),)
+            yield Reply(AssistantMessage(content), Stop.TOOLS, Usage(10, 10))
+            return
+        yield Reply(AssistantMessage(content), Stop.END, Usage(10, 10))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def thoughts(request: Request) -> list[str]:
+    return [
+        block.signature
+        for message in request.messages
+        if isinstance(message, AssistantMessage)
+        for block in message.content
+        if isinstance(block, ThinkingBlock)
+    ]
+
+
+def test_another_model_goes_on_without_the_thoughts_of_the_first(folder: Path) -> None:
+    one, two = Thinker("one"), Thinker("two")
+    one.calls = 1
+    seen: list[Event] = []
+
+    async def work() -> None:
+        args = RunArgs(cwd=str(folder), mode=Mode.TRUST_PROJECT)
+        start = starting(args, unattended=True, model=Opened(one, "m"))
+        start = replace(start, opener=lambda spec: Opened(two, spec.partition(":")[2]))
+        async with Agent(start=lambda: start, emit=seen.append) as agent:
+            talk = agent.talk
+            async for event in agent.prompt("go"):
+                if isinstance(event, Finished):
+                    talk.set_model("two:n")  # inside the turn
+            assert [request.model for request in one.requests] == ["m"]
+            assert [request.model for request in two.requests] == ["n"]
+            assert thoughts(two.requests[0]) == []
+            await agent.run("on")
+            assert thoughts(two.requests[1]) == ["of two"]
+            talk.set_model("one:m")
+            await agent.run("back")
+            assert thoughts(one.requests[1]) == []
+            await agent.clear()
+            assert agent.talk.world.model == "m"
+
+    asyncio.run(work())
+    assert [(event.was, event.now) for event in of(seen, Changed)] == [("one:m", "two:n"), ("two:n", "one:m")]
