@@ -1,5 +1,6 @@
 """Who answers when the gate asks. Whoever cannot answer says no."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -8,6 +9,7 @@ from policy.record import dataclass
 from policy.verdict import Ask
 from runner.approval_offer import HELP, NOTHING, Offer
 from runner.explain import caret_lines
+from runner.plan_mode import QUESTION, PlanAnswer, Stay, answered
 from runner.visible import look_alikes, visible
 from runner.wording import action_words, cell_words, terms_words
 
@@ -55,6 +57,11 @@ class Approver(Protocol):
         is something that `offer` offers."""
         ...
 
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        """Show a plan, which is the model's words, and ask whether and how to begin. Anything that is not a clear yes
+        is a Stay. Raises asyncio.CancelledError when the person stops the turn."""
+        ...
+
 
 class Unattended:
     """Nobody is there: always no, and says so. The policy denies before asking; this holds even if it did not."""
@@ -69,6 +76,9 @@ class Unattended:
 
         self._emit(Notice("a question came up and nobody is there to answer it, so the answer is no"))
         return No("nobody is there to answer; use what is allowed without a question")
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        return Stay("nobody is there to answer; give the plan as your answer")
 
 
 _SHORT = 12  # rows of a command that leave the question above it on any screen
@@ -109,6 +119,18 @@ class Terminal:
                             self._print(mistake, indent=2)
                         case kept:
                             return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        self._print(plan)
+        while True:
+            try:
+                text = await self._read_line(f"{QUESTION}; N(o), or say what to change: ")
+            except EOFError:
+                return Stay()
+            except KeyboardInterrupt:
+                raise asyncio.CancelledError from None
+            if (answer := answered(text)) is not None:
+                return answer
 
     def _show(self, ask: Ask, offer: Offer) -> None:
         """The question, and everything it rests on. The command is shown whole: a hidden tail must not be approved."""

@@ -24,6 +24,7 @@ from runner.audit.log import AuditError
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
 from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Notice, Prompted, Proposed, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
+from runner.plan_mode import Proposal, proposal, propose
 from runner.problems import Exit
 from runner.reach import within_reach
 from runner.remembered import keep, offer, recalled, spent
@@ -48,8 +49,10 @@ async def answer(call: Call, world: World) -> Report:
     return judged if isinstance(judged, Report) else await settle(judged, world)
 
 
-def judge(call: Call, world: World) -> Judgement | Report:
+def judge(call: Call, world: World) -> Judgement | Proposal | Report:
     """Plan the call and put it before the policy. A call that makes no sense is reported back at once."""
+    if (handed := proposal(call, world)) is not None:
+        return handed
     planned = plan(call, world)
     world.emit(Proposed(call.key, call.name, planned.action if isinstance(planned, Planned) else None))
     if isinstance(planned, Problem):
@@ -69,8 +72,10 @@ def judge(call: Call, world: World) -> Judgement | Report:
     return Judgement(planned, found.assessment, found.verdict, found, noted)
 
 
-async def settle(judged: Judgement, world: World) -> Report:
+async def settle(judged: Judgement | Proposal, world: World) -> Report:
     """Ask if the verdict is a question, seal the decision, and only then let the sandbox act on it."""
+    if isinstance(judged, Proposal):
+        return await propose(judged, world)
     found = spent(judged.recalled, world.grants)
     planned, verdict, said, names, by = judged.planned, found.verdict, found.answer, found.names, found.by
     ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]

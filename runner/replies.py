@@ -20,6 +20,7 @@ from runner.messages import (
     ToolSpec,
     UserMessage,
 )
+from runner.plan_mode import offered
 from runner.prompt import system_prompt
 from runner.world import World
 from tools.tool import specs
@@ -32,7 +33,7 @@ async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
         model=world.model,
         system=system_prompt(world.cwd, world.mode, unattended=world.unattended),
         messages=_told(world.view.shown(messages), world.instructions),
-        tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)),
+        tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)) + offered(world),
         max_tokens=most,
         thinking=world.thinking,
     )

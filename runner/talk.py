@@ -69,6 +69,7 @@ class Talk:
             return ending
         finally:
             self._running = None
+            self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
             self.world.steering.settled()
 
     def _spent(self, ending: Ending) -> None:

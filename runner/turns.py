@@ -18,6 +18,7 @@ from runner.messages import (
     UserMessage,
     without_thoughts,
 )
+from runner.plan_mode import Proposal
 from runner.problems import Exit
 from runner.replies import reply_to
 from runner.reports import Report
@@ -29,8 +30,8 @@ from runner.world import World
 class Arrow:
     """What happens to one call, in two steps, so that the second may run beside a neighbour's."""
 
-    judge: Callable[[Call, World], Judgement | Report]
-    settle: Callable[[Judgement, World], Awaitable[Report]]
+    judge: Callable[[Call, World], Judgement | Proposal | Report]
+    settle: Callable[[Judgement | Proposal, World], Awaitable[Report]]
 
 
 class Turns:

@@ -1,6 +1,5 @@
 """/mode, /model, /thinking: what holds from now on."""
 
-
 from policy.tier import Mode
 from runner.messages import Thinking
 from runner.prompt import MEANING

@@ -1,0 +1,126 @@
+"""Plan mode ends by a person's answer and in no other way."""
+
+import pytest
+from test_loop import DONE, Make, bash, stage  # noqa: F401  # a fixture
+
+from policy.tier import Mode
+from runner.approval import Answer, Yes
+from runner.events import Changed, Denied, Finished, Malformed, PlanProposed
+from runner.messages import ToolCall
+from runner.plan_mode import LONGEST, NAME, Leave, PlanAnswer, Stay, answered, offered
+from runner.problems import Exit
+from runner.providers.scripted import Turn
+
+PLAN = "# Plan\n1. write it"
+
+
+class Person:
+    """Says yes to every question, and to a plan what it was made with."""
+
+    name = "person"
+
+    def __init__(self, answer: PlanAnswer) -> None:
+        self.plans: list[str] = []
+        self._answer = answer
+
+    async def ask(self, *_: object) -> Answer:
+        return Yes()
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        self.plans.append(plan)
+        return self._answer
+
+
+def proposing(**arguments: object) -> Turn:
+    return Turn(calls=(ToolCall("", NAME, dict(arguments)),))
+
+
+# fmt: off
+ANSWERS = [
+    (Leave(Mode.ACCEPT_EDITS), Mode.ACCEPT_EDITS, "accepted", "a yes changes the mode to what the person picked"),
+    (Stay("smaller steps"),    Mode.PLAN,         "smaller steps", "the person's words reach the model"),
+    (Stay(),                   Mode.PLAN,         "not accept", "a bare no changes nothing"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T102")
+@pytest.mark.parametrize(("answer", "mode", "words", "why"), ANSWERS, ids=[row[3] for row in ANSWERS])
+def test_a_plan_is_left_as_the_person_says(
+    stage: Make,  # noqa: F811  # the fixture
+    answer: PlanAnswer,
+    mode: Mode,
+    words: str,
+    why: str,
+) -> None:
+    person = Person(answer)
+    found = stage(proposing(plan=PLAN), bash("touch made"), DONE, mode=Mode.PLAN, approver=person, unattended=False)
+    found.play()
+    assert person.plans == [PLAN]
+    assert [event.plan for event in found.events if isinstance(event, PlanProposed)] == [PLAN]
+    assert [event.now for event in found.events if isinstance(event, Changed)] == [mode.value] * (mode is not Mode.PLAN)
+    assert words in str(found.history), why
+    ran = [event for event in found.events if isinstance(event, Finished)]
+    refused = [event for event in found.events if isinstance(event, Denied)]
+    assert bool(ran) == (mode is not Mode.PLAN), "the next call is judged in the new mode"
+    assert bool(refused) == (mode is Mode.PLAN)
+
+
+# fmt: off
+BROKEN = [
+    ({},                                       "no plan"),
+    ({"plan": "  "},                           "an empty plan"),
+    ({"plan": 3},                              "no text"),
+    ({"plan": PLAN, "mode": "dangerously"},    "a word that is not the model's to say"),
+    ({"plan": "x" * (LONGEST + 1)},            "a plan as long as a book"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T102")
+@pytest.mark.parametrize(("arguments", "why"), BROKEN, ids=[row[1] for row in BROKEN])
+def test_a_plan_that_cannot_be_read_asks_nobody(
+    stage: Make,  # noqa: F811  # the fixture
+    arguments: dict[str, object],
+    why: str,
+) -> None:
+    person = Person(Leave(Mode.TRUST_PROJECT))
+    found = stage(proposing(**arguments), DONE, mode=Mode.PLAN, approver=person, unattended=False)
+    found.play()
+    assert person.plans == []
+    assert any(isinstance(event, Malformed) for event in found.events), why
+
+
+@pytest.mark.threat("T102")
+@pytest.mark.parametrize(("mode", "unattended"), [(Mode.DEFAULT, False), (Mode.PLAN, True)])
+def test_where_no_plan_is_asked_for_the_tool_does_not_exist(
+    stage: Make,  # noqa: F811  # the fixture
+    mode: Mode,
+    unattended: bool,
+) -> None:
+    person = Person(Leave(Mode.TRUST_PROJECT))
+    found = stage(proposing(plan=PLAN), DONE, mode=mode, approver=person, unattended=unattended)
+    assert offered(found.world) == ()
+    ending = found.play()
+    assert person.plans == []
+    assert ending.exit is Exit.DONE
+    assert any(isinstance(event, Malformed) for event in found.events)
+
+
+# fmt: off
+TYPED = [
+    ("1",             Leave(Mode.DEFAULT),       "a number is that way"),
+    ("accept-edits",  Leave(Mode.ACCEPT_EDITS),  "its name too"),
+    ("",              Stay(),                    "Enter begins nothing"),
+    ("no",            Stay(),                    "no"),
+    ("yes",           Stay("yes"),               "which way was not said, so it is none"),
+    ("9",             None,                      "asked again"),
+    ("dangerously",   Stay("dangerously"),       "not offered here: words, not a mode"),
+    ("1 but slowly",  Stay("1 but slowly"),      "words that begin with a number are words"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("text", "expected", "why"), TYPED, ids=[row[2] for row in TYPED])
+def test_what_is_typed_under_a_plan(text: str, expected: PlanAnswer | None, why: str) -> None:
+    assert answered(text) == expected, why
