@@ -10,6 +10,7 @@ from enum import StrEnum
 from functools import cache
 
 from policy.record import dataclass
+from runner.messages import Thinking
 
 FACTS = "profiles/models.toml"
 DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")  # `claude-opus-5-20260724` is `claude-opus-5`
@@ -29,8 +30,8 @@ class ThinkingKind(StrEnum):
 class ModelFacts:
     """None: nobody knows. `window` counts the request and its answer together, `output` one answer, with its thinking.
 
-    `most` is the word for the most thinking that it takes (for ADAPTIVE, EFFORT and LEVEL). `small` (`provider:model`)
-    is a cheap model of the same vendor, for summaries; a small model names itself.
+    `most` is the word for the most thinking that it takes, `thinks` says that it does so also when it is not asked to.
+    `small` (`provider:model`) is a cheap model of the same vendor, for summaries; a small model names itself.
     """
 
     window: int | None = None
@@ -38,6 +39,11 @@ class ModelFacts:
     thinking: ThinkingKind = ThinkingKind.NONE
     most: str = "high"
     small: str | None = None
+    thinks: bool = False
+
+    def effort(self, thinking: Thinking) -> str:
+        """The word for that much thinking, for a model that is told by a word (ADAPTIVE, EFFORT, LEVEL)."""
+        return self.most if thinking is Thinking.MAX else thinking.value
 
 
 def facts_of(spec: str) -> ModelFacts:
@@ -64,7 +70,9 @@ def _table() -> tuple[Mapping[str, ModelFacts], Mapping[str, ModelFacts]]:
 def _facts(row: Mapping[str, str | int]) -> ModelFacts:
     kind = ThinkingKind(str(row["thinking"]))
     small = str(row["small"]) if "small" in row else None
-    return ModelFacts(_count(row, "window"), _count(row, "output"), kind, str(row["most"]), small)
+    return ModelFacts(
+        _count(row, "window"), _count(row, "output"), kind, str(row["most"]), small, bool(row.get("thinks"))
+    )
 
 
 def _count(row: Mapping[str, str | int], key: str) -> int | None:

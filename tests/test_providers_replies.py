@@ -16,6 +16,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from runner.messages import (
     AssistantMessage,
+    CallOpened,
+    CallReady,
+    ProviderError,
     Reply,
     Stop,
     TextBlock,
@@ -132,6 +135,16 @@ def test_an_answer_becomes_a_reply(name: str, file: str, content: tuple, stop: S
     thinking = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
     assert text == "".join(block.text for block in content if isinstance(block, TextBlock))
     assert thinking == "".join(block.text for block in content if isinstance(block, ThinkingBlock))
+    calls_are_told_early(events)
+
+
+def calls_are_told_early(events: list) -> None:
+    """Each call was said to begin, and those that were said to be whole are the Reply's own, in its order."""
+    calls = reply_of(events).message.calls
+    assert [event.tool for event in events if isinstance(event, CallOpened)] == [call.name for call in calls]
+    ready = [event.call for event in events if isinstance(event, CallReady)]
+    assert ready == [call for call in calls if call in ready]
+    assert not [call for call in ready if call.arguments is None]
 
 
 @pytest.mark.parametrize("file", ["anthropic-tools", "openai-tools"])
@@ -304,6 +317,8 @@ def test_any_answer_of_anthropics_event_models(answer: tuple[bytes, Reply], cuts
     ours, theirs, _, _ = vendors.both("anthropic", body, HELLO, cuts)
     assert ours == expected
     assert theirs == expected, "the vendor's SDK agrees"
+    [events], _ = exchange("anthropic", [loopback.stream(body)])
+    calls_are_told_early(events)
 
 
 @settings(max_examples=60, deadline=None)
@@ -315,6 +330,7 @@ def test_any_answer_of_openais_event_models(answer: tuple[bytes, bytes, Reply], 
     assert theirs == expected, "the vendor's SDK agrees"
     [events], _ = exchange("openai", [loopback.stream(full)])
     assert reply_of(events) == expected, "null is the same as absent (the SDK stumbles there)"
+    calls_are_told_early(events)
 
 
 # ---- odd servers, patiently -----------------------------------------------------------------------------------------
@@ -348,6 +364,14 @@ ODD = [
      [("a", "ls", {"a": 1})], "no numbers, in parts"),
     ([piece('{"a"', "ls", index=0, id="a"), piece("{}", "rm", index=1, id="b"), piece(":1}", index=0), TOOLS],
      [("a", "ls", {"a": 1}), ("b", "rm", {})], "interleaved"),
+    ([piece("", "ls", index=0, id="a"), piece("", "rm", index=1, id="b"), piece('{"a":1}', index=0),
+      piece("{}", index=1), TOOLS],
+     [("a", "ls", {"a": 1}), ("b", "rm", {})], "all calls are opened first"),
+    ([piece("{}", "ls", index=0, id="a"), piece("{}", "rm", index=1, id="b"), piece(" \n", index=0), TOOLS],
+     [("a", "ls", {}), ("b", "rm", {})], "a blank after the end"),
+    ([piece("{}", "ls", index=0, id="a-1"), piece("{}", "ls", index=1, id="a"), piece("{}", "ls", index=2, id="a"),
+      piece("{}", "ls", index=3, id="a-2"), TOOLS],
+     [("a-1", "ls", {}), ("a", "ls", {}), ("a-2", "ls", {}), ("a-2-3", "ls", {})], "an id that looks like ours"),
     ([piece("", "ls", index=0, id="a"), TOOLS],
      [("a", "ls", {})], "empty arguments are no arguments"),
     ([piece("", "ls", index=0, id="a"), choice({}, "length")],
@@ -375,6 +399,8 @@ def test_odd_tool_calls_of_compatible_servers(chunks: list, calls: list, why: st
     [events], _ = exchange("openai", [loopback.stream(sse(*chunks, b"[DONE]"))])
     found = reply_of(events).message.calls
     assert [(call.id, call.name, call.arguments) for call in found] == calls, why
+    ready = [event.call for event in events if isinstance(event, CallReady)]
+    assert ready == [call for call in found if call.arguments is not None], "whole calls are given away, as they stay"
     assert all((call.raw == "") == (call.arguments is not None or why.startswith("unless")) for call in found)
 
 
@@ -408,3 +434,46 @@ ANTHROPIC_NEWS = [
 def test_what_is_new_in_anthropics_stream_is_passed_over() -> None:
     [events], _ = exchange("anthropic", [loopback.stream(sse(*ANTHROPIC_NEWS))])
     assert reply_of(events) == Reply(AssistantMessage((TextBlock("Hello"),)), Stop.OTHER, Usage(1, 2))
+
+
+@pytest.mark.threat("T27")
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        (
+            "openai",
+            sse(
+                piece('{"path": "a"}', "ls", index=0, id="a"),
+                piece("{}", "ls", index=1, id="b"),
+                piece(', "force": true}', index=0),
+                TOOLS,
+            ),
+        ),
+        (
+            "openai",
+            sse(piece("{}", "ls", index=0, id="a"), piece("{}", "ls", index=1, id="b"), piece("", "x", index=0)),
+        ),
+        (
+            "anthropic",
+            sse(
+                ANTHROPIC_NEWS[0],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "tool_use", "id": "a", "name": "ls"},
+                },
+                {
+                    "type": "content_block_delta",
+                    "index": 0,
+                    "delta": {"type": "input_json_delta", "partial_json": "{}"},
+                },
+                {"type": "content_block_stop", "index": 0},
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": " "}},
+            ),
+        ),
+    ],
+)
+def test_a_call_that_was_given_away_cannot_change(name: str, body: bytes) -> None:
+    """What was started early is what the reply holds: a server that goes on writing at it is not believed."""
+    with pytest.raises(ProviderError, match="cannot be read"):
+        exchange(name, [loopback.stream(body)])

@@ -13,8 +13,10 @@ from runner.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderError,
     Request,
     TextBlock,
+    Thinking,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
@@ -104,7 +106,14 @@ def test_anthropic_body() -> None:
         "max_tokens": 16_384,
         "stream": True,
         "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
-        "tools": [{"name": "ls", "description": "List a folder.", "input_schema": LS.schema}],
+        "tools": [
+            {
+                "name": "ls",
+                "description": "List a folder.",
+                "input_schema": LS.schema,
+                "cache_control": {"type": "ephemeral"},
+            }
+        ],
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "what is in this picture?"}, image]},
             {
@@ -115,7 +124,10 @@ def test_anthropic_body() -> None:
                     {"type": "text", "text": "A hedgehog 🦔."},
                 ],
             },
-            {"role": "user", "content": [{"type": "text", "text": "list the folders"}]},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "list the folders", "cache_control": {"type": "ephemeral"}}],
+            },
             {
                 "role": "assistant",
                 "content": [
@@ -144,6 +156,119 @@ def test_anthropic_body() -> None:
             },
         ],
     }
+
+
+def _marked(body: dict) -> list[str]:
+    """Where the prompt cache is marked."""
+    places = [
+        f"{key} {place}"
+        for key in ("tools", "system")
+        for place, each in enumerate(body.get(key, []))
+        if "cache_control" in each
+    ]
+    for place, message in enumerate(body["messages"]):
+        places += [
+            f"{message['role']} {place}.{nth}" for nth, each in enumerate(message["content"]) if "cache_control" in each
+        ]
+    return places
+
+
+def test_each_request_reads_what_the_one_before_wrote_to_the_cache() -> None:
+    """The marks of one request stand again in the next (all but its second last turn), and there are four at most."""
+    more = (*FULL, AssistantMessage((TextBlock("two files"),)), UserMessage((TextBlock("go on"), TextBlock("now"))))
+    tools = (LS, ToolSpec("cat", "", {}))
+    marks = [_marked(our_anthropic.request_body(Request("m", "s", more[:end], tools))) for end in (1, 3, 5, 7)]
+    assert marks == [
+        ["tools 1", "system 0", "user 0.1"],
+        ["tools 1", "system 0", "user 0.1", "user 2.0"],
+        ["tools 1", "system 0", "user 2.0", "user 4.3"],
+        ["tools 1", "system 0", "user 4.3", "user 6.1"],
+    ]
+    plain = our_anthropic.request_body(Request("m", "s", more, tools))
+    again = our_anthropic.request_body(Request("m", "s", more, tools))
+    assert plain == again, "marking changes nothing of ours"
+
+
+THINKING = [
+    # model, level, max_tokens, what is sent for it
+    ("claude-opus-5-5", Thinking.OFF, 16_384, {"thinking": {"type": "adaptive", "display": "summarized"}}),
+    ("claude-opus-4-8", Thinking.OFF, 16_384, {}),
+    ("claude-haiku-4-5-20251001", Thinking.OFF, 16_384, {}),
+    ("some-model", Thinking.OFF, 16_384, {}),
+    ("claude-opus-4-8", Thinking.LOW, 16_384, {
+        "thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "low"}}),
+    ("claude-sonnet-5-5", Thinking.MAX, 16_384, {
+        "thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "max"}}),
+    ("claude-next-9", Thinking.MAX, 16_384, {
+        "thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}}),
+    ("claude-haiku-4-5", Thinking.LOW, 16_384, {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
+    ("claude-haiku-4-5", Thinking.MAX, 16_384, {"thinking": {"type": "enabled", "budget_tokens": 12_288}}),
+    ("claude-haiku-4-5", Thinking.LOW, 4096, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+    ("claude-haiku-4-5", Thinking.MAX, 1500, {}),  # no room for an answer beside the least budget
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "level", "most", "sent"), THINKING)
+def test_how_claude_is_told_to_think(model: str, level: Thinking, most: int, sent: dict) -> None:
+    body = our_anthropic.request_body(Request(model, "", HELLO.messages, (), most, level))
+    assert {key: body[key] for key in ("thinking", "output_config") if key in body} == sent
+    vendors.check_body("anthropic", body)
+    if budget := sent.get("thinking", {}).get("budget_tokens"):
+        assert 1024 <= budget < most
+
+
+@pytest.mark.parametrize(
+    ("model", "level", "sent"),
+    [
+        ("gpt-6.2-sol", Thinking.OFF, None),
+        ("gpt-6.2-sol", Thinking.MEDIUM, "medium"),
+        ("gpt-6.2-sol", Thinking.MAX, "max"),
+        ("gpt-5.5", Thinking.MAX, "xhigh"),
+        ("qwen3:8b", Thinking.MAX, "high"),
+    ],
+)
+def test_how_chat_completions_are_told_to_think(model: str, level: Thinking, sent: str | None) -> None:
+    body = our_openai.request_body(Request(model, "", HELLO.messages, (), thinking=level), own_server=True)
+    assert body.get("reasoning_effort") == sent
+    vendors.check_body("openai", body)
+
+
+BOUND = (
+    b'{"type":"error","error":{"type":"invalid_request_error","message":"messages.1.content.0: Invalid `signature` in '
+    b'`thinking` block. The block is bound to a different conversation. Remove the block, or set `x` to \\"y\\"."}}'
+)
+
+
+def test_a_conversation_whose_beginning_changed_is_sent_again_without_its_bound_thoughts() -> None:
+    refused = loopback.whole("400 Bad Request", BOUND)
+    answer = loopback.stream(loopback.wire("anthropic-text"))
+    request = Request("claude-opus-5-5", "", FULL[:3], ())
+    answers, received = exchange("anthropic", [refused, answer, answer], (request, request))
+    assert [reply_of(events).message.content for events in answers] == [(TextBlock("All tests pass."),)] * 2
+    binding = [each.json["thinking"].get("block_binding") for each in received]
+    drop = {"prefix_mismatch_behavior": "drop_block"}
+    assert binding == [None, drop, drop], "once refused, every later request asks for it"
+    betas = [[line for line in each.lines if line.lower().startswith("anthropic-beta")] for each in received]
+    assert betas == [[], *[["anthropic-beta: thinking-binding-controls-2026-08-01"]] * 2]
+
+
+def test_a_refusal_that_stays_is_said() -> None:
+    refused = loopback.whole("400 Bad Request", BOUND)
+    with pytest.raises(ProviderError, match="bound to a different conversation"):
+        exchange("anthropic", [refused, refused])
+
+
+def test_thoughts_of_another_provider_are_not_sent_to_anthropic() -> None:
+    thoughts = (
+        ThinkingBlock("", "gemini:c2ln"),
+        ThinkingBlock("", "responses:{}", redacted="gAAA"),
+        ThinkingBlock("aloud", "openai:reasoning"),
+        ThinkingBlock("unsigned"),
+    )
+    body = our_anthropic.request_body(
+        Request("m", "", (*HELLO.messages, AssistantMessage((*thoughts, TextBlock("hi")))), ())
+    )
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "hi"}]
 
 
 def test_openai_body() -> None:

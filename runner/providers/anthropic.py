@@ -1,18 +1,21 @@
-"""The Anthropic Messages API: our messages to its JSON, its event stream to our Reply.
+"""The Anthropic Messages API: its event stream to our Reply.
 
-The end of the conversation is marked for the prompt cache, as is the system text, so each turn pays only for what is
-new. Usage counts are disjoint: `input` excludes what was read from or written to the cache.
+Usage counts are disjoint: `input` excludes what was read from or written to the cache.
+
+Newer models bind a thought to everything before it, and refuse a conversation whose beginning has changed since: the
+mode is another, or old turns were summed up. Such a request is sent again at once, with leave to pass the bound
+thoughts over, and so are all that follow. SOURCE: platform.claude.com/docs/en/build-with-claude/preserved-thinking.
 """
 
+import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
-    ImageBlock,
-    Message,
+    CallOpened,
+    CallReady,
     ProviderError,
     Reply,
     Request,
@@ -23,11 +26,9 @@ from runner.messages import (
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
-    ToolMessage,
-    ToolResult,
     Usage,
-    UserMessage,
 )
+from runner.providers.anthropic_body import request_body
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import Failures, unframed
@@ -37,6 +38,8 @@ from runner.providers.sse import SseEvent
 from runner.secrets import Secret
 
 VERSION = "2023-06-01"
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_BOUND = re.compile("bound to a different conversation")
 
 STOPS = {
     "end_turn": Stop.END,
@@ -62,6 +65,7 @@ ERROR_STATUS = {
 }
 
 Json = dict[str, object]
+Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
 class AnthropicProvider:
@@ -75,14 +79,32 @@ class AnthropicProvider:
             auth=KeyHeader("x-api-key", "", secret) if secret else None,
             headers={"anthropic-version": VERSION},
         )
+        self._unbound = False
 
     def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Text and thinking as they arrive, then the Reply. Raises ProviderError; closing it closes the connection."""
         return unframed(self._stream(request))
 
     async def _stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        begun = False
+        try:
+            async with aclosing(self._ask(request)) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+            return
+        except ProviderError as error:
+            if begun or self._unbound or error.status != 400 or not _BOUND.search(error.problem.why):
+                raise
+        self._unbound = True
+        self._connection.add_header("anthropic-beta", BINDING_BETA)
+        async with aclosing(self._ask(request)) as events:
+            async for event in events:
+                yield event
+
+    async def _ask(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         answer = _Answer(self._connection.failures, request.model)
-        body = wire_json(request_body(request))
+        body = wire_json(request_body(request, unbound=self._unbound))
         async with aclosing(self._connection.events(body, request.model, _is_last)) as events:
             async for event in events:
                 for delta in answer.take(event):
@@ -91,88 +113,6 @@ class AnthropicProvider:
 
     async def close(self) -> None:
         await self._connection.close()
-
-
-def request_body(request: Request) -> Json:
-    """The JSON that is sent for `request`."""
-    messages = [wire for message in request.messages if (wire := _message(message))["content"]]
-    body: Json = {"model": request.model, "max_tokens": request.max_tokens, "stream": True, "messages": messages}
-    if request.system.strip():
-        body["system"] = [_cached({"type": "text", "text": request.system})]
-    if request.tools:
-        body["tools"] = [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in request.tools
-        ]
-    if messages and messages[-1]["role"] == "user" and isinstance(content := messages[-1]["content"], list):
-        content[-1] = _cached(content[-1])
-    return body
-
-
-def _cached(block: Json) -> Json:
-    return {**block, "cache_control": {"type": "ephemeral"}}
-
-
-def _message(message: Message) -> Json:
-    match message:
-        case UserMessage():
-            return {"role": "user", "content": _blocks(message.content)}
-        case AssistantMessage():
-            return {"role": "assistant", "content": [wire for block in message.content if (wire := _own(block))]}
-        case ToolMessage():
-            results = [_result(result) for result in message.results]
-            return {"role": "user", "content": results + _set_apart(message.results)}
-        case never:
-            assert_never(never)
-
-
-def _blocks(content: tuple[TextBlock | ImageBlock, ...]) -> list[Json]:
-    # Blank text blocks are refused by the server, and would make every later request of the session fail too.
-    return [
-        {"type": "text", "text": block.text} if isinstance(block, TextBlock) else _image(block)
-        for block in content
-        if isinstance(block, ImageBlock) or block.text.strip()
-    ]
-
-
-def _image(block: ImageBlock) -> Json:
-    return {"type": "image", "source": {"type": "base64", "media_type": block.media_type, "data": block.data}}
-
-
-def _own(block: TextBlock | ThinkingBlock | ToolCall) -> Json | None:
-    match block:
-        case TextBlock():
-            return {"type": "text", "text": block.text} if block.text.strip() else None
-        case ThinkingBlock(redacted=data) if data:
-            return {"type": "redacted_thinking", "data": data}
-        case ThinkingBlock():
-            # Unsigned thinking, and thinking that another provider marked (theirs has a colon), is not accepted here.
-            if not block.signature or ":" in block.signature:
-                return None
-            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        case ToolCall():
-            # Arguments that did not parse are sent as none: the server demands an object, and the result says why.
-            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments or {}}
-        case never:
-            assert_never(never)
-
-
-def _result(result: ToolResult) -> Json:
-    # The server takes no images in a result that is an error; they follow it (`_set_apart`).
-    content = tuple(block for block in result.content if isinstance(block, TextBlock) or not result.is_error)
-    wire: Json = {"type": "tool_result", "tool_use_id": result.call_id, "content": _blocks(content)}
-    if result.is_error:
-        wire["is_error"] = True
-    return wire
-
-
-def _set_apart(results: tuple[ToolResult, ...]) -> list[Json]:
-    return [
-        _image(block)
-        for result in results
-        if result.is_error
-        for block in result.content
-        if isinstance(block, ImageBlock)
-    ]
 
 
 def _is_last(event: SseEvent) -> bool:
@@ -189,6 +129,7 @@ class _Block:
     text: list[str] = field(default_factory=list)
     signature: str = ""
     redacted: str = ""
+    ended: bool = False
 
 
 class _Answer:
@@ -202,7 +143,7 @@ class _Answer:
         self._stop = ""
         self._complete = False
 
-    def take(self, event: SseEvent) -> Iterator[TextDelta | ThinkingDelta]:
+    def take(self, event: SseEvent) -> Iterator[Piece]:
         """Events and fields that are new to us are passed over, as the API asks of its clients."""
         content = parse_object(event.data)
         match content:
@@ -212,6 +153,8 @@ class _Answer:
                 yield from self._grow(index, str(delta.get("type")), delta)
             case {"type": "content_block_start", "index": int(index), "content_block": dict(new)}:
                 yield from self._start(index, new)
+            case {"type": "content_block_stop", "index": int(index)}:
+                yield from self._end(index)
             case {"type": "message_start", "message": {"usage": usage}}:
                 self._count(usage)
             case {"type": "message_delta", "delta": {"stop_reason": str(reason)}}:
@@ -241,7 +184,9 @@ class _Answer:
             content[-1] = replace(cut, arguments=None)  # cut before its first argument: that is not "no arguments"
         return Reply(AssistantMessage(tuple(block for block in content if block)), stop, self._usage)
 
-    def _start(self, index: int, new: Json) -> Iterator[TextDelta | ThinkingDelta]:
+    def _start(self, index: int, new: Json) -> Iterator[Piece]:
+        if index in self._blocks:
+            raise self._failures.malformed("a content block in it begins twice")
         match new:
             case {"type": "text", "text": str()}:
                 self._blocks[index] = _Block("text")
@@ -254,15 +199,16 @@ class _Answer:
                 self._blocks[index] = _Block("redacted_thinking", redacted=data)
             case {"type": "tool_use", "id": str(id_), "name": str(name)}:
                 self._blocks[index] = _Block("tool_use", id=id_, name=name)
+                yield CallOpened(name)
             case {"type": "text" | "redacted_thinking" | "tool_use"}:
                 raise self._failures.malformed("a content block in it lacks what such blocks have")
             case _:
                 self._blocks[index] = _Block("other")
 
-    def _grow(self, index: int, kind: str, delta: Json) -> Iterator[TextDelta | ThinkingDelta]:
+    def _grow(self, index: int, kind: str, delta: Json) -> Iterator[Piece]:
         block = self._blocks.get(index)
         match block, kind, delta:
-            case None, _, _:
+            case None | _Block(ended=True), _, _:
                 raise self._failures.malformed("a part in it belongs to no block")
             case _Block(kind="text"), "text_delta", {"text": str(text)}:
                 block.text.append(text)
@@ -282,6 +228,17 @@ class _Answer:
                 raise self._failures.malformed("a part in it does not fit its block")
             case _:
                 pass
+
+    def _end(self, index: int) -> Iterator[Piece]:
+        block = self._blocks.get(index)
+        if block is None or block.ended:
+            return
+        block.ended = True
+        # Without arguments it may have been cut before the first: only the end of the answer tells.
+        if block.kind == "tool_use" and any(block.text):
+            call = _finished(block)
+            if isinstance(call, ToolCall) and call.arguments is not None:
+                yield CallReady(call)
 
     def _count(self, usage: object) -> None:
         # Counts are totals so far: a later one replaces an earlier one, an absent one leaves it.

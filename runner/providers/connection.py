@@ -71,6 +71,10 @@ class Connection:
         }
         self._client: httpx.AsyncClient | None = None
 
+    def add_header(self, name: str, value: str) -> None:
+        """Of every request from here on."""
+        self._headers[name] = value
+
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()

@@ -10,13 +10,15 @@ Usage counts are disjoint: `input` excludes what was read from or written to the
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
+    CallOpened,
+    CallReady,
     ImageBlock,
     Message,
     ProviderError,
@@ -26,6 +28,7 @@ from runner.messages import (
     StreamEvent,
     TextBlock,
     TextDelta,
+    Thinking,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
@@ -33,6 +36,7 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
+from runner.model_facts import ThinkingKind, facts_of
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import Failures, unframed
@@ -68,6 +72,7 @@ ERROR_STATUS = {
 }
 
 Json = dict[str, object]
+Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
 class OpenAiProvider:
@@ -124,6 +129,9 @@ def request_body(request: Request, *, own_server: bool) -> Json:
             }
             for tool in request.tools
         ]
+    facts = facts_of(f"openai:{request.model}")
+    if request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.EFFORT:
+        body["reasoning_effort"] = facts.effort(request.thinking)
     return body
 
 
@@ -197,10 +205,11 @@ def _is_last(event: SseEvent) -> bool:
 class _Call:
     """A tool call while it arrives."""
 
-    index: int | None
+    given: str  # its id, which two calls may have
     id: str
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    ready: bool = False  # it was given away as whole, and may not grow any more
 
 
 class _Answer:
@@ -214,12 +223,14 @@ class _Answer:
         self._thinking_field = ""
         self._refused = False
         self._calls: list[_Call] = []
+        self._latest: dict[int | None, _Call] = {}  # of each number
+        self._ids: set[str] = set()
         self._usage = Usage()
         self._stop = ""
         self._done = False
         self.finished = False
 
-    def take(self, event: SseEvent) -> Iterator[TextDelta | ThinkingDelta]:
+    def take(self, event: SseEvent) -> Iterator[Piece]:
         """Fields that are new to us are passed over."""
         if _is_last(event):
             self._done = True
@@ -233,9 +244,9 @@ class _Answer:
         match chunk.get("choices"):
             case [{"delta": dict(delta)} as choice, *_] if isinstance(choice, dict):
                 yield from self._grow(delta)
-                self._finish(choice.get("finish_reason"))
+                yield from self._finish(choice.get("finish_reason"))
             case [{"finish_reason": reason}, *_]:
-                self._finish(reason)
+                yield from self._finish(reason)
             case None | []:
                 pass
             case _:
@@ -247,20 +258,22 @@ class _Answer:
             raise self._failures.truncated("inside a tool call" if self._calls else "before the answer did")
         if not (self.finished or self._text or self._thinking or self._calls):
             raise self._failures.truncated("before the answer began")
-        stop = STOPS.get(self._stop, Stop.OTHER)
-        if self._refused:
-            stop = Stop.REFUSAL
-        elif self._calls and stop is Stop.END:
-            stop = Stop.TOOLS  # some servers say "stop" after calls
+        stop = self._stopped()
         content: list[TextBlock | ThinkingBlock | ToolCall] = []
         if thinking := whole_text(self._thinking):
             content.append(ThinkingBlock(thinking, MARK + self._thinking_field))
         if text := whole_text(self._text):
             content.append(TextBlock(text))
-        content += self._finished_calls(stop)
+        content += (self._finished(call, stop) for call in self._calls)
         return Reply(AssistantMessage(tuple(content)), stop, self._usage)
 
-    def _grow(self, delta: Json) -> Iterator[TextDelta | ThinkingDelta]:
+    def _stopped(self) -> Stop:
+        stop = STOPS.get(self._stop, Stop.OTHER)
+        if self._refused:
+            return Stop.REFUSAL
+        return Stop.TOOLS if self._calls and stop is Stop.END else stop  # some servers say "stop" after calls
+
+    def _grow(self, delta: Json) -> Iterator[Piece]:
         for name in REASONING:
             # A server that sends both names sends the same text twice.
             if (text := self._string(delta, name)) and self._thinking_field in ("", name):
@@ -277,52 +290,70 @@ class _Answer:
                 pass
             case list(pieces):
                 for piece in pieces:
-                    self._grow_call(piece)
+                    yield from self._grow_call(piece)
             case _:
                 raise self._failures.malformed("a tool call in it lacks what tool calls have")
 
-    def _grow_call(self, piece: object) -> None:
+    def _grow_call(self, piece: object) -> Iterator[Piece]:
         function = (piece.get("function") or {}) if isinstance(piece, dict) else None
         if not (isinstance(piece, dict) and isinstance(function, dict)):
             raise self._failures.malformed("a tool call in it lacks what tool calls have")
-        call = self._call_for(piece.get("index"), self._string(piece, "id"), self._string(function, "name"))
+        name = self._string(function, "name")
+        call, new = self._call_for(piece.get("index"), self._string(piece, "id"), name)
+        if new:
+            # Without arguments so far, they may still come: some servers open all calls first.
+            yield from self._ready((each for each in self._calls[-2:-1] if any(each.arguments)), Stop.TOOLS)
+            yield CallOpened(call.name)
         match function.get("arguments"):
             case None:
-                pass
+                text = ""
             case str(text):
-                call.arguments.append(text)
+                pass
             case dict(whole):
-                call.arguments.append(json.dumps(whole))  # some servers send the object itself
+                text = json.dumps(whole)  # some servers send the object itself
             case _:
                 raise self._failures.malformed("a tool call in it has arguments that are neither text nor an object")
+        if call.ready and (text.strip() or (name and not new and name != call.name)):
+            raise self._failures.malformed("a tool call in it goes on after its end")
+        call.arguments.append(text)
 
-    def _call_for(self, index: object, id_: str, name: str) -> _Call:
-        """The call that a piece continues. Servers differ: some number every call 0, some give no numbers at all."""
+    def _call_for(self, index: object, id_: str, name: str) -> tuple[_Call, bool]:
+        """The call that a piece continues or begins, and whether it is new.
+
+        Servers differ: some number every call 0, some give no numbers at all.
+        """
         number = index if isinstance(index, int) else None
-        same = [call for call in self._calls if call.index == number]
-        if not same or (id_ and same[-1].id != id_):
-            self._calls.append(_Call(number, id_ or f"call_{secrets.token_hex(8)}"))
-            same = self._calls[-1:]
-        call = same[-1]
-        if name != call.name:  # a name may come in parts, and some servers repeat it with every part
+        call = self._latest.get(number)
+        new = call is None or bool(id_ and call.given != id_)
+        if call is None or new:
+            given = id_ or f"call_{secrets.token_hex(8)}"
+            call = _Call(given, given if given not in self._ids else f"{given}-{len(self._calls)}")
+            self._ids.add(call.id)
+            self._calls.append(call)
+            self._latest[number] = call
+        if name != call.name and not call.ready:  # a name may come in parts, and some servers repeat it with every part
             call.name += name
-        return call
+        return call, new
 
-    def _finished_calls(self, stop: Stop) -> Iterator[ToolCall]:
-        taken: set[str] = set()
-        for call in self._calls:
-            text = whole_text(call.arguments)
-            arguments = parse_arguments(text)
-            if not text and stop is not Stop.TOOLS and call is self._calls[-1]:
-                arguments = None  # cut before its first argument: that is not "no arguments"
-            id_ = call.id if call.id not in taken else f"{call.id}-{len(taken)}"
-            taken.add(id_)
-            yield ToolCall(id_, call.name, arguments, "" if arguments is not None else text)
+    def _finished(self, call: _Call, stop: Stop) -> ToolCall:
+        text = whole_text(call.arguments)
+        arguments = parse_arguments(text)
+        if not text and stop is not Stop.TOOLS and call is self._calls[-1]:
+            arguments = None  # cut before its first argument: that is not "no arguments"
+        return ToolCall(call.id, call.name, arguments, "" if arguments is not None else text)
 
-    def _finish(self, reason: object) -> None:
+    def _ready(self, calls: Iterable[_Call], stop: Stop) -> Iterator[Piece]:
+        """Those of `calls` that are whole and were not yet given away."""
+        for call in calls:
+            if not call.ready and (whole := self._finished(call, stop)).arguments is not None:
+                call.ready = True
+                yield CallReady(whole)
+
+    def _finish(self, reason: object) -> Iterator[Piece]:
         if isinstance(reason, str) and reason:
             self._stop = reason
             self.finished = True
+            yield from self._ready(self._calls, self._stopped())
 
     def _count(self, usage: object) -> None:
         if not isinstance(usage, dict):
