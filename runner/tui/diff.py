@@ -1,0 +1,41 @@
+"""A change of a file as rows: line numbers, signs, and colours."""
+
+import re
+from collections.abc import Sequence
+
+from runner.tui.code import diff_style
+from runner.tui.rows import Row, chop, hang
+from runner.tui.theme import Theme
+from runner.visible import visible
+
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
+
+
+def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, int] | None = None) -> list[Row]:
+    """A unified diff (and what stands before it) with the number of each line: the new one, for what is gone the old.
+
+    `fold`: lines kept before and after what is left out.
+    """
+    first, last = fold or (len(lines), 0)
+    hidden = len(lines) - first - last
+    size = max((len(number) for line in lines for hunk in _HUNK.findall(line) for number in hunk), default=1) + 1
+    rows: list[Row] = []
+    old = new = 0
+    inside = False
+    for place, line in enumerate(lines):
+        number = ""
+        if found := _HUNK.match(line):
+            old, new, inside = int(found[1]), int(found[2]), True
+        elif inside and line[:1] in ("+", "-", " ", ""):
+            number = str(old if line[:1] == "-" else new)
+            old += line[:1] != "+"
+            new += line[:1] != "-"
+        if hidden > 1 and first <= place < first + hidden:
+            if place == first:
+                rows.append([(theme.dim, f"… {hidden} more lines (ctrl-o shows them)")])
+            continue
+        gutter = f"{number:>{size}} " if inside else ""
+        style = diff_style(line, theme) if inside else ""
+        room = max(width - len(gutter), 10)
+        rows += hang(chop([(style, visible(line))], room), [(theme.dim, gutter)], [("", " " * len(gutter))])
+    return rows

@@ -1,0 +1,357 @@
+"""What a person sees of a session: what is finished goes up into the terminal's own scrollback, once, and what is not
+yet is live below it.
+
+THREAT T102: the model, files and commands choose most of this text. All of it passes `visible`.
+"""
+
+import time
+from collections.abc import Callable
+from typing import assert_never
+
+from policy.matrix import Ruling
+from policy.verdict import Problem
+from runner.events import (
+    Answered,
+    Asked,
+    CallBegun,
+    Changed,
+    Chunk,
+    Compacted,
+    ContextUsed,
+    Denied,
+    Event,
+    Failed,
+    Finished,
+    Judged,
+    Malformed,
+    Notice,
+    PlanProposed,
+    Prompted,
+    Proposed,
+    Queued,
+    Resumed,
+    Retrying,
+    RunEnded,
+    Said,
+    SessionStarted,
+    Shown,
+    Steered,
+    Thought,
+    Unqueued,
+)
+from runner.tui.blocks import Block, Blocks, Code
+from runner.tui.cards import Card, malformed_rows, problem_rows, titled
+from runner.tui.code import code_rows
+from runner.tui.diff import diff_rows
+from runner.tui.markdown import markdown_rows
+from runner.tui.rows import Row, ansi, chop, hang, measure, safe, wrap
+from runner.tui.theme import Theme
+from runner.visible import one_line, visible
+
+_PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
+_OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
+
+Draw = Callable[[int], list[Row]]
+
+
+class Screen:
+    """Takes every event. `columns` tells how wide the terminal is now; `now` is a clock in seconds."""
+
+    def __init__(
+        self,
+        columns: Callable[[], int],
+        theme: Theme,
+        *,
+        encoding: str = "utf-8",
+        thinking: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.theme = theme
+        self.thinking = thinking
+        self._columns = columns
+        self._encoding = encoding
+        self._now = now
+        self._up: list[tuple[Draw, bool]] = []
+        self._cwd = ""
+        self._cards: dict[str, Card] = {}
+        self._blocks = Blocks()
+        self._thought = ""
+        self._writes = ""  # the tool of the call that is being written
+        self._kind = ""  # of what the model is writing: text, thought, or nothing
+        self._noted = False  # the last that went up was a note
+        self._folded: Draw | None = None
+
+    def take(self, event: Event) -> None:
+        """Something happened. Fits `Emit`; nothing is drawn yet."""
+        match event:
+            case Said(text):
+                self._quiet("text")
+                for block in self._blocks.feed(text):
+                    self._block(block)
+                return
+            case Thought(text):
+                self._thinks(text)
+                return
+            case Chunk(call, _, text):
+                if call in self._cards:
+                    self._cards[call].printed(text)
+                return
+            case ContextUsed() | Queued() | Unqueued():
+                return  # the status line and the queue show these
+            case CallBegun(tool):
+                self._quiet("")
+                self._writes = tool
+                return
+            case Judged() | Answered() | Asked():
+                self._settled(event)
+                return
+            case _:
+                self._quiet("")
+        self._event(event)
+
+    def done(self) -> str:
+        """What is finished since this was asked last, as the terminal reads it: to be written above what is live."""
+        if not self._up:
+            return ""
+        width = measure(self._columns())
+        drawn, self._up = self._up, []
+        rows: list[Row] = []
+        for draw, close in drawn:
+            found = draw(width)
+            rows += found if close or not found else [[], *found]
+        return ansi(rows, self._encoding)
+
+    def live(self, width: int, rows: int) -> list[Row]:
+        """What is not finished, on a terminal of `rows` rows: at most a third of them."""
+        width, room = measure(width), max(rows // 3, 3)
+        now = self._now()
+        cards = [card for card in self._cards.values() if card.began is not None]
+        found: list[Row] = []
+        if cards:
+            each = max((room - 1) // len(cards) - 1, 1)
+            shown = cards if (each + 1) * len(cards) <= room + 1 else cards[: max((room - 2) // 2, 1)]
+            for card in shown:
+                found += [[], *card.running(width, each, now, self.theme)]
+            if len(shown) < len(cards):
+                found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
+        if not found:
+            found = self._open(width, room)
+        return found[-room:]
+
+    def expand(self) -> bool:
+        """Show the last folded output whole; whether there was one. `done` has it."""
+        if self._folded is None:
+            return False
+        self._up.append((self._folded, False))
+        self._folded = None
+        return True
+
+    def _open(self, width: int, room: int) -> list[Row]:
+        """What the model is writing."""
+        theme = self.theme
+        if (block := self._blocks.open) is not None:
+            match block:
+                case Code():
+                    lines = block.lines[-room:]
+                    before = (*block.before, *block.lines[: len(block.lines) - len(lines)])
+                    return code_rows(block.language, lines, width, theme, before)[-room:]
+                case _ if len(block.text) > _OPEN_MOST:
+                    return wrap(safe(block.text[-width * room :]), width)[-room:]
+                case _:
+                    return [[], *markdown_rows(block.text, width, theme)][-room:]
+        if self._thought:
+            return [[], [(theme.dim, one_line("thinking: " + self._thought[-width:].strip(), width))]]
+        if self._writes:
+            return [[], safe(f"writes a call: {one_line(self._writes, 40)}", theme.dim)]
+        return []
+
+    def _thinks(self, text: str) -> None:
+        if self.thinking:
+            if self._kind != "thought":
+                self._quiet("thought")
+            for block in self._blocks.feed(text):
+                self._block(block)
+            return
+        self._thought = (self._thought + text)[-400:]
+
+    def _quiet(self, kind: str) -> None:
+        """What the model was writing is over, unless it goes on with the same `kind`."""
+        self._thought = self._writes = ""
+        if kind and kind == self._kind:
+            return
+        for block in self._blocks.end():
+            self._block(block)
+        self._kind = kind
+
+    def _block(self, block: Block) -> None:
+        theme, dim = self.theme, self._kind == "thought"
+        match block:
+            case Code():
+                self._put(
+                    lambda width: code_rows(block.language, block.lines, width, theme, block.before),
+                    close=bool(block.before),
+                )
+            case _ if dim:
+                self._put(lambda width: wrap(safe(block.text, f"{theme.dim} italic"), width), close=block.tight)
+            case _:
+                self._put(lambda width: markdown_rows(block.text, width, theme), close=block.tight)
+
+    def _put(self, draw: Draw, *, close: bool = False) -> None:
+        """`close`: no empty row before it."""
+        self._up.append((draw, close))
+        self._noted = False
+
+    def _note(self, text: str, style: str | None = None) -> None:
+        row = safe(text, self.theme.dim if style is None else style)
+        self._put(lambda width: wrap(row, width), close=self._noted)
+        self._noted = True
+
+    def _settled(self, event: Judged | Asked | Answered) -> None:
+        card = self._cards.get(event.call)
+        if card is None:
+            return
+        match event:
+            case Judged():
+                card.verdict = event
+                if event.ruling is Ruling.ALLOW:
+                    card.began = self._now()
+            case Asked():
+                card.asked = True
+            case Answered():
+                card.answer = event
+                if event.yes:
+                    card.began = self._now()
+            case never:
+                assert_never(never)
+
+    def _event(self, event: Event) -> None:
+        theme = self.theme
+        match event:
+            case SessionStarted():
+                self._started(event)
+            case Resumed():
+                self._resumed(event)
+            case Prompted(text) | Steered(text):
+                self._put(lambda width: _prompt_rows(text, width, theme))
+            case Proposed(call, tool, action):
+                self._cards[call] = Card(call, tool, action, self._cwd)
+            case Finished(call):
+                card = self._cards.pop(call, None) or Card(call, "", None, self._cwd)
+                self._put(lambda width: card.finished(event, width, theme))
+                if card.folds(event):
+                    self._folded = lambda width: card.finished(event, width, theme, whole=True)
+            case Denied(call):
+                refused = self._cards.pop(call, None) or Card(call, event.action, None, self._cwd)
+                self._put(lambda width: refused.denied(event, width, theme))
+            case Malformed(call):
+                self._cards.pop(call, None)
+                self._put(lambda width: malformed_rows(event, width, theme))
+            case PlanProposed(_, plan):
+                self._put(lambda width: titled([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
+                self._markdown(plan)
+            case Notice(text):
+                self._note(text)
+            case Shown(text, kind):
+                self._shown(text, kind)
+            case Retrying():
+                wait = f"asking again in {event.wait:.3g} s ({event.attempt} of {event.attempts})"
+                self._note(f"{event.problem.what}; {wait}", theme.warn)
+            case Compacted(level, before, after):
+                self._note(f"compacted ({level}): {before} tokens are now {after}")
+            case Changed(what, was, now, why):
+                self._note(f"the {what} is now {now} (was {was}){': ' + why if why else ''}")
+            case Failed(problem):
+                badge = [(theme.badge_bad, " failed "), ("", "  ")]
+                self._put(
+                    lambda width: (
+                        titled(badge, visible(problem.what), width, theme)
+                        + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
+                    )
+                )
+            case RunEnded():
+                self._ended(event)
+            case _:
+                pass  # `take` has seen to it
+
+    def _markdown(self, text: str) -> None:
+        blocks = Blocks()
+        for block in (*blocks.feed(text), *blocks.end()):
+            self._block(block)
+
+    def _shown(self, text: str, kind: str) -> None:
+        theme = self.theme
+        if kind == "markdown":
+            self._markdown(text)
+        elif kind == "diff":
+            self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
+        else:
+            self._put(lambda width: [row for line in text.split("\n") for row in chop(safe(line), width)])
+
+    def _started(self, event: SessionStarted) -> None:
+        self._cwd = event.cwd
+        found = event.enforcement
+        held = sum(ok for _, ok in found.checks)
+        alone = ", unattended" if event.unattended else ""
+        self._labelled(
+            ("workspace", event.workspace),
+            *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
+            ("mode", f"{event.mode.value}{alone}"),
+            ("model", event.model),
+            ("sandbox", f"{found.backend} {found.level.value}, {held} of {len(found.checks)} checks held"),
+            *((("limits", f"kept by {found.limits}"),) if found.limits else ()),
+            *(("not held", words) for words in found.missing),
+        )
+
+    def _resumed(self, event: Resumed) -> None:
+        prompts = f"{event.prompts} {'prompt' if event.prompts == 1 else 'prompts'}"
+        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
+        since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
+        how = "forked" if event.forked else "resumed"
+        self._labelled(
+            (how, f"{event.session[:8]}: {prompts}, {turns}, {since} to {until} UTC"),
+            *((("first", event.first),) if event.first != event.last else ()),
+            ("last", event.last),
+            *((("answered", event.said),) if event.said else ()),
+            *(("changed", words) for words in event.changes),
+        )
+
+    def _labelled(self, *pairs: tuple[str, str]) -> None:
+        theme = self.theme
+        lead = 11
+
+        def draw(width: int) -> list[Row]:
+            rows: list[Row] = []
+            for label, words in pairs:
+                style = theme.warn if label == "not held" else ""
+                body = wrap(safe(words, style), max(width - lead, 10))
+                rows += hang(body, [(theme.dim, f"{label:<{lead}}")], [("", " " * lead)])
+            return rows
+
+        self._put(draw)
+
+    def _ended(self, event: RunEnded) -> None:
+        for card in self._cards.values():
+            if card.began is not None:
+                self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
+        self._cards.clear()
+        count = len(event.denied)
+        denied = f", {count} denied" if count else ""
+        usage = event.usage
+        used = f"; {usage.input} tokens in, {usage.output} out" if usage.input or usage.output else ""
+        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
+        self._noted = False
+        self._note(f"{event.reason} ({turns}{denied}{used})")
+
+
+def _prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
+    """What a person said, so that it is found again above; a long one is folded."""
+    lines = visible(text.rstrip()).split("\n")
+    first, last = _PROMPT_FOLD
+    hidden = len(lines) - first - last
+    if hidden > 1:
+        lines[first : first + hidden] = [f"… {hidden} more lines"]
+    rows: list[Row] = []
+    for number, line in enumerate(lines):
+        shown = line if len(line) <= 4000 else f"{line[:4000]}… {len(line) - 4000} more characters"
+        rows += hang(wrap([(theme.prompt, shown)], width - 2), [(theme.prompt, "  " if number else "> ")], [("", "  ")])
+    return rows
