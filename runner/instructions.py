@@ -4,6 +4,7 @@ THREAT T73: they are untrusted. They reach the model and nothing else: no mode, 
 """
 
 from policy.record import dataclass
+from runner.context.marked import marked
 from runner.trust.inventory import Inventory, Kind
 from runner.visible import visible
 
@@ -51,9 +52,7 @@ def block(inventory: Inventory) -> str:
         more = (
             f"\n[cut: the first {CAP >> 10} KiB of {each.size:,} bytes; read the file for the rest]" if each.cut else ""
         )
-        parts.append(
-            f'<repository-text file="{each.path}" number="{mark}">\n{each.text}{more}\n</repository-text {mark}>'
-        )
+        parts.append(marked("repository-text", f"{each.text}{more}", mark=mark, file=each.path))
     return "\n\n".join(parts)
 
 

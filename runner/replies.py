@@ -1,9 +1,9 @@
 """One answer of the model, streamed; asked for again when the provider says that waiting may help."""
 
 import asyncio
-from collections.abc import Sequence
 
 from policy.verdict import Problem
+from runner.context.context import tool_specs
 from runner.events import CallBegun, Notice, Said, Thought
 from runner.messages import (
     AssistantMessage,
@@ -17,13 +17,8 @@ from runner.messages import (
     TextBlock,
     TextDelta,
     ThinkingDelta,
-    ToolSpec,
-    UserMessage,
 )
-from runner.plan_mode import offered
-from runner.prompt import system_prompt
 from runner.world import World
-from tools.tool import specs
 
 
 async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
@@ -31,12 +26,13 @@ async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
     joins `messages`, the whole history; sent is what `world.view` shows of it."""
     request = Request(
         model=world.model,
-        system=system_prompt(world.cwd, world.mode, unattended=world.unattended),
-        messages=_told(world.view.shown(messages), world.instructions),
-        tools=tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)) + offered(world),
+        system=world.context.system(world),
+        messages=world.context.told(world.view.shown(messages)),
+        tools=tool_specs(world),
         max_tokens=most,
         thinking=world.thinking,
     )
+    world.gauge.fixed(request.system + world.context.before, request.tools)
     pauses = iter(world.bounds.pauses)
     while True:
         said: list[str] = []
@@ -55,20 +51,6 @@ async def reply_to(messages: list[Message], world: World, most: int) -> Reply:
                 messages.append(stopped)
                 world.journal.message(stopped)
             raise
-
-
-def _told(messages: Sequence[Message], instructions: str) -> tuple[Message, ...]:
-    """The messages, with the repository's own texts before what the person said first.
-
-    Not in the system prompt, which has more weight with a model; nor in the history, which a later session goes on
-    with: the texts may have changed by then.
-    """
-    if not instructions:
-        return tuple(messages)
-    told = TextBlock(instructions)
-    if messages and isinstance(messages[0], UserMessage):
-        return UserMessage((told, *messages[0].content)), *messages[1:]
-    return UserMessage((told,)), *messages
 
 
 async def _stream(request: Request, world: World, said: list[str]) -> Reply:

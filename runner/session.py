@@ -21,6 +21,8 @@ from runner.audit.records import SessionInfo
 from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
 from runner.config import Settings
+from runner.context.context import Context
+from runner.context.surroundings import surroundings
 from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
 from runner.grant_json import to_json
@@ -44,7 +46,7 @@ from sandbox.choose import open_backend
 class SessionOptions:
     """What a person chose. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record.
 
-    `instructions`: the texts of the repository that the model is given.
+    `instructions`: the texts of the repository that the model is given; `context`: what else it is told.
     """
 
     cwd: Path
@@ -57,6 +59,7 @@ class SessionOptions:
     argv: tuple[str, ...] = ()
     beginning: Beginning | None = None  # where the session is kept, and what it goes on from; None: nowhere
     instructions: str = ""
+    context: Context = field(default_factory=Context)
 
 
 @contextlib.asynccontextmanager
@@ -180,7 +183,9 @@ async def open_session(
             redactor=redactor,
             bounds=options.bounds,
             journal=journal,
-            instructions=redactor.text(options.instructions),
+            context=redactor.mask(
+                replace(options.context, instructions=options.instructions, surroundings=surroundings(facts.workspace))
+            ),
             undo=undo,
             grants=grants,
             models=models,

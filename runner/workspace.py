@@ -43,6 +43,18 @@ def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
     return (shared,) if os.path.basename(shared) == ".git" or "/.git/modules/" in shared else ()
 
 
+def git_folder(workspace: str) -> str | None:
+    """The Git folder of `workspace`: its own, or the one of a linked worktree or submodule, which must name this very
+    workspace. What is in it came with the repository."""
+    pointer = f"{workspace}/.git"
+    if os.path.isdir(pointer) and not os.path.islink(pointer):
+        return pointer
+    named = _pointer(pointer, "gitdir:", workspace)
+    if named and (_pointer(f"{named}/gitdir", "", named) == pointer or _worktree(named) == workspace):
+        return named
+    return None
+
+
 def _worktree(folder: str) -> str | None:
     """The real path of `core.worktree`, which Git writes into the settings of a submodule; None when there is none."""
     section = ""

@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
+from runner.context.context import Context
 from runner.context.tokens import Gauge
 from runner.messages import Thinking
 from runner.steering import Steering
@@ -92,7 +93,7 @@ class World:
     redactor: "Redactor"
     bounds: Bounds = field(default_factory=Bounds)
     journal: "Journal" = field(default_factory=_unkept)  # writes the session down; this one keeps nothing
-    instructions: str = ""  # the repository's words to the model; nothing else reads them
+    context: Context = field(default_factory=Context)  # what the model is told beside the conversation
     undo: "Keeper | None" = None
     grants: "GrantStore" = field(default_factory=_no_grants)
     thinking: Thinking = Thinking.OFF

@@ -51,11 +51,9 @@ class Gauge:
         self._rate = 1.0
         self._ours = True  # the model that counted is the one that will be asked
 
-    def fixed(self, system: str, tools: Sequence[ToolSpec]) -> None:
+    def fixed(self, text: str, tools: Sequence[ToolSpec]) -> None:
         """What every request holds beside the messages. Matters until the provider has counted once."""
-        self._fixed = weight(system) + sum(
-            _CALL + weight(each.name) + weight(each.description) + weight(json.dumps(each.schema)) for each in tools
-        )
+        self._fixed = weight(text) + weight_of_tools(tools)
 
     def answered(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> None:
         """A request with `sent` was answered. A server that counts nothing teaches nothing."""
@@ -66,7 +64,7 @@ class Gauge:
         before = _of_all(sent)
         self._rate = min(max(asked / (before + self._fixed), _LEAST), _MOST)
         self._counted = asked + usage.output
-        self._weighed = before + _of(answer)
+        self._weighed = before + weight_of(answer)
         self._ours = True
 
     @property
@@ -96,16 +94,17 @@ def weight(text: str) -> float:
     return plain / _ASCII + (len(text.encode("utf-8", "surrogatepass")) - plain) / _OTHER
 
 
-def weight_of(message: Message) -> float:
-    """The tokens of a message, estimated."""
-    return _of(message)
+def weight_of_tools(tools: Iterable[ToolSpec]) -> float:
+    """The tokens of what is said about tools, estimated."""
+    return sum(_CALL + weight(each.name) + weight(each.description) + weight(json.dumps(each.schema)) for each in tools)
 
 
 def _of_all(messages: Iterable[Message]) -> float:
-    return sum(map(_of, messages))
+    return sum(map(weight_of, messages))
 
 
-def _of(message: Message) -> float:
+def weight_of(message: Message) -> float:
+    """The tokens of a message, estimated."""
     if isinstance(message, ToolMessage):
         return _FRAME + sum(_FRAME + sum(map(_block, result.content)) for result in message.results)
     return _FRAME + sum(map(_block, message.content))

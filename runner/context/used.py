@@ -16,4 +16,4 @@ def after(reply: Reply, sent: Sequence[Message], world: World, cost: float | Non
 def now(messages: Sequence[Message], world: World, cost: float | None = None) -> ContextUsed:
     """How full it is with `messages`."""
     size = world.gauge.size(messages)
-    return ContextUsed(size.tokens, None, size.exact, cost)
+    return ContextUsed(size.tokens, world.view.window(world), size.exact, cost)

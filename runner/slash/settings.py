@@ -1,8 +1,8 @@
 """/mode, /model, /thinking: what holds from now on."""
 
 from policy.tier import Mode
+from runner.context.base import MEANING
 from runner.messages import Thinking
-from runner.prompt import MEANING
 from runner.slash.command import Command, Desk, Mistake, Row, say
 
 _LEVELS = {
