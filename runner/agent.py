@@ -126,6 +126,16 @@ class Agent:
         return self._talk
 
     @property
+    def settings(self) -> "Settings":
+        """What the configuration comes to."""
+        return self._started.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables that it was started with."""
+        return self._started.environ
+
+    @property
     def busy(self) -> bool:
         """Whether a run is on its way."""
         return self._talk is not None and self._talk.busy

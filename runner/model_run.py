@@ -96,29 +96,27 @@ def start_conversation(args: RunArgs) -> int:
     """Talk at the terminal until the user leaves."""
     import asyncio
 
+    from runner.agent import Agent, starting
+
     args.key.check(prompt_from_stdin=False)
-    options, settings = prepared(args, unattended=False)
-    model = chosen_model(args, settings, options.cwd)
+    start = starting(args, unattended=False)
     if not os.isatty(0) and not take_terminal():
         fix = "name a prompt, or start it at a terminal"
         raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
     emit = on_stdout()
-    approver = _approver(False, emit)
-    options = begun(args, options, settings, model)
+    # What was typed is on the screen already.
+    shown: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
 
     async def work() -> int:
         from runner.conversation import converse
-        from runner.session import open_session
         from runner.terminal_input import line_reader
 
-        another = opener(args, settings, options.cwd)
-        async with open_session(
-            options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another
-        ) as world:
-            code = await converse(world, line_reader(), options.beginning)
-            if (kept := world.journal.kept) is not None:
-                print(f"\nto go on: agent --resume {kept[:8]}")
-            return code
+        async with Agent(approver=_approver(False, emit), emit=shown, start=lambda: start) as agent:
+            code = await converse(agent, line_reader())
+            kept = agent.talk.world.journal.kept
+        if kept is not None:
+            print(f"\nto go on: agent --resume {kept[:8]}")
+        return code
 
     return asyncio.run(work())
 

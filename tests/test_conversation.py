@@ -7,21 +7,25 @@ import select
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from policy.tier import Mode
+from runner.agent import Agent, Start
 from runner.approval import Unattended
 from runner.audit.log import AuditLog
 from runner.config import load
 from runner.conversation import converse
-from runner.events import Event, Finished, Judged, Notice, RunEnded, SessionStarted
+from runner.events import Changed, Event, Finished, Judged, Notice, RunEnded, SessionStarted, Shown
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
-from runner.session import SessionOptions, open_session
+from runner.session import SessionOptions
+from runner.sessions.begin import Beginning
+from runner.sessions.store import Store
 
 
 class Person:
@@ -46,27 +50,36 @@ def bash(script: str) -> Turn:
 
 def talk(base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], None]) -> int:
     workspace, home = base / "w", base / "home"
-    workspace.mkdir()
-    home.mkdir()
+    workspace.mkdir(exist_ok=True)
+    home.mkdir(exist_ok=True)
     environ = {"HOME": str(home), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(base / "state")}
-    options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
+    state = base / "state"
+    model = Opened(ScriptedProvider(turns), "m")
+
+    def start() -> Start:
+        options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
+        options = replace(options, beginning=Beginning(Store.of(state, str(workspace))))
+        return Start(options, load(workspace, environ), environ, model, lambda spec: model)
 
     async def work() -> int:
-        async with open_session(
-            options,
-            load(workspace, environ),
-            environ,
-            model=Opened(ScriptedProvider(turns), "m"),
-            approver=Unattended(emit),
-            emit=emit,
-        ) as world:
-            return await converse(world, person)
+        async with Agent(approver=Unattended(emit), emit=emit, start=start) as agent:
+            return await converse(agent, person)
 
     return asyncio.run(work())
 
 
-def notices(events: list[Event]) -> str:
-    return "\n".join(event.text for event in events if isinstance(event, Notice))
+def told(events: list[Event]) -> str:
+    """What a person sees beside the model's words and its calls."""
+    seen = []
+    for event in events:
+        match event:
+            case Notice(text) | Shown(text):
+                seen.append(text)
+            case Changed(what, _, now):
+                seen.append(f"{what} is now {now}")
+            case _:
+                pass
+    return "\n".join(seen)
 
 
 def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
@@ -162,25 +175,6 @@ def test_ctrl_c_twice_at_the_prompt_leaves(tmp_path: Path) -> None:
     events: list[Event] = []
     person = Person(KeyboardInterrupt(), "/help", KeyboardInterrupt(), KeyboardInterrupt())
     assert talk(tmp_path, [], person, events.append) == Exit.INTERRUPTED
-
-
-# fmt: off
-COMMANDS: list[tuple[str, str, str]] = [
-    ("/help",           "stops the turn", "what there is"),
-    ("/mode",           "trust-project",         "which mode it is"),
-    ("/mode plan",      "now plan",              "change it"),
-    ("/mode sudo",      "no mode `sudo`",        "a wrong name says the right ones"),
-    ("/frobnicate now", "no command",            "an unknown command is not sent to the model"),
-]
-# fmt: on
-
-
-@pytest.mark.parametrize(("line", "told", "why"), COMMANDS, ids=[why for *_, why in COMMANDS])
-def test_commands(tmp_path: Path, line: str, told: str, why: str) -> None:
-    events: list[Event] = []
-    assert talk(tmp_path, [], Person(line, "/quit"), events.append) == Exit.DONE
-    assert told in notices(events), why
-    assert not [event for event in events if isinstance(event, RunEnded)]
 
 
 def test_a_changed_mode_holds_for_what_follows(tmp_path: Path) -> None:

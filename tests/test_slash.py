@@ -1,0 +1,173 @@
+"""What a person says to ringfence itself inside a talk, with real parts: gate, sandbox, log, snapshots, sessions."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from test_conversation import Person, bash, talk, told
+
+from policy.tier import Mode
+from runner.events import Event, Finished, Judged, Resumed, RunEnded, SessionStarted, Shown
+from runner.problems import Exit
+from runner.providers.scripted import Turn
+from runner.slash.command import Command
+from runner.slash.commands import COMMANDS
+from runner.slash.dispatch import find, is_command
+
+# fmt: off
+SAID: list[tuple[str, str, str]] = [
+    ("/help",                     "/rewind [N]",           "every command is listed"),
+    ("/help mode",                "how much is allowed",   "one of them"),
+    ("/help nope",                "no command `nope`",     "help for none"),
+    ("/?",                        "/rewind [N]",           "an alias"),
+    ("/mode plan",                "mode is now plan",      "change it"),
+    ("/mode trust-project",       "already",               "change nothing"),
+    ("/mode sudo",                "no mode `sudo`",        "a wrong name says the right ones"),
+    ("/thinking high",            "thinking is now high",  "how much it reasons"),
+    ("/thinking deep",            "no level `deep`",       "a wrong level says the right ones"),
+    ("/permissions",              "asks     read-outside", "the column of this mode"),
+    ("/permissions now",          "write /permissions",    "words that mean nothing"),
+    ("/grants",                   "nothing was remembered", "no answers yet"),
+    ("/grants revoke g-nope",     "no grant `g-nope`",     "none of that name"),
+    ("/grants forget all",        "write /grants",         "a wrong word"),
+    ("/audit",                    "no decision matches",   "nothing was decided yet"),
+    ("/audit 99999",              "no record 99999",       "a number that is none"),
+    ("/audit all of it",          "write /audit",          "a wrong word"),
+    ("/why cat /etc/shadow",      "/etc/shadow",           "what a command would get"),
+    ("/why ls",                   "allowed",               "in the mode of this talk"),
+    ("/sandbox",                  "sandbox   ",            "what holds"),
+    ("/sandbox touch x",          "writes    the workspace", "the rights of a command"),
+    ("/sandbox cat ~/.ssh/id_rsa", "no rights at all",     "of one that is denied"),
+    ("/undo",                     "nothing was taken back", "no action yet"),
+    ("/undo zero",                "no number of actions",  "no number"),
+    ("/undo 0",                   "no number of actions",  "not one"),
+    ("/rewind",                   "nothing was said",      "no prompt yet"),
+    ("/diff",                     "changed no file",       "no change yet"),
+    ("/export",                   "kept in no file",       "nothing was said yet"),
+    ("/resume",                   "no other session",      "there is none"),
+    ("/fork",                     "kept in no file yet",   "nothing to copy"),
+    ("/cost",                     "sent      0 tokens",    "nothing was used"),
+    ("/trust",                    "brings nothing",        "an empty repository"),
+    ("/frobnicate now",           "no command `/frobnicate`", "an unknown command is not sent to the model"),
+    ("/hlep",                     "did you mean /help",    "a slip of the fingers"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("line", "wanted", "why"), SAID, ids=[f"{line}: {why}" for line, _, why in SAID])
+def test_a_command_says(tmp_path: Path, line: str, wanted: str, why: str) -> None:
+    events: list[Event] = []
+    assert talk(tmp_path, [], Person(line, "", "/quit"), events.append) == Exit.DONE
+    assert wanted in told(events), why
+    assert not [event for event in events if isinstance(event, RunEnded)], "the model is not asked"
+
+
+def play(base: Path, turns: list[Turn], *lines: str | Callable[[], None]) -> list[Event]:
+    events: list[Event] = []
+    assert talk(base, turns, Person(*lines, "/quit"), events.append) == Exit.DONE
+    return events
+
+
+def test_what_was_decided_can_be_asked_for(tmp_path: Path) -> None:
+    events = play(tmp_path, [bash("cat /etc/shadow"), Turn("done")], "read it", "/audit denied", "/why", "/audit last")
+    shown = [event.text for event in events if isinstance(event, Shown)]
+    assert "/etc/shadow" in shown[0]
+    assert shown[1] == shown[2], "why, without words, is about the last decision"
+    assert "policy/" in shown[1], "the rule with its file"
+
+
+def test_a_diff_and_undo_are_about_this_session(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "kept").write_text("one\n")
+    turns = [bash("echo two > kept; echo new > made"), Turn("done")]
+    events = play(tmp_path, turns, "write it", "/diff", "/undo", "/diff")
+    shown = [event for event in events if isinstance(event, Shown)]
+    assert shown[0].kind == "diff"
+    assert "-one" in shown[0].text
+    assert "+two" in shown[0].text
+    assert "+new" in shown[0].text
+    assert (tmp_path / "w" / "kept").read_text() == "one\n"
+    assert not (tmp_path / "w" / "made").exists()
+    assert "changed no file" in shown[-1].text
+
+
+# fmt: off
+REWINDS = [
+    ("1", False, ["first", "third"],           "files and conversation"),
+    ("2", True,  ["first", "third"],           "the conversation only"),
+    ("3", False, ["first", "second", "third"], "the files only"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("how", "there", "prompts", "why"), REWINDS, ids=[row[3] for row in REWINDS])
+def test_a_rewind_goes_back_to_before_a_prompt(
+    tmp_path: Path, how: str, there: bool, prompts: list[str], why: str
+) -> None:
+    """The list shows the newest prompt first."""
+    turns = [bash("echo 1 > one"), Turn("done"), bash("echo 2 > two"), Turn("done"), Turn("done")]
+    events = play(tmp_path, turns, "first", "second", "/rewind", "1", how, "third")
+    assert (tmp_path / "w" / "one").exists()
+    assert (tmp_path / "w" / "two").exists() is there, why
+    ended = [event for event in events if isinstance(event, RunEnded)]
+    assert [event.reason for event in ended] == ["done"] * 3
+    # What a later run goes on with is what the model saw last.
+    again = play(tmp_path, [Turn("done")], "/resume", "1", "/cost")
+    resumed = [event for event in again if isinstance(event, Resumed)]
+    assert resumed[0].prompts == len(prompts), why
+    assert resumed[0].last.endswith("third")
+
+
+def test_a_session_is_left_and_gone_on_with(tmp_path: Path) -> None:
+    turns = [Turn("one"), Turn("two"), Turn("three")]
+    events = play(tmp_path, turns, "first", "/clear", "second", "/resume", "1", "third", "/fork", "/cost")
+    started = [event for event in events if isinstance(event, SessionStarted)]
+    resumed = [event for event in events if isinstance(event, Resumed)]
+    assert len(started) == 4
+    assert [(event.first, event.forked) for event in resumed] == [("first", False), ("first", True)]
+    assert resumed[1].prompts == 2, "what was said after it was resumed is in the copy"
+
+
+@pytest.mark.parametrize(("words", "name"), [("", "session-"), ("html talk.html", "talk.html"), ("a.jsonl", "a.jsonl")])
+def test_an_export_is_a_new_file(tmp_path: Path, words: str, name: str) -> None:
+    events = play(tmp_path, [Turn("one")], "first", f"/export {words}", f"/export {words}")
+    shown = [event.text for event in events if isinstance(event, Shown)]
+    assert "written: " in shown[0]
+    assert "exists" in shown[1], "nothing is written over"
+    (made,) = [path for path in (tmp_path / "w").iterdir() if path.name.startswith(name)]
+    assert "first" in made.read_text()
+    assert made.stat().st_mode & 0o077 == 0
+
+
+def test_ones_own_command_passes_the_gate_and_the_model_hears_of_it(tmp_path: Path) -> None:
+    events = play(tmp_path, [Turn("I see")], "!echo mine", "!cat /etc/shadow", "what was that?")
+    judged = [event.ruling.name for event in events if isinstance(event, Judged)]
+    assert judged == ["ALLOW", "DENY"]
+    assert "mine" in next(event.text for event in events if isinstance(event, Finished))
+
+
+@pytest.mark.parametrize("line", ["/etc/hosts is wrong", "/usr/bin", "etc /mode", ""])
+def test_a_path_is_no_command(line: str) -> None:
+    assert not is_command(line)
+
+
+def test_names_are_unique_and_told() -> None:
+    names = [name for each in COMMANDS for name in each.names]
+    assert len(names) == len(set(names))
+    assert all(each.summary and not each.summary.endswith(".") for each in COMMANDS)
+
+
+def test_ours_come_before_custom_ones() -> None:
+    async def nothing(words: str, desk: object) -> None:
+        raise AssertionError
+
+    other = Command("help", "", "not ours", nothing)
+    found = find("/help", (*COMMANDS, other))
+    assert found is not None
+    assert found is not other
+
+
+def test_mode_names_are_those_of_the_policy() -> None:
+    mode = find("mode", COMMANDS)
+    assert mode is not None
+    assert list(mode.words(None)) == [each.value for each in Mode]  # type: ignore[arg-type]  # it looks at no desk
