@@ -20,6 +20,7 @@ from runner.audit.opening import open_log
 from runner.audit.records import SessionInfo
 from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
+from runner.compaction.opening import view_of
 from runner.config import Settings
 from runner.context.context import Context
 from runner.context.surroundings import surroundings
@@ -189,6 +190,7 @@ async def open_session(
             undo=undo,
             grants=grants,
             models=models,
+            view=view_of(settings),
         )
 
 

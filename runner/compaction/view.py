@@ -13,6 +13,7 @@ from runner.compaction.levels import GAIN, KEEPS, Level, Thresholds
 from runner.compaction.notes import digest
 from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from, start
+from runner.context.used import now
 from runner.events import Compacted, Notice
 from runner.messages import Message, ProviderError
 from runner.model_facts import facts_of
@@ -89,10 +90,10 @@ class View:
     ) -> tuple[Message, ...]:
         """The server said that what `shown` answers is too long: less of it, and with each `attempt` (from 1) less
         still. The model's window is known to be smaller from here on."""
-        now = world.gauge.size(self.shown(messages)).tokens
+        had = world.gauge.size(self.shown(messages)).tokens
         spec = f"{world.provider.name}:{world.model}"
-        self._proven[spec] = min(self._proven.get(spec, now), now)
-        room = now * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
+        self._proven[spec] = min(self._proven.get(spec, had), had)
+        room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:
             await self._reach(Level.SUMMARY, messages, world, spent, room)
         if world.gauge.size(self.shown(messages)).tokens > room:
@@ -148,6 +149,7 @@ class View:
         told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
         world.journal.compaction(level.value, before, after, fold.turned(len(messages)))
         world.emit(told)
+        world.emit(now(self.shown(messages), world, spent.money if spent is not None else None))
         return told
 
     def _gains(

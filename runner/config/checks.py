@@ -118,6 +118,12 @@ def commands(value: Value) -> Fault | None:
     return patterns_fault(value)
 
 
+def percent(value: Value) -> Fault | None:
+    if isinstance(value, int) and 1 <= value <= 100:
+        return None
+    return "it is no part of a hundred", "write a number from 1 to 100"
+
+
 def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
     why = f"it was written for a newer ringfence; this one knows the formats up to {newest}"
     return lambda value: (why, "install a newer ringfence") if isinstance(value, int) and value > newest else None
