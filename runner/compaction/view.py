@@ -43,9 +43,8 @@ class View:
         self._thresholds = thresholds or Thresholds()
         self._scribe = scribe or Scribe()
         self._said = window
-        self._fold = Fold()
-        self._base: tuple[Message, ...] = ()  # what `_fold` comes to
-        self._last: Message | None = None  # the last message that `_base` tells of
+        self._made: list[tuple[Fold, Message]] = []  # the folds so far, each with the last message before its end
+        self._base: tuple[Message, ...] = ()  # what the last of them comes to
         self._rests: dict[Level, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
 
@@ -58,17 +57,18 @@ class View:
 
     def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """What is sent of `messages`, the whole history."""
-        end = self._fold.end
-        if end == 0:
-            return tuple(messages)
-        if len(messages) < end or messages[end - 1] is not self._last:  # another history than the one it was made for
-            self._set(messages, Fold())
+        while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
+            self._made.pop()
+            self._base = shown(messages[: self._fold.end], self._fold)
         return (*self._base, *messages[self._fold.end :])
+
+    @property
+    def _fold(self) -> Fold:
+        return self._made[-1][0] if self._made else Fold()
 
     def restore(self, folds: Sequence[tuple[int, Fold]], messages: Sequence[Message]) -> None:
         """Go on as an earlier run left off: each fold with the place in `messages` that its numbers count back from."""
-        if folds:
-            at, fold = folds[-1]
+        for at, fold in folds:
             self._set(messages, fold.turned(at))
 
     async def fit(
@@ -194,7 +194,12 @@ class View:
         return fold
 
     def _set(self, messages: Sequence[Message], fold: Fold) -> None:
-        end = min(fold.end, len(messages))
-        self._fold = fold
-        self._base = shown(messages[:end], fold)
-        self._last = messages[end - 1] if end else None
+        if fold.end > len(messages) or not fold.end:
+            return  # of a file that somebody wrote into
+        self._made.append((fold, messages[fold.end - 1]))
+        self._base = shown(messages[: fold.end], fold)
+
+
+def _fits(fold: Fold, last: Message, messages: Sequence[Message]) -> bool:
+    """Whether `messages` begins as the history did that `fold` was made for."""
+    return fold.end <= len(messages) and messages[fold.end - 1] is last
