@@ -1,21 +1,23 @@
 """Who answers when the gate asks. Whoever cannot answer says no."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, Protocol
 
+from policy.action import RunScript
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.verdict import Ask
 from runner.approval_offer import HELP, NOTHING, Offer
 from runner.explain import caret_lines
 from runner.plan_mode import QUESTION, PlanAnswer, Stay, answered
-from runner.visible import look_alikes, visible
-from runner.wording import action_words, cell_words, terms_words
+from runner.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from runner.card import Card
     from runner.events import Emit
     from runner.grant_store import Keep
 
@@ -40,13 +42,36 @@ class Halt:
     """Neither: the person stopped the turn."""
 
 
-Answer = Yes | No | Halt
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """Neither: the person wrote another script in the place of the model's. The gate judges it as any other."""
+
+    script: str
+
+
+Answer = Yes | No | Halt | Edited
 
 # Shows a prompt and returns one line. Raises EOFError at the end of input, KeyboardInterrupt for Ctrl-C.
 ReadLine = Callable[[str], Awaitable[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is put to whoever answers: `card` is what they see, `offer` what may be remembered of it. `call` names the
+    call. `before` is the text of the file that would be written. `again` says why the same call is asked about once
+    more."""
+
+    call: str
+    ask: Ask
+    offer: Offer
+    card: "Card"
+    before: str | None = None
+    again: str = ""
+
+
 class Approver(Protocol):
+    """Who also has `ask_all(questions)` is given the questions of a turn as one list, and answers each in its place."""
+
     @property
     def name(self) -> str:
         """Who answers, as the audit log names it."""
@@ -61,6 +86,35 @@ class Approver(Protocol):
         """Show a plan, which is the model's words, and ask whether and how to begin. Anything that is not a clear yes
         is a Stay. Raises asyncio.CancelledError when the person stops the turn."""
         ...
+
+
+async def put(approver: Approver, questions: Sequence[Question]) -> tuple[Answer, ...]:
+    """The answer to each question. What is no answer, or one too few, is a no; after a Halt nothing more is asked."""
+    ask_all = getattr(approver, "ask_all", None)
+    if ask_all is not None:
+        found = tuple(await ask_all(questions))
+        if len(found) != len(questions):
+            return tuple(No() for _ in questions)
+    else:
+        answers: list[Answer] = []
+        for each in questions:
+            stopped = bool(answers) and isinstance(answers[-1], Halt)
+            answers.append(Halt() if stopped else await approver.ask(each.ask, each.offer))
+        found = tuple(answers)
+    return tuple(_sound(answer, each) for answer, each in zip(found, questions, strict=True))
+
+
+def _sound(answer: object, question: Question) -> Answer:
+    """THREAT: an answer comes from a program, too. Only a Yes that keeps a yes, or nothing, is one."""
+    match answer:
+        case Yes(kept) if kept is None or kept.ruling is Ruling.ALLOW:
+            return answer
+        case Edited(script) if question.card.editable and isinstance(script, str) and script.strip():
+            return answer
+        case No() | Halt():
+            return answer
+        case _:
+            return No()
 
 
 class Unattended:
@@ -82,11 +136,12 @@ class Unattended:
 
 
 _SHORT = 12  # rows of a command that leave the question above it on any screen
+_MANY = 40  # lines of a diff shown before the question; `x` shows all of it
 
 
 class Terminal:
-    """Asks on a terminal, line by line. Only `y`, `yes` and the number of a choice are a yes: Enter, end of input and
-    any other text are a no."""
+    """Asks on a terminal, line by line. Only `y`, `yes`, `all` and the number of a choice are a yes: Enter, end of
+    input and any other text are a no."""
 
     name = "terminal"
 
@@ -95,30 +150,70 @@ class Terminal:
         self._read_line = read_line
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        self._show(ask, offer)
-        prompt = f"allow once? [y/N{offer.keys}/e(xplain)] or say what to do instead: "
+        from runner.card import card
+
+        # Who typed the command themselves types another one; there is no model that would have to hear of it.
+        told = replace(card(ask, offer), editable=False)
+        return (await self.ask_all((Question("", ask, offer, told),)))[0]
+
+    async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """Each in turn. Of several, all are shown before the first is asked, and `all` says yes to those that are like
+        the one that is asked: of the same tier, and none that cannot be undone."""
+        answers: dict[int, Answer] = {}
+        if len(questions) > 1:
+            self._print(f"{len(questions)} questions", style="bold")
+            for place, each in enumerate(questions, 1):
+                self._show(each, f"{place} of {len(questions)}: ")
+        for place, each in enumerate(questions):
+            if place in answers:
+                continue
+            like = {
+                other: Yes()
+                for other, one in enumerate(questions[place:], place)
+                if other not in answers and alike(each.card, one.card)
+            }
+            if len(questions) == 1:
+                self._show(each)
+            elif place:
+                self._print(f"{place + 1} of {len(questions)}: {each.ask.question}", badge=each.card.tier.label)
+            answer = await self._answer(each, like=len(like) > 1)
+            answers.update(like if answer == "all" else {place: answer})
+            if isinstance(answer, Halt):
+                return tuple(Halt() for _ in questions)
+        return tuple(answers[place] for place in range(len(questions)))
+
+    async def _answer(self, question: Question, *, like: bool) -> "Answer | Literal['all']":
+        offer = question.offer
+        more = f"{'/all' if like else ''}{offer.keys}{'/edit' if question.card.editable else ''}/e(xplain)"
+        prompt = f"allow once? [y/N{more}] or say what to do instead: "
         while True:
             try:
                 text = (await self._read_line(prompt)).strip()
+                match text.lower():
+                    case "y" | "yes":
+                        return Yes()
+                    case "" | "n" | "no":
+                        return No()
+                    case "all" if like:
+                        return "all"
+                    case "e" | "x" | "explain":
+                        self._explain(question)
+                    case "edit" if question.card.editable:
+                        script = (await self._read_line("the command instead (empty: as it was): ")).strip()
+                        if script:
+                            return Edited(script)
+                    case _:
+                        match offer.picked(_numbered(text, question.card)):
+                            case None:
+                                return No(text)
+                            case str(mistake):
+                                self._print(mistake, indent=2)
+                            case kept:
+                                return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
             except EOFError:
                 return No()
             except KeyboardInterrupt:
                 return Halt()
-            match text.lower():
-                case "y" | "yes":
-                    return Yes()
-                case "" | "n" | "no":
-                    return No()
-                case "e" | "explain":
-                    self._explain(ask, offer)
-                case _:
-                    match offer.picked(text):
-                        case None:
-                            return No(text)
-                        case str(mistake):
-                            self._print(mistake, indent=2)
-                        case kept:
-                            return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         self._print(plan)
@@ -132,23 +227,41 @@ class Terminal:
             if (answer := answered(text)) is not None:
                 return answer
 
-    def _show(self, ask: Ask, offer: Offer) -> None:
+    def _show(self, question: Question, number: str = "") -> None:
         """The question, and everything it rests on. The command is shown whole: a hidden tail must not be approved."""
-        self._print(ask.question, style="bold", badge=ask.cell.tier.label)
-        action = action_words(ask.assessment.action, ask.terms.workspace)
-        self._print(action, indent=2)
-        self._print(f"why      {ask.reason.text} ({ask.reason.rule}; {cell_words(ask.cell)})", indent=2)
-        for label, words in terms_words(ask.terms):
+        card, offer = question.card, question.offer
+        if question.again:
+            self._print(question.again, style="italic")
+        self._print(f"{number}{card.question}", style="bold", badge=card.tier.label)
+        self._print(
+            card.command,
+            indent=2,
+            marks=tuple((mark.start, mark.end) for mark in card.marks),
+            lead="$ " if isinstance(question.ask.assessment.action, RunScript) else "",
+        )
+        for line in self._changes(card, _MANY):
+            self._print(line, indent=2)
+        self._print(f"why      {card.why} ({card.rule}; {card.cell})", indent=2)
+        for label, words in card.terms:
             self._print(f"{label:<8} {words}", indent=2)
-        for line in look_alikes(action):
+        for line in card.letters:
             self._print(f"letters  {line}", indent=2)
         for line in offer.lines:
             self._print(line, indent=4)
-        rows = sum(1 + len(line) // self._console.width for line in action.split("\n"))
+        rows = sum(1 + len(line) // self._console.width for line in card.command.split("\n"))
         if rows > _SHORT:  # its beginning may have left the screen, and the question with it
-            self._print(f"again    {ask.question}", indent=2)
+            self._print(f"again    {card.question}", indent=2)
 
-    def _explain(self, ask: Ask, offer: Offer) -> None:
+    def _changes(self, card: "Card", most: int) -> list[str]:
+        found = list(card.paths) if len(card.paths) > 1 else []
+        if card.change is not None:
+            lines, note = card.change.lines, card.change.note
+            found += [note] if note else []
+            found += lines if len(lines) <= most else [*lines[: most - 5], f"… {len(lines) - most} lines", *lines[-5:]]
+        return found
+
+    def _explain(self, question: Question) -> None:
+        ask, offer = question.ask, question.offer
         for reason in ask.assessment.reasons:
             for line in caret_lines(ask.assessment.action, reason):
                 self._print(line, indent=2)
@@ -157,15 +270,44 @@ class Terminal:
             self._print(f"{effect.kind.value} {effect.target}{bound} [{effect.scope.value}]", indent=2)
         if ask.assessment.tree:
             self._print(ask.assessment.tree, indent=2)
+        if (told := question.card.change) is not None and len(told.lines) > _MANY:
+            for line in told.lines:
+                self._print(line, indent=2)
         if offer.numbered:
             self._print(HELP, indent=2)
 
-    def _print(self, text: str, *, indent: int = 0, style: str = "", badge: str = "") -> None:
+    def _print(
+        self,
+        text: str,
+        *,
+        indent: int = 0,
+        style: str = "",
+        badge: str = "",
+        marks: tuple[tuple[int, int], ...] = (),
+        lead: str = "",
+    ) -> None:
         from rich.padding import Padding
         from rich.text import Text
 
         line = Text(overflow="fold")
         if badge:
             line.append(f" {badge} ", style="black on yellow").append("  ")
-        line.append(visible(text), style=style)
+        body = Text(visible(text), style=style)
+        for start, end in marks:
+            body.stylize("bold red", start, end)
+        line.append(lead).append_text(body)
         self._console.print(Padding(line, (0, 0, 0, indent), expand=False), markup=False, highlight=False)
+
+
+def alike(card: "Card", other: "Card") -> bool:
+    """Whether one yes may answer both: the same kind of risk, and none that cannot be taken back or told."""
+    return card.tier is other.tier and card.tiers == other.tiers and not card.careful and not other.careful
+
+
+def _numbered(text: str, card: "Card") -> str:
+    """`s 7d` as `1 7d`: the letters of the card are numbers of the offer."""
+    first, blank, rest = text.partition(" ")
+    for pick in card.choices:
+        if first in pick.keys and pick.yes:
+            return f"{pick.keys[-1]}{blank}{rest}"
+    return text

@@ -14,6 +14,7 @@ from tools.arguments import parse
 from tools.tool import Tool, find
 
 if TYPE_CHECKING:
+    from runner.asking import Early
     from runner.audit.facts import Noting
     from runner.remembered import Recalled
 
@@ -46,13 +47,14 @@ class Planned:
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What the gate says of one planned call, before anybody was asked. `recalled`: what was answered before. `noted`:
-    what was asked of the machine on the way."""
+    what was asked of the machine on the way. `early`: what a person answered before this call was due."""
 
     planned: Planned
     assessment: Assessment
     verdict: Verdict
     recalled: "Recalled"
     noted: "Noting"
+    early: "Early | None" = None
 
     @property
     def only_reads(self) -> bool:

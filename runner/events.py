@@ -223,12 +223,14 @@ class Asked(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Answered(_Event):
-    """What the person said. `feedback` is their own words with a no."""
+    """What the person said. `feedback` is their own words with a no; `edited` the command that they put in its place,
+    which is judged as any other."""
 
     type: ClassVar[str] = "question_answered"
     call: str
     yes: bool
     feedback: str | None
+    edited: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

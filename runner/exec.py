@@ -181,12 +181,12 @@ def _settle(ask: Ask, asked: "Asked") -> tuple[Allow | Deny, Answer, tuple[str, 
     from rich.console import Console
 
     from policy.grants import approve, refuse
-    from runner.approval import Halt, No, Terminal, Yes
+    from runner.approval import No, Terminal, Yes
 
     began = time.monotonic()
     said = _finish_now(Terminal(Console(stderr=True), _ask_line).ask(ask, asked.offer))
     waited = time.monotonic() - began
-    if isinstance(said, Halt):
+    if not isinstance(said, Yes | No):
         raise KeyboardInterrupt
     names, told = asked.keep(said.keep) if said.keep is not None else ((), "")
     if told:

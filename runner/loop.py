@@ -9,26 +9,18 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from policy.classify import classify
-from policy.decide import decide
-from policy.grant import Span
-from policy.grants import approve, refuse
-from policy.hearing import Hearing
-from policy.matrix import Ruling
 from policy.record import dataclass
-from policy.verdict import Allow, Ask, Deny, Permit, Problem
-from runner.approval import Halt, No, Yes
+from policy.verdict import Deny, Permit, Problem
+from runner.asking import ahead, heard
 from runner.audit import records
-from runner.audit.facts import Noting
 from runner.audit.log import AuditError
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
-from runner.events import Answered, Asked, Denied, Failed, Judged, Malformed, Notice, Prompted, Proposed, RunEnded
+from runner.events import Denied, Failed, Malformed, Prompted, Proposed, RunEnded
+from runner.judging import judged
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.plan_mode import Proposal, proposal, propose
 from runner.problems import Exit
-from runner.reach import within_reach
-from runner.remembered import keep, offer, recalled, spent
-from runner.reports import Report, denied, finished, listener, refused
+from runner.reports import Report, denied, edited, finished, listener, refused
 from runner.sessions.call import verdict_of
 from runner.sessions.store import JournalError
 from runner.spending import Ended, Limit
@@ -45,8 +37,8 @@ BREAKS = (ProviderError, SandboxUnavailable, AuditError, JournalError)
 
 async def answer(call: Call, world: World) -> Report:
     """Take one call from the model all the way to a sealed result."""
-    judged = judge(call, world)
-    return judged if isinstance(judged, Report) else await settle(judged, world)
+    found = judge(call, world)
+    return found if isinstance(found, Report) else await settle(found, world)
 
 
 def judge(call: Call, world: World) -> Judgement | Proposal | Report:
@@ -59,73 +51,36 @@ def judge(call: Call, world: World) -> Judgement | Proposal | Report:
         world.audit.refused(world.session, records.Refusal(call.name, raw_arguments(call), planned))
         world.emit(Malformed(call.key, call.name, planned))
         return Report(refused(call, planned, world))
-    noted = Noting(world.look(), world.profile)  # the one look at the disk, and what of it was asked for
-    facts = noted.facts
-    assessment = classify(planned.action, facts, world.rules, world.profile)
-    verdict = decide(
-        assessment, facts, world.profile, world.mode, unattended=world.unattended, environment=world.environment
-    )
-    verdict = within_reach(verdict, assessment, world.sandbox.name)
-    hearing = Hearing(facts, world.rules, world.profile, world.mode, world.environment, unattended=world.unattended)
-    found = recalled(hearing, assessment, verdict, world.grants)  # what a person answered before
-    noted.parts()  # as it is now: a question may stand for minutes
-    return Judgement(planned, found.assessment, found.verdict, found, noted)
+    return judged(planned, world)
 
 
-async def settle(judged: Judgement | Proposal, world: World) -> Report:
+async def settle(judgement: Judgement | Proposal, world: World) -> Report:
     """Ask if the verdict is a question, seal the decision, and only then let the sandbox act on it."""
-    if isinstance(judged, Proposal):
-        return await propose(judged, world)
-    found = spent(judged.recalled, world.grants)
-    planned, verdict, said, names, by = judged.planned, found.verdict, found.answer, found.names, found.by
-    ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
-    reason, cell, tiers = verdict.reason, verdict.cell, judged.assessment.tiers
-    world.emit(Judged(planned.call.key, tiers, ruling, reason.text, reason.rule, cell))
-    if isinstance(verdict, Ask):
-        verdict, said, names = await _ask(verdict, found.hearing, planned.call, world)
+    if isinstance(judgement, Proposal):
+        return await propose(judgement, world)
+    found = await heard(judgement, world)
+    planned, verdict = found.judged.planned, found.verdict
     decision = records.Decision(
         planned.call.name,
-        judged.assessment,
+        found.judged.assessment,
         verdict,
         world.sandbox.name,
-        said,
-        grants=names,
-        granted=by,
+        found.answer,
+        grants=found.names,
+        granted=found.by,
         reach=world.sandbox.name,
-        noted=judged.noted,
+        noted=found.judged.noted,
+        proposed=found.proposed,
     )
     # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
     number = world.audit.decided(world.session, decision)
     world.journal.call(verdict_of(planned, decision, number, world.cwd))
     if isinstance(verdict, Deny):
-        return denied(planned, verdict, world, number)
-    outcome = await _undoable(verdict.permit, number, planned, world)
-    return finished(planned, outcome, world, number)
-
-
-async def _ask(
-    question: Ask, hearing: Hearing, call: Call, world: World
-) -> tuple[Allow | Deny, records.Answer, tuple[str, ...]]:
-    """Put the question, and remember the answer where the person said so; its grants are named in the record."""
-    world.emit(Asked(call.key, question.question))
-    began = time.monotonic()
-    verdict: Allow | Deny
-    feedback: str | None = None
-    match await world.approver.ask(question, offer(hearing, question, (Span.SESSION, Span.PROJECT), world.grants)):
-        case Yes(wanted):
-            verdict = approve(question)
-        case No(feedback, wanted):
-            verdict = refuse(question, feedback)
-        case Halt():
-            raise asyncio.CancelledError  # nothing was decided, nothing ran, and the turn is over
-    waited = time.monotonic() - began
-    yes = isinstance(verdict, Allow)
-    world.emit(Answered(call.key, yes, feedback))
-    names: tuple[str, ...] = ()
-    if wanted is not None:
-        names, told = keep(hearing, question, wanted, world.grants)
-        world.emit(Notice(told))
-    return verdict, records.Answer(question.question, yes, world.approver.name, feedback, waited), names
+        report = denied(planned, verdict, world, number)
+    else:
+        outcome = await _undoable(verdict.permit, number, planned, world)
+        report = finished(planned, outcome, world, number)
+    return report if found.proposed is None else edited(report, planned, world)
 
 
 async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:
@@ -190,7 +145,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
 
     `history` is extended in place and stays whole (every call has its result), so that a conversation can go on.
     """
-    work = Turns(world, [] if history is None else history, Arrow(judge, settle))
+    work = Turns(world, [] if history is None else history, Arrow(judge, settle, ahead))
     prompt = world.redactor.text(prompt)  # who pastes a key did not mean to send it
     world.emit(Prompted(prompt))
     asked = UserMessage((TextBlock(prompt),))

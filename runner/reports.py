@@ -1,6 +1,7 @@
 """The end of one call, told to the model and to whoever watches."""
 
 import codecs
+from dataclasses import replace
 
 from policy.record import dataclass
 from policy.verdict import Deny, Problem
@@ -77,6 +78,13 @@ def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> R
     failed = problem is not None or outcome.ended_by is not None  # a command's own exit status is its answer
     output = len(outcome.stdout) + len(outcome.stderr)
     return Report(ToolResult(planned.call.of.id, content, is_error=failed), output=output)
+
+
+def edited(report: Report, planned: Planned, world: World) -> Report:
+    """The same report, with what the model has to know first: a person put another command in the place of its own."""
+    said = world.redactor.text(action_words(planned.action, world.cwd))
+    told = TextBlock(f"the person at the terminal changed your command before it was judged; this is about:\n{said}\n")
+    return replace(report, result=replace(report.result, content=(told, *report.result.content)))
 
 
 def listener(call: Call, emit: Emit) -> Listener:

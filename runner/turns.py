@@ -1,7 +1,9 @@
 """The turns of one run: reply, calls, results, again; with the counts that bound them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from runner.calls import Call, Judgement
@@ -25,13 +27,18 @@ from runner.reports import Report
 from runner.spending import Ended, Spending
 from runner.world import World
 
+if TYPE_CHECKING:
+    from runner.asking import Early
+
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """What happens to one call, in two steps, so that the second may run beside a neighbour's."""
+    """What happens to one call, in two steps, so that the second may run beside a neighbour's. `ahead` puts the
+    questions of a whole turn as one list first, and answers what was said to each, by the key of its call."""
 
     judge: Callable[[Call, World], Judgement | Proposal | Report]
     settle: Callable[[Judgement | Proposal, World], Awaitable[Report]]
+    ahead: "Callable[[Sequence[Call], World], Awaitable[Mapping[str, Early]]]"
 
 
 class Turns:
@@ -107,10 +114,15 @@ class Turns:
                 self._keep(results, place, report.result)
                 self.spent.printed(report.output)
 
+        keyed = [Call(f"{self.spent.turns}.{place + 1}", call) for place, call in enumerate(calls)]
         try:
-            for place, call in enumerate(calls):
+            self._world = self._world.steering.renewed(self._world)
+            early = await self._arrow.ahead(keyed, self._world)
+            for place, call in enumerate(keyed):
                 self._world = self._world.steering.renewed(self._world)
-                judged = self._arrow.judge(Call(f"{self.spent.turns}.{place + 1}", call), self._world)
+                judged = self._arrow.judge(call, self._world)
+                if isinstance(judged, Judgement) and call.key in early:
+                    judged = replace(judged, early=early[call.key])
                 if isinstance(judged, Judgement) and judged.only_reads:
                     self.spent.allowed()
                     reading.append(asyncio.create_task(beside(place, judged)))

@@ -30,7 +30,7 @@ from sandbox.backend import Connection, Enforcement, Level, Outcome, Used, Viola
 AGENT = str(Path(sys.executable).parent / "agent")
 PAGE = Path(__file__).parent.parent / "docs" / "record.md"
 # Their fields are names of something, and not ours.
-OPEN = ("hashes", "usage", "checks", "limits", "said", "action", "granted")
+OPEN = ("hashes", "usage", "checks", "limits", "said", "action", "granted", "proposed")
 FULL = Enforcement(Level.FULL, "T1", (("sealed", True),), ("nothing",), "cgroup v2")
 
 
@@ -75,7 +75,21 @@ def everything(path: Path) -> None:
         verdict = seen.verdict
         assert not isinstance(verdict, Ask)
         typed = ("--read /hunter2hunter2",)
-        log.decided(session, Decision("bash", covered, verdict, "T1", answer, typed, ("g1",), grants, noted=noted))
+        log.decided(
+            session,
+            Decision(
+                "bash",
+                covered,
+                verdict,
+                "T1",
+                answer,
+                typed,
+                ("g1",),
+                grants,
+                noted=noted,
+                proposed=RunScript("rm x", "/w"),
+            ),
+        )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))
         log.refused(session, Refusal("bash", "{", problem))
         violation = Violation("w", "p", "f", False)

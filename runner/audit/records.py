@@ -4,6 +4,7 @@ import os
 import sys
 import time
 
+from policy.action import Action
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.permission.rule import Source
 from policy.record import dataclass
@@ -70,6 +71,7 @@ class Decision:
     source: Source = Source.MODEL
     reach: str | None = None
     noted: "Noting | None" = None  # what was asked of the machine on the way
+    proposed: Action | None = None  # what the model wanted, where a person put something else in its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "grants": list(decision.grants),
         "granted": spelled.granted(decision.granted),
         "reach": decision.reach,
+        **({"proposed": spelled.action(decision.proposed)} if decision.proposed is not None else {}),
     }
 
 

@@ -1,0 +1,161 @@
+"""From a verdict to a decision: a question is put, its answer is tried against the machine as it is by then.
+
+INVARIANT: a yes counts for exactly what was on the screen. When the same call is judged otherwise by the time it is
+due, it is asked about anew; a no holds all the same.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from policy.action import Action, RunScript
+from policy.grant import Grant, Span
+from policy.grants import approve, refuse
+from policy.hearing import Hearing
+from policy.matrix import Ruling
+from policy.record import dataclass
+from policy.verdict import Allow, Ask, Deny, Verdict
+from runner.approval import Answer, Edited, Halt, No, Question, Yes, put
+from runner.audit import records
+from runner.before import text_before
+from runner.calls import Call, Judgement, Planned, plan
+from runner.card import card
+from runner.events import Answered, Asked, Judged, Notice, Proposed
+from runner.grant_store import Keep
+from runner.judging import judged
+from runner.remembered import keep, offer, spent
+from runner.world import World
+
+_CHANGED = "what this rests on has changed since you were asked"
+_EDITED = "this is the command as you changed it"
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """An answer that was given before its call was due, and what it was given to."""
+
+    question: Question
+    answer: Answer
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What will happen with a call. `proposed`: what the model wanted, where a person put something else in its
+    place."""
+
+    judged: Judgement
+    verdict: Allow | Deny
+    answer: records.Answer | None = None
+    names: tuple[str, ...] = ()
+    by: tuple[Grant, ...] = ()
+    proposed: Action | None = None
+
+
+async def heard(judgement: Judgement, world: World) -> Heard:
+    """Ask if the verdict is a question, again if what it rests on has changed meanwhile, or if the person has changed
+    the command."""
+    early, proposed, again = judgement.early, None, ""
+    while True:
+        found = spent(judgement.recalled, world.grants)
+        verdict, call = found.verdict, judgement.planned.call
+        _tell(judgement, verdict, world)
+        if isinstance(verdict, Deny) or (isinstance(verdict, Allow) and (early is None or _willing(early.answer))):
+            return Heard(judgement, verdict, found.answer, found.names, found.by, proposed)
+        if early is not None and (not isinstance(verdict, Ask) or not _willing(early.answer)
+                                  or _same(early.question, verdict, judgement)):  # fmt: skip
+            question, answer, seconds = early.question, early.answer, early.seconds
+        else:
+            assert isinstance(verdict, Ask)  # an Allow has gone its way, or has an early answer
+            question = _question(judgement, verdict, found.hearing, world, again or (_CHANGED if early else ""))
+            (answer,), seconds = await _put((question,), world)
+        early = None
+        match answer:
+            case Halt():
+                raise asyncio.CancelledError  # nothing was decided, nothing ran, and the turn is over
+            case No(feedback, wanted):
+                world.emit(Answered(call.key, False, feedback))
+                names = _keep(found.hearing, question.ask, wanted, world)
+                said = records.Answer(question.ask.question, False, world.approver.name, feedback, seconds)
+                return Heard(judgement, refuse(question.ask, feedback), said, names, (), proposed)
+            case Edited(script):
+                action = judgement.planned.action
+                if not isinstance(action, RunScript):  # nobody offered that; the answer to an unknown word is no
+                    answer, early = No(), Early(question, No(), seconds)
+                    continue
+                world.emit(Answered(call.key, False, None, edited=script))
+                proposed, action = proposed or action, replace(action, script=script)
+                planned = replace(judgement.planned, action=action)
+                world.emit(Proposed(call.key, call.name, action))
+                world = world.steering.renewed(world)
+                judgement, again = judged(planned, world), _EDITED
+            case Yes(wanted):
+                world = world.steering.renewed(world)
+                now = judged(judgement.planned, world)
+                if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
+                    world.emit(Answered(call.key, True, None))
+                    names = _keep(now.recalled.hearing, now.verdict, wanted, world)
+                    said = records.Answer(question.ask.question, True, world.approver.name, None, seconds)
+                    return Heard(now, approve(now.verdict), said, names, (), proposed)
+                judgement, again = now, _CHANGED
+
+
+async def ahead(calls: Sequence[Call], world: World) -> Mapping[str, Early]:
+    """The answers to the questions of a whole turn, put as one list; by the keys of the calls. Empty where there are
+    not two of them: one is put when it is due."""
+    if world.unattended or len(calls) < 2:
+        return {}
+    questions = []
+    for call in calls:
+        planned = plan(call, world)
+        if isinstance(planned, Planned):
+            found = judged(planned, world)
+            if isinstance(found.verdict, Ask):
+                questions.append(_question(found, found.verdict, found.recalled.hearing, world, ""))
+    if len(questions) < 2:
+        return {}
+    answers, seconds = await _put(tuple(questions), world)
+    if any(isinstance(answer, Halt) for answer in answers):
+        raise asyncio.CancelledError
+    return {each.call: Early(each, answer, seconds) for each, answer in zip(questions, answers, strict=True)}
+
+
+async def _put(questions: tuple[Question, ...], world: World) -> tuple[Sequence[Answer], float]:
+    for each in questions:
+        world.emit(Asked(each.call, each.ask.question, each.card, each.again))
+    began = time.monotonic()
+    answers = await put(world.approver, questions)
+    return answers, time.monotonic() - began
+
+
+def _question(judgement: Judgement, ask: Ask, hearing: Hearing, world: World, again: str) -> Question:
+    offered = offer(hearing, ask, (Span.SESSION, Span.PROJECT), world.grants)
+    before = text_before(ask.assessment.action)
+    told = card(ask, offered, around=hearing.facts, before=before)
+    return Question(judgement.planned.call.key, ask, offered, told, before, again)
+
+
+def _same(question: Question, ask: Ask, judgement: Judgement) -> bool:
+    """Whether the answer to `question` is one to `ask`: the same action, effects, reasons and rights, and the same
+    text where a file is written."""
+    return question.ask == ask and question.before == text_before(judgement.planned.action)
+
+
+def _willing(answer: Answer) -> bool:
+    return isinstance(answer, Yes)
+
+
+def _tell(judgement: Judgement, verdict: Verdict, world: World) -> None:
+    ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
+    reason, cell, tiers = verdict.reason, verdict.cell, judgement.assessment.tiers
+    world.emit(Judged(judgement.planned.call.key, tiers, ruling, reason.text, reason.rule, cell))
+
+
+def _keep(hearing: Hearing, ask: Ask, wanted: Keep | None, world: World) -> tuple[str, ...]:
+    """Remember an answer where the person said so; its grants are named in the record."""
+    if wanted is None:
+        return ()
+    names, told = keep(hearing, ask, wanted, world.grants)
+    world.emit(Notice(told))
+    return names

@@ -1,0 +1,29 @@
+"""The text of a file that is about to be written, for the person who is asked; the model is told nothing of it."""
+
+import os
+import stat
+
+from policy.action import Action, EditFile, WriteFile
+
+_MOST = 1 << 20  # bytes; of more nobody reads a diff
+
+
+def text_before(action: Action) -> str | None:
+    """What stands in the file now; None when there is none, it is no plain text file, or it is larger than 1 MB."""
+    if not isinstance(action, WriteFile | EditFile):
+        return None
+    try:
+        file = os.open(action.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return None
+    try:
+        state = os.fstat(file)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > _MOST:
+            return None
+        with os.fdopen(file, "rb", closefd=False) as stream:
+            data = stream.read(_MOST + 1)
+        return data.decode() if len(data) <= _MOST else None
+    except (OSError, ValueError):  # UnicodeDecodeError is a ValueError
+        return None
+    finally:
+        os.close(file)
