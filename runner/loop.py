@@ -45,13 +45,24 @@ def judge(call: Call, world: World) -> Judgement | Proposal | Report:
     """Plan the call and put it before the policy. A call that makes no sense is reported back at once."""
     if (handed := proposal(call, world)) is not None:
         return handed
+    return told(call, weigh(call, world), world)
+
+
+def weigh(call: Call, world: World) -> Judgement | Problem:
+    """What the gate says of the call now; nobody is told, and nothing is recorded."""
     planned = plan(call, world)
-    world.emit(Proposed(call.key, call.name, planned.action if isinstance(planned, Planned) else None))
-    if isinstance(planned, Problem):
-        world.audit.refused(world.session, records.Refusal(call.name, raw_arguments(call), planned))
-        world.emit(Malformed(call.key, call.name, planned))
-        return Report(refused(call, planned, world))
-    return judged(planned, world)
+    return planned if isinstance(planned, Problem) else judged(planned, world)
+
+
+def told(call: Call, weighed: Judgement | Problem, world: World) -> Judgement | Report:
+    """Tell everybody of the call; a Report when it makes no sense."""
+    if isinstance(weighed, Judgement):
+        world.emit(Proposed(call.key, call.name, weighed.planned.action))
+        return weighed
+    world.emit(Proposed(call.key, call.name, None))
+    world.audit.refused(world.session, records.Refusal(call.name, raw_arguments(call), weighed))
+    world.emit(Malformed(call.key, call.name, weighed))
+    return Report(refused(call, weighed, world))
 
 
 async def settle(judgement: Judgement | Proposal, world: World) -> Report:
@@ -145,7 +156,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
 
     `history` is extended in place and stays whole (every call has its result), so that a conversation can go on.
     """
-    work = Turns(world, [] if history is None else history, Arrow(judge, settle, ahead))
+    work = Turns(world, [] if history is None else history, Arrow(weigh, told, judge, ahead, settle))
     prompt = world.redactor.text(prompt)  # who pastes a key did not mean to send it
     world.emit(Prompted(prompt))
     asked = UserMessage((TextBlock(prompt),))
@@ -154,7 +165,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
     try:
         world.journal.message(asked)
         async with asyncio.timeout(world.bounds.seconds) as clock:
-            reason = await work.through()
+            reason = await work.through(clock.when())
         exit = Exit.DENIED if work.denied else Exit.DONE
     except Ended as end:
         exit, reason, limit = end.exit, end.reason, end.limit

@@ -67,12 +67,16 @@ class Spending:
         self._row = 0
         self._sent = 0  # tokens of the last request; the next one says all of it again
 
-    def ask(self, messages: Sequence[Message]) -> int:
-        """One more request with `messages`: the most tokens that its answer may have. Raises Ended when none fits."""
-        bounds = self._bounds
-        if self.turns >= bounds.turns:
+    def turn(self) -> None:
+        """Raises Ended when no more answers may be asked for."""
+        if self.turns >= self._bounds.turns:
             raise Ended(Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS)
-        most, limit = float(MOST_ANSWERED), None
+
+    def room(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
+        """The most tokens that the answer to a request with `messages` may have, `wanted` at most. Raises Ended when
+        the budget has none for it."""
+        bounds = self._bounds
+        most, limit = float(wanted), None
         sends = max(self._sent, _bytes(messages) // _BYTES)
         if bounds.tokens is not None:
             left = bounds.tokens - self.tokens - sends
@@ -82,12 +86,11 @@ class Spending:
             price = bounds.price.at(sends)
             rest = bounds.money - self.money - sends * _cheapest(price) / 1_000_000
             each = (price.output or 0.0) / 1_000_000
-            room = rest / each if each else MOST_ANSWERED if rest >= 0 else 0
+            room = rest / each if each else wanted if rest >= 0 else 0
             if room < most:
                 most, limit = room, Limit.MONEY
         if most < LEAST_ANSWERED:
             raise Ended(Exit.LIMIT, f"stopped before a request that would exceed {self._said(limit)}", limit)
-        self.turns += 1
         return int(most)
 
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
@@ -98,6 +101,19 @@ class Spending:
             usage = _guessed(messages, answer)
         self._counted = _sum(self._counted, usage)
         self._sent = usage.input + usage.cache_read + usage.cache_write
+        self._pay(usage)
+
+    def broken(self, messages: Sequence[Message], said: str) -> None:
+        """An answer to `messages` broke off after `said`, and its server counted it without telling: so do we, too much
+        rather than too little."""
+        if self._free:
+            return
+        sent = self._sent or -(-_bytes(messages) // _BYTES_AT_LEAST)
+        usage = Usage(sent, -(-_length(said) // _BYTES_AT_LEAST))
+        self._counted = _sum(self._counted, usage)
+        self._pay(usage)
+
+    def _pay(self, usage: Usage) -> None:
         if self.money is not None:
             paid = cost(usage, self._bounds.price)
             self.money = self.money + paid if paid is not None else None

@@ -8,6 +8,7 @@ from policy.record import dataclass
 from runner.context.context import Context
 from runner.context.tokens import Gauge
 from runner.messages import Thinking
+from runner.retry import Patience
 from runner.steering import Steering
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Bounds:
     money: float | None = None
     output: int | None = None
     price: "Price | None" = None
-    pauses: tuple[float, ...] = (1.0, 4.0, 15.0)  # before asking a provider again that said waiting may help
+    patience: Patience = field(default_factory=Patience)  # with a provider that fails
 
 
 def _unkept() -> "Journal":

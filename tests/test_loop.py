@@ -29,8 +29,8 @@ from runner.events import (
     Finished,
     Judged,
     Malformed,
-    Notice,
     Proposed,
+    Retrying,
     RunEnded,
     Said,
 )
@@ -52,6 +52,7 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.redactor import Redactor
+from runner.retry import Patience
 from runner.shelf import Shelf
 from runner.suggestion import read_rules
 from runner.world import Bounds, World
@@ -192,7 +193,7 @@ def stage(tmp_path: Path) -> Make:
             shelf=Shelf(tmp_path / "kept"),
             emit=events.append,
             redactor=Redactor(),
-            bounds=bounds or Bounds(pauses=(0.0, 0.0)),
+            bounds=bounds or Bounds(patience=Patience(first=0.0, most=0.0)),
         )
         return Stage(world, sandbox, events, [], audit)
 
@@ -563,7 +564,7 @@ def test_the_most_turns_end_it(stage: Make) -> None:
 STOPS: list[tuple[Stop, Exit, str]] = [
     (Stop.END,     Exit.DONE,   "a plain end"),
     (Stop.OTHER,   Exit.DONE,   "an end for a reason that we do not know"),
-    (Stop.LENGTH,  Exit.LIMIT,  "an answer that was cut is not done"),
+    (Stop.LENGTH,  Exit.DONE,   "an answer that was cut is gone on with"),
     (Stop.REFUSAL, Exit.FAILED, "a refusal is not done"),
 ]
 # fmt: on
@@ -630,9 +631,10 @@ def busy(*, retryable: bool = True) -> ProviderError:
 FAILURES: list[tuple[Flaky, Exit, int, str]] = [
     (Flaky([busy()]),                     Exit.DONE,   2, "waiting helped"),
     (Flaky([None]),                       Exit.DONE,   2, "a stream that ends without an answer is asked for again"),
-    (Flaky([busy()] * 9),                 Exit.FAILED, 3, "it does not wait for ever"),
+    (Flaky([busy()] * 9),                 Exit.FAILED, 8, "it does not wait for ever"),
     (Flaky([busy(retryable=False)]),      Exit.FAILED, 1, "waiting would not help"),
-    (Flaky([busy()], after_text=True),    Exit.FAILED, 1, "text that was shown is not shown twice"),
+    (Flaky([busy()], after_text=True),    Exit.DONE,   2, "an answer that broke off is gone on with"),
+    (Flaky([busy()] * 9, after_text=True), Exit.FAILED, 4, "a few times"),
 ]
 # fmt: on
 
@@ -642,7 +644,7 @@ def test_a_provider_that_fails(stage: Make, provider: Flaky, exit: Exit, request
     found = stage(provider=provider)
     assert found.play().exit is exit, why
     assert provider.requests == requests, why
-    assert len(found.of(Notice)) == requests - 1, "every wait is said"
+    assert len(found.of(Retrying)) == requests - 1, "every wait is said"
 
 
 # ---- hosts

@@ -94,6 +94,7 @@ class Journal:
         self._prices = prices or {}
         self._owed: list[tuple[bytes, bool]] = []
         self._begun = False
+        self._early: list[Verdict] | None = None  # of calls whose message is still coming
 
     @property
     def kept(self) -> str | None:
@@ -114,6 +115,9 @@ class Journal:
         if isinstance(message, UserMessage):
             self._begun = self._lines is not None
         self._add("message", of_message(message))
+        early, self._early = self._early or [], None
+        for verdict in early:
+            self._add("call", _body(verdict))
         self._written()
         if isinstance(message, UserMessage) and self._lines is not None:
             try:
@@ -128,9 +132,15 @@ class Journal:
 
     def call(self, verdict: Verdict) -> None:
         """What was decided about a call, before it runs. Raises JournalError."""
-        body: Body = {name: getattr(verdict, name) for name in Verdict.__slots__}
-        self._add("call", {**body, "tiers": list(verdict.tiers)})
+        if self._early is not None:
+            self._early.append(verdict)
+            return
+        self._add("call", _body(verdict))
         self._written()
+
+    def awaiting(self) -> None:
+        """Calls of the model's next message are decided already: what comes of that is written behind the message."""
+        self._early = self._early if self._early is not None else []
 
     def grant(self, grant: Mapping[str, object]) -> None:
         """A yes that holds for the rest of this session, also when it is gone on with. Raises JournalError."""
@@ -240,3 +250,8 @@ class Journal:
             return JournalError(error.problem)
         assert self._lines is not None
         return JournalError(written_problem(error, self._lines.path))
+
+
+def _body(verdict: Verdict) -> Body:
+    body: Body = {name: getattr(verdict, name) for name in Verdict.__slots__}
+    return {**body, "tiers": list(verdict.tiers)}
