@@ -14,6 +14,7 @@ from runner.events import Notice
 from runner.problems import Exit
 from runner.slash.command import Command, Row, say
 from runner.slash.dispatch import is_command, run_line
+from runner.slash.known import known
 from runner.visible import one_line
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ _SHOWN = 30  # rows to pick from
 class PlainDesk:
     """Commands at a plain terminal: what is to be picked is a numbered list, and a line answers it."""
 
-    def __init__(self, agent: "Agent", read_line: ReadLine) -> None:
+    def __init__(self, agent: "Agent", read_line: ReadLine, commands: Sequence[Command]) -> None:
         self.left = False
+        self.commands = commands
         self._agent = agent
         self._read_line = read_line
 
@@ -76,9 +78,12 @@ class PlainDesk:
         self.left = True
 
 
-async def converse(agent: "Agent", read_line: ReadLine, custom: Sequence[Command] = ()) -> int:
+async def converse(agent: "Agent", read_line: ReadLine) -> int:
     """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
-    desk = PlainDesk(agent, read_line)
+    found = known(agent.environ)
+    for notice in found.notices:
+        agent.talk.world.emit(Notice(notice))
+    desk = PlainDesk(agent, read_line, found.commands)
     agent.talk.world.emit(Notice("type /help for help, /quit to leave"))
     interrupted = False
     while not desk.left:
@@ -94,7 +99,7 @@ async def converse(agent: "Agent", read_line: ReadLine, custom: Sequence[Command
             continue
         interrupted = False
         if is_command(line):
-            await run_line(line, desk, custom)
+            await run_line(line, desk)
         elif line.startswith("!") and line[1:].strip():
             await stoppable(agent.talk, agent.talk.shell(line[1:].strip()))
         elif line:

@@ -7,7 +7,7 @@ import pytest
 from test_conversation import Person, bash, talk, told
 
 from policy.tier import Mode
-from runner.events import Event, Finished, Judged, Resumed, RunEnded, SessionStarted, Shown
+from runner.events import Event, Finished, Judged, Prompted, Resumed, RunEnded, SessionStarted, Shown
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from runner.slash.command import Command
@@ -144,6 +144,18 @@ def test_ones_own_command_passes_the_gate_and_the_model_hears_of_it(tmp_path: Pa
     judged = [event.ruling.name for event in events if isinstance(event, Judged)]
     assert judged == ["ALLOW", "DENY"]
     assert "mine" in next(event.text for event in events if isinstance(event, Finished))
+
+
+def test_a_command_of_ones_own_is_sent(tmp_path: Path) -> None:
+    commands = tmp_path / "home" / ".config" / "ringfence" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "greet.md").write_text("Say hello to $1.")
+    (commands / "Bad.md").write_text("x")
+    events = play(tmp_path, [Turn("hello")], "/help greet", "/greet Ann", "/resume")
+    assert "Bad.md" in told(events)
+    assert f"from: {commands}/greet.md" in told(events)
+    (sent,) = [event.text for event in events if isinstance(event, Prompted)]
+    assert sent == "Say hello to Ann."
 
 
 @pytest.mark.parametrize("line", ["/etc/hosts is wrong", "/usr/bin", "etc /mode", ""])

@@ -31,6 +31,11 @@ class Desk(Protocol):
     def settings(self) -> "Settings": ...
 
     @property
+    def commands(self) -> "Sequence[Command]":
+        """Every command that is known here; of two with one name the first is meant."""
+        ...
+
+    @property
     def environ(self) -> Mapping[str, str]: ...
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from runner.problems import known_problem
 from runner.slash.command import Command, Desk, Mistake, say
-from runner.slash.commands import COMMANDS
 
 Known = Sequence[Command]
 
@@ -22,10 +21,10 @@ def find(name: str, known: Known) -> Command | None:
     return next((each for each in known if wanted in each.names), None)
 
 
-async def run_line(line: str, desk: Desk, custom: Known = ()) -> None:
+async def run_line(line: str, desk: Desk) -> None:
     """Do what `line` says. Whatever is wrong with it is told; nothing is raised for it."""
     name, _, rest = line.strip().partition(" ")
-    known = (*COMMANDS, *custom)
+    known = desk.commands
     command = find(name, known)
     if command is None:
         near = difflib.get_close_matches(name[1:], [name for each in known for name in each.names], n=3)

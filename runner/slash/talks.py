@@ -90,21 +90,22 @@ async def _trust(words: str, desk: Desk) -> None:
 
 
 async def _help(words: str, desk: Desk) -> None:
-    from runner.slash.commands import COMMANDS as ALL
     from runner.slash.dispatch import find
 
+    known = desk.commands
     if words:
-        command = find(words, ALL)
+        command = find(words, known)
         if command is None:
             raise Mistake(f"there is no command `{words}`; /help lists them")
         names = ", ".join(f"/{each}" for each in command.names)
-        say(desk, f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}")
+        told = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
+        say(desk, *told, *([f"  from: {command.source}"] if command.source else []))
         return
-    wide = max(len(f"/{each.name} {each.usage}") for each in ALL) + 2
+    wide = max(len(f"/{each.name} {each.usage}") for each in known) + 2
     say(
         desk,
         "Type what you want done; every action passes the gate.",
-        *(f"  {f'/{each.name} {each.usage}':<{wide}} {each.summary}" for each in ALL),
+        *(f"  {f'/{each.name} {each.usage}':<{wide}} {each.summary}" for each in known),
         f"  {'!COMMAND':<{wide}} run a command yourself, through the same gate; the model sees what came of it",
         f"  {'@FILE':<{wide}} name a file; Tab completes it",
         f"  {'Ctrl-C':<{wide}} stop the model and what it runs; twice leaves",

@@ -1,0 +1,95 @@
+"""Commands from Markdown files: their names, their arguments, and what is no command."""
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from runner.slash.commands import COMMANDS
+from runner.slash.custom import LARGEST, Custom, Read, merged, of_contents, of_folder, parse
+from runner.slash.dispatch import find
+
+HEAD = "---\ndescription: Look at it\nargument-hint: FILE\nmodel: another\n---\n"
+
+# fmt: off
+GOOD = [
+    ("review.md",     b"Review it.",                "review",   "Review it.", "the file's first line is its summary"),
+    ("git/log.md",    b"# Log\nshow",               "git:log",  "Log",        "a folder stands in front"),
+    ("a/b/c.md",      b"x",                         "a:b:c",    "x",          "and one below it"),
+    ("look.md",       HEAD.encode() + b"Look.",     "look",     "Look at it", "a head says what it is"),
+    ("bom.md",        b"\xef\xbb\xbfhello",         "bom",      "hello",      "a mark of byte order is none of it"),
+    ("crlf.md",       HEAD.replace("\n", "\r\n").encode() + b"Look.\r\n", "crlf", "Look at it", "lines of Windows"),
+    ("quoted.md",     b'---\ndescription: "a: b"\n---\nx', "quoted", "a: b",  "quotes around it are none of it"),
+]
+BAD = [
+    ("Review.md",     b"x",                         "no word",  "capitals: not what is typed"),
+    ("a b.md",        b"x",                         "no word",  "a blank"),
+    ("../x.md",       b"x",                         "no word",  "a way out"),
+    ("x.md",          b"",                          "nothing",  "empty"),
+    ("x.md",          HEAD.encode(),                "nothing",  "a head alone"),
+    ("x.md",          b"---\ndescription: x\n",     "not end",  "a head that goes on"),
+    ("x.md",          b"\xff\xfe",                  "UTF-8",    "no text"),
+    ("x.md",          b"x" * (LARGEST + 1),         "larger",   "a book"),
+]
+ARGUMENTS = [
+    ("Fix $ARGUMENTS now",  "it all",       "Fix it all now",        "all that was typed"),
+    ("Fix $1, then $2",     "a b",          "Fix a, then b",         "its words"),
+    ("Fix $1",              "'a b' c",      "Fix a b",               "quotes hold a word together"),
+    ("Fix $1$2",            "a",            "Fix a",                 "a word that is not there is empty"),
+    ("Fix $1",              "it's broken",  "Fix it's",              "an apostrophe is no quote"),
+    ("Pay $$5 and $10",     "",             "Pay $5 and $10",        "money stays money"),
+    ("Fix it.",             "soon",         "Fix it.\n\nsoon",       "without a place, behind it"),
+    ("Fix it.",             "",             "Fix it.",               "nothing typed"),
+    ("Say $ARGUMENTS",      "$1 $ARGUMENTS", "Say $1 $ARGUMENTS",    "what is typed is not looked into again"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("path", "data", "name", "summary", "why"), GOOD, ids=[row[4] for row in GOOD])
+def test_a_file_is_a_command(path: str, data: bytes, name: str, summary: str, why: str) -> None:
+    found = parse(PurePosixPath(path), data, path)
+    assert isinstance(found, Custom), why
+    assert (found.name, found.summary) == (name, summary)
+
+
+@pytest.mark.parametrize(("path", "data", "says", "why"), BAD, ids=[row[3] for row in BAD])
+def test_a_file_that_is_no_command_says_why(path: str, data: bytes, says: str, why: str) -> None:
+    found = parse(PurePosixPath(path), data, path)
+    assert isinstance(found, str), why
+    assert says in found
+
+
+@pytest.mark.parametrize(("text", "words", "expected", "why"), ARGUMENTS, ids=[row[3] for row in ARGUMENTS])
+def test_arguments(text: str, words: str, expected: str, why: str) -> None:
+    assert Custom("x", "", "", text, "x").prompt(words) == expected, why
+
+
+def test_a_folder_is_read_and_what_is_wrong_is_told(tmp_path: Path) -> None:
+    (tmp_path / "git").mkdir()
+    (tmp_path / "git" / "log.md").write_text("show the log")
+    (tmp_path / "one.md").write_text("one")
+    (tmp_path / "notes.txt").write_text("no command")
+    (tmp_path / "Bad.md").write_text("x")
+    (tmp_path / "gone.md").symlink_to("nowhere")
+    found = of_folder(tmp_path)
+    assert [each.name for each in found.found] == ["git:log", "one"]
+    assert len(found.notices) == 2
+    assert of_folder(tmp_path / "nowhere") == Read()
+
+
+@pytest.mark.threat("T103")
+def test_a_repository_takes_no_name_that_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "mine.md").write_text("mine")
+    theirs = {".ringfence/commands/mine.md": b"theirs", ".ringfence/commands/mode.md": b"be careless"}
+    known = merged(of_folder(tmp_path), of_contents(theirs, ".ringfence/commands"))
+    assert [each.source for each in known if each.name == "mine"] == [f"{tmp_path}/mine.md"]
+    found = find("/mode", (*COMMANDS, *known))
+    assert found is not None
+    assert not found.source, "ours is the one that is meant"
+
+
+@pytest.mark.threat("T103")
+def test_what_a_file_says_of_itself_cannot_leave_its_line() -> None:
+    found = parse(PurePosixPath("x.md"), b"---\ndescription: a\x1b[2J\xe2\x80\xaeb\n---\nx", "x")
+    assert isinstance(found, Custom)
+    assert "\x1b" not in found.summary
+    assert "\u202e" not in found.summary
