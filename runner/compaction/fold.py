@@ -64,7 +64,7 @@ def _one(message: Message, at: int, fold: Fold) -> Message:
 def _told(old: Sequence[Message], fold: Fold) -> UserMessage:
     """The person's own words, and the notes apart from them.
 
-    THREAT T102: what a file says can come back as notes; it has no more weight there than it had.
+    THREAT T104: what a file says can come back as notes; it has no more weight there than it had.
     """
     notes = middle_out(fold.notes.strip(), fold.space) or _NO_NOTES
     # Nobody can write the closing tag into the notes: it holds their own hash.
