@@ -59,7 +59,7 @@ def talk(base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], 
     def start() -> Start:
         options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
         options = replace(options, beginning=Beginning(Store.of(state, str(workspace))))
-        return Start(options, load(workspace, environ), environ, model, lambda spec: model)
+        return Start(options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec))
 
     async def work() -> int:
         async with Agent(approver=Unattended(emit), emit=emit, start=start) as agent:

@@ -25,6 +25,12 @@ SAID: list[tuple[str, str, str]] = [
     ("/mode sudo",                "no mode `sudo`",        "a wrong name says the right ones"),
     ("/thinking high",            "thinking is now high",  "how much it reasons"),
     ("/thinking deep",            "no level `deep`",       "a wrong level says the right ones"),
+    ("/model",                    "model is now scripted:anthropic:", "pick one: the second of the list"),
+    ("/model scripted:m",         "the model is scripted:m already", "the one in use"),
+    ("/compact",                  "nothing yet",           "an empty talk"),
+    ("/context",                  "gate",                  "the parts"),
+    ("/context gate",             "from ringfence",        "one of them"),
+    ("/context soup",             "no part `soup`",        "none of them"),
     ("/permissions",              "asks     read-outside", "the column of this mode"),
     ("/permissions now",          "write /permissions",    "words that mean nothing"),
     ("/grants",                   "nothing was remembered", "no answers yet"),
@@ -57,7 +63,7 @@ SAID: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("line", "wanted", "why"), SAID, ids=[f"{line}: {why}" for line, _, why in SAID])
 def test_a_command_says(tmp_path: Path, line: str, wanted: str, why: str) -> None:
     events: list[Event] = []
-    assert talk(tmp_path, [], Person(line, "", "/quit"), events.append) == Exit.DONE
+    assert talk(tmp_path, [], Person(line, "2" if line == "/model" else "", "/quit"), events.append) == Exit.DONE
     assert wanted in told(events), why
     assert not [event for event in events if isinstance(event, RunEnded)], "the model is not asked"
 

@@ -1,5 +1,7 @@
 """/mode, /model, /thinking: what holds from now on."""
 
+from collections.abc import Sequence
+
 from policy.tier import Mode
 from runner.context.base import MEANING
 from runner.messages import Thinking
@@ -42,6 +44,41 @@ async def _thinking(words: str, desk: Desk) -> None:
     desk.talk.set_thinking(Thinking(wanted))
 
 
+async def _model(words: str, desk: Desk) -> None:
+    world = desk.talk.world
+    now = f"{world.provider.name}:{world.model}"
+    wanted = words or await desk.pick("model", [Row(each, each, _about(each, now)) for each in _models(desk)])
+    if wanted is None:
+        say(desk, f"the model is {now}")
+        return
+    if wanted == now:
+        say(desk, f"the model is {now} already")
+        return
+    desk.talk.set_model(wanted)
+
+
+def _models(desk: Desk) -> Sequence[str]:
+    """Those of the provider that we have a key for first: the one in use."""
+    from runner.sessions.cost import published
+
+    world = desk.talk.world
+    now = f"{world.provider.name}:{world.model}"
+    mine = [f"{name}:{model}" for name, model in desk.settings.models.items()]
+    known = sorted(published().prices, key=lambda name: not name.startswith(f"{world.provider.name}:"))
+    return list(dict.fromkeys((now, *mine, *known)))
+
+
+def _about(name: str, now: str) -> str:
+    from runner.model_facts import facts_of
+    from runner.sessions.cost import published
+
+    price = published().prices.get(name)
+    costs = f"{price.input:g} in, {price.output:g} out" if price and price.input and price.output else ""
+    window = facts_of(name).window
+    holds = f"{window // 1000}k window" if window else ""
+    return "  ".join(part for part in (holds, costs, "(now)" if name == now else "") if part)
+
+
 COMMANDS = (
     Command(
         "mode",
@@ -50,6 +87,7 @@ COMMANDS = (
         _mode,
         words=lambda desk: [mode.value for mode in Mode],
     ),
+    Command("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
     Command(
         "thinking",
         "[LEVEL]",

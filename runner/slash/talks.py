@@ -42,6 +42,36 @@ async def _clear(words: str, desk: Desk) -> None:
     await desk.switch(GoOn())
 
 
+async def _compact(words: str, desk: Desk) -> None:
+    """Shorten what the model sees; what is said behind the name is kept above all."""
+    try:
+        if not await desk.talk.compact(words):
+            say(desk, "there is nothing yet that would be worth shortening")
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        say(desk, "stopped: the model sees what it saw before")
+
+
+async def _context(words: str, desk: Desk) -> None:
+    """What the model is given before anything is said, and how full its window is."""
+    talk, world = desk.talk, desk.talk.world
+    parts = world.context.parts(world, world.view.shown(talk.history))
+    if words:
+        chosen = [part for part in parts if part.name == words and part.text]
+        if not chosen:
+            raise Mistake(f"no part `{words}` has a text; the parts are {', '.join(part.name for part in parts)}")
+        say(desk, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
+        return
+    size, window = world.gauge.size(world.view.shown(talk.history)), world.view.window(world)
+    about = "" if size.exact else "about "
+    of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; nobody knows this model's window"
+    wide = max(len(part.name) for part in parts)
+    rows = [f"  {part.name:<{wide}}  {part.tokens:>9,}  {part.where:<12}  {part.source}" for part in parts]
+    say(desk, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
+
+
 async def _cost(words: str, desk: Desk) -> None:
     """What this process used in this session, as the provider counts it."""
     talk = desk.talk
@@ -122,6 +152,8 @@ COMMANDS = (
     Command("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
     Command("fork", "", "go on in a copy of this session", _fork, idle=True),
     Command("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
+    Command("compact", "[FOCUS]", "shorten what the model sees of the talk", _compact, idle=True),
+    Command("context", "[PART]", "what the model is given, and how full its window is", _context),
     Command("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
     Command(
         "trust",
