@@ -1,0 +1,46 @@
+"""The question under a plan: which keys begin, and into which mode."""
+
+import pytest
+
+from policy.tier import Mode
+from runner.plan_mode import Leave, PlanAnswer, Stay
+from runner.tui.panel import Done, Edit
+from runner.tui.plan_question import PlanQuestion
+
+# fmt: off
+KEYS: list[tuple[list[str], PlanAnswer | None, str]] = [
+    (["1"],                          Leave(Mode.DEFAULT),        "a number"),
+    (["3"],                          Leave(Mode.TRUST_PROJECT),  "another"),
+    (["enter"],                      Stay(),                     "Enter alone begins nothing"),
+    (["up", "enter"],                Leave(Mode.TRUST_PROJECT),  "a row that was gone to"),
+    (["up", "up", "up", "enter"],    Leave(Mode.DEFAULT),        "the first row"),
+    (["n"],                          Stay(),                     "no"),
+    (["escape"],                     Stay(),                     "leaving is no"),
+    (["4"],                          None,                       "no such row"),
+    (["y"],                          None,                       "which way was not said"),
+    ([" "],                          None,                       "a blank is nothing"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T102")
+@pytest.mark.parametrize(("keys", "expected", "why"), KEYS, ids=[row[2] for row in KEYS])
+def test_keys(keys: list[str], expected: PlanAnswer | None, why: str) -> None:
+    panel = PlanQuestion()
+    steps = [panel.key(key) for key in keys]
+    found = steps[-1].value if isinstance(steps[-1], Done) else None
+    assert found == expected, why
+
+
+def test_words_go_to_the_model() -> None:
+    panel = PlanQuestion()
+    assert isinstance(panel.key("f"), Edit)
+    assert panel.edited("smaller steps\n") == Done(Stay("smaller steps"))
+    assert not isinstance(panel.edited(None), Done), "who thought better of it is asked again"
+    assert not isinstance(panel.edited("  "), Done)
+
+
+def test_it_fits_a_narrow_screen() -> None:
+    drawn = PlanQuestion().lines(30, 4)
+    assert len(drawn) == 4
+    assert all(sum(len(text) for _, text in row) <= 30 for row in drawn)
