@@ -207,7 +207,9 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
         spec = f"{spec}:{settings.models[spec]}"
     name = spec.strip().partition(":")[0]
     key = wanted(settings, name, os.environ, cwd, args.key)
-    return open_provider(spec, base_url=settings.base_urls.get(name), environ=os.environ, key=key)
+    api = settings.value("provider", "openai", "api") if name == "openai" else None
+    url = settings.base_urls.get(name)
+    return open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None)
 
 
 def opener(args: RunArgs, settings: "Settings", cwd: Path) -> "Callable[[str], Opened]":

@@ -13,12 +13,6 @@ from runner.live_secrets import MASK as MASK
 
 LONGEST = 8192  # characters of a key; servers take no longer header
 
-# The environment variable that each provider's own tools use.
-VARIABLES = {
-    "anthropic": "ANTHROPIC_API_KEY",
-    "openai": "OPENAI_API_KEY",
-}
-
 
 class SecretError(Exception):
     """No usable credential. `problem` names what was tried, never what was found."""

@@ -34,7 +34,10 @@ SPECS: list[tuple[str, str | None, Mapping[str, str], str, str, str]] = [
     ("anthropic",                   None,  {}, "anthropic", "claude-sonnet-5-5", "https://api.anthropic.com/v1/messages"),
     ("anthropic:",                  None,  {}, "anthropic", "claude-sonnet-5-5", "https://api.anthropic.com/v1/messages"),
     ("anthropic:claude-opus-5-5",   None,  {}, "anthropic", "claude-opus-5-5",   "https://api.anthropic.com/v1/messages"),
-    (" openai:gpt-5.5 ",            None,  {}, "openai",    "gpt-5.5",           "https://api.openai.com/v1/chat/completions"),
+    (" openai:gpt-5.5 ",            None,  {}, "openai",    "gpt-5.5",           "https://api.openai.com/v1/responses"),
+    ("openai:gpt-5.5", "https://eu.api.openai.com/v1", {}, "openai", "gpt-5.5", "https://eu.api.openai.com/v1/responses"),
+    ("openai:m", "https://api.openai.com.evil.example/v1", {},
+     "openai", "m", "https://api.openai.com.evil.example/v1/chat/completions"),
     ("openai:org/model:free",       "https://router.example/api/v1/", {},
      "openai", "org/model:free", "https://router.example/api/v1/chat/completions"),
     ("openai:qwen3:8b",             LOCAL, {}, "openai",    "qwen3:8b",          "http://localhost:11434/v1/chat/completions"),
@@ -43,7 +46,7 @@ SPECS: list[tuple[str, str | None, Mapping[str, str], str, str, str]] = [
     ("openai:m",                    "http://[::1]:8080/v1", {"OPENAI_BASE_URL": LOCAL},
      "openai", "m", "http://[::1]:8080/v1/chat/completions"),
     ("openai",                      "https://api.openai.com/v1/", {}, "openai", "gpt-6.2-sol",
-     "https://api.openai.com/v1/chat/completions"),
+     "https://api.openai.com/v1/responses"),
     ("anthropic:m",                 None,  {"ANTHROPIC_BASE_URL": "https://proxy.example"},
      "anthropic", "m", "https://proxy.example/v1/messages"),
     ("anthropic:m",                 None,  {"ANTHROPIC_BASE_URL": " "},
@@ -61,6 +64,22 @@ def test_a_spec_opens(
     assert (provider.name, opened.model, where(provider)) == (name, model, url)
     assert opened.secrets == (Secret(CANARY),), "whoever masks the key must know it"
     assert CANARY not in repr(provider) + repr(vars(provider)) + repr(vars(provider._connection))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("url", "api", "path"),
+    [
+        (None, None, "responses"),
+        (None, "chat", "chat/completions"),
+        (LOCAL, None, "chat/completions"),
+        (LOCAL, "responses", "responses"),
+    ],
+)
+def test_the_api_of_openai_is_its_newer_one_at_home_unless_somebody_says(
+    url: str | None, api: str | None, path: str
+) -> None:
+    opened = open_provider("openai:m", base_url=url, environ=KEYS, api=api)
+    assert where(opened.provider) == f"{url or 'https://api.openai.com/v1'}/{path}"
 
 
 # fmt: off

@@ -168,6 +168,9 @@ KEYS: tuple[Key, ...] = (
         Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
             example='"qwen3:8b"' if name == "openai" else '"claude-sonnet-5-5"'),
     )),
+    Key("provider.openai.api", Shape.TEXT, NEVER,
+        "the API it is asked by; unless said, `responses` at OpenAI itself and `chat` at other addresses",
+        choices=("responses", "chat"), example='"responses"'),
 
     *(key for name in REMOTE for key in (
         Key(f"auth.{name}.helper", Shape.TEXTS, YOURS, f"a program that prints the key of `{name}`, word by word",

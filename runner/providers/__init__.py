@@ -20,7 +20,7 @@ class Remote:
     url: str
     model: str  # when none is named
     variable: str  # of the environment, as the vendor's own tools read it, when no base URL is given
-    make: Callable[[Endpoint, Secret | None, Timeouts], Provider]
+    make: Callable[[Endpoint, Secret | None, Timeouts, str | None], Provider]  # the last: the API that was asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,18 @@ class Opened:
     vendors: bool = False
 
 
-def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts) -> Provider:
+def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
     from runner.providers.anthropic import AnthropicProvider
 
     return AnthropicProvider(endpoint, secret, timeouts)
 
 
-def _openai(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts) -> Provider:
+def _openai(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
+    """By the Responses API at OpenAI's own address, by Chat Completions elsewhere, or as `api` says."""
+    if api == "responses" or (api is None and endpoint.host.endswith(".openai.com")):
+        from runner.providers.responses import ResponsesProvider
+
+        return ResponsesProvider(endpoint, secret, timeouts)
     from runner.providers.openai import OpenAiProvider
 
     return OpenAiProvider(endpoint, secret, timeouts)
@@ -71,11 +76,13 @@ def open_provider(
     environ: Mapping[str, str],
     timeouts: Timeouts | None = None,
     key: "Wanted | None" = None,
+    api: str | None = None,
 ) -> Opened:
     """The provider that `spec` (`provider:model`, or `provider` for its default model) names, and the model.
 
     `base_url` comes before the vendor's environment variable, and that before the default. `key`: what was said about
-    where the key is; provider and environment are filled in here. Nothing is sent yet. Raises SetupError (a
+    where the key is; provider and environment are filled in here. `api`: `responses` or `chat`, for a provider that has
+    both. Nothing is sent yet. Raises SetupError (a
     ProviderError), or SecretError when there is no key; a server on this machine needs none.
     """
     name, _, model = spec.strip().partition(":")
@@ -87,7 +94,7 @@ def open_provider(
             if not model and endpoint != parse_endpoint(remote.url):
                 raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
             secret = _secret(name, environ, key, local=endpoint.loopback)
-            made = remote.make(endpoint, secret, timeouts or Timeouts())
+            made = remote.make(endpoint, secret, timeouts or Timeouts(), api)
             vendors = endpoint == parse_endpoint(remote.url)
             return Opened(made, model or remote.model, (secret,) if secret else (), vendors)
         case local:

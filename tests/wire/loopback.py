@@ -19,6 +19,7 @@ from runner.messages import Provider, Reply, Request, StreamEvent, TextBlock, Us
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
 from runner.providers.openai import OpenAiProvider
+from runner.providers.responses import ResponsesProvider
 from runner.secrets import Secret
 
 HERE = Path(__file__).parent
@@ -155,9 +156,13 @@ HELLO = Request("some-model", "", (UserMessage((TextBlock("hello"),)),), ())
 
 def make(name: str, url: str, key: str | None = KEY, timeouts: Timeouts = QUICK) -> Provider:
     secret = Secret(key) if key else None
-    if name == "anthropic":
-        return AnthropicProvider(parse_endpoint(url), secret, timeouts)
-    return OpenAiProvider(parse_endpoint(f"{url}/v1"), secret, timeouts)
+    match name:
+        case "anthropic":
+            return AnthropicProvider(parse_endpoint(url), secret, timeouts)
+        case "responses":
+            return ResponsesProvider(parse_endpoint(f"{url}/v1"), secret, timeouts)
+        case _:
+            return OpenAiProvider(parse_endpoint(f"{url}/v1"), secret, timeouts)
 
 
 async def ask(provider: Provider, request: Request = HELLO) -> list[StreamEvent]:

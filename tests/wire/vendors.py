@@ -12,10 +12,12 @@ import openai
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from loopback import KEY, Loopback, ask, make, reply_of, stream
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import ConfigDict, TypeAdapter
 from typing_extensions import TypedDict, is_typeddict
 
 from runner.messages import AssistantMessage, Reply, Request, Stop, TextBlock, ThinkingBlock, ToolCall, Usage
+from runner.providers.responses_body import signed
 
 # Loading a certificate store for every client would take most of the time.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -71,6 +73,48 @@ async def _vendor_openai(url: str, body: dict) -> Reply:
     return Reply(AssistantMessage(tuple(content)), stop, usage)
 
 
+async def _vendor_responses(url: str, body: dict) -> Reply:
+    http = openai.DefaultAsyncHttpxClient(verify=NO_TLS)
+    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0, http_client=http) as client:
+        # Its `stream` wants tools that it may parse itself, so the plain way is taken, and the last event's response.
+        params = {key: value for key, value in body.items() if key != "stream"}
+        async for event in await client.responses.create(**params, stream=True):
+            if event.type in ("response.completed", "response.incomplete"):
+                response = event.response
+    content: list = []
+    for item in response.output:
+        match item.type:
+            case "reasoning":
+                text = "\n\n".join(part.text for part in item.summary)
+                summary = [{"type": part.type, "text": part.text} for part in item.summary]
+                kept = {
+                    "type": item.type,
+                    "id": item.id,
+                    "summary": summary,
+                    "encrypted_content": item.encrypted_content,
+                }
+                content.append(ThinkingBlock(text, signed(body["model"], {"item": kept})))
+            case "message":
+                if item.phase:
+                    content.append(ThinkingBlock("", signed(body["model"], {"phase": item.phase})))
+                content.append(TextBlock(item.content[0].text))
+            case "function_call":
+                content.append(ToolCall(item.call_id, item.name, json.loads(item.arguments)))
+    counts = response.usage
+    read, written = counts.input_tokens_details.cached_tokens, counts.input_tokens_details.cache_write_tokens
+    usage = Usage(counts.input_tokens - read - written, counts.output_tokens, read, written)
+    calls = any(item.type == "function_call" for item in response.output)
+    return Reply(AssistantMessage(tuple(content)), Stop.TOOLS if calls else Stop.END, usage)
+
+
+VENDORS = {"anthropic": _vendor_anthropic, "openai": _vendor_openai, "responses": _vendor_responses}
+SHAPES = {
+    "anthropic": MessageCreateParamsStreaming,
+    "openai": CompletionCreateParamsStreaming,
+    "responses": ResponseCreateParamsStreaming,
+}
+
+
 def both(name: str, body: bytes, request: Request, cuts: Sequence[int] = ()) -> tuple[Reply, Reply, dict, dict]:
     """Our Reply and the SDK's to the same bytes; the JSON that we sent, and what the SDK sent when given that."""
 
@@ -79,8 +123,7 @@ def both(name: str, body: bytes, request: Request, cuts: Sequence[int] = ()) -> 
             provider = make(name, server.url)
             ours = reply_of(await ask(provider, request))
             await provider.close()
-            vendor = _vendor_anthropic if name == "anthropic" else _vendor_openai
-            theirs = await vendor(server.url, server.requests[0].json)
+            theirs = await VENDORS[name](server.url, server.requests[0].json)
             return ours, theirs, server.requests[0].json, server.requests[1].json
 
     return asyncio.run(run())
@@ -88,8 +131,7 @@ def both(name: str, body: bytes, request: Request, cuts: Sequence[int] = ()) -> 
 
 def check_body(name: str, body: dict) -> None:
     """Raises where `body` is not what the vendor's published request type says, unknown keys included."""
-    shape = MessageCreateParamsStreaming if name == "anthropic" else CompletionCreateParamsStreaming
-    TypeAdapter(_closed(shape)).validate_python(body, strict=True)
+    TypeAdapter(_closed(SHAPES[name])).validate_python(body, strict=True)
 
 
 _closed_shapes: dict[type, Any] = {}
