@@ -8,7 +8,7 @@ import re
 
 from policy.record import dataclass
 
-_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`\n]*)$")
+_FENCE = re.compile(r"( {0,3})(`{3,40}(?!`)|~{3,40}(?!~))[ \t]*([^`\n]*)$")
 _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$")
@@ -22,14 +22,14 @@ class Prose:
     """Markdown: a paragraph, a heading, an item of a list with all that is in it, a table, a quote."""
 
     text: str
-    tight: bool = False  # an item that follows another without an empty line between
+    tight: bool = False  # no empty line before it: an item after another, or more of what was too long
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines of one fence in the language it names. `before`: lines above them, already shown, for the colours."""
+    """Lines of one fence, and what it says about them: mostly a language. `before`: lines above them, already shown."""
 
-    language: str
+    info: str
     lines: tuple[str, ...]
     before: tuple[str, ...] = ()
 
@@ -45,7 +45,7 @@ class Blocks:
         self._length = 0
         self._lines: list[str] = []  # of the open block
         self._size = 0
-        self._fence: tuple[str, int, str] | None = None  # the closing fence, its indentation, the language
+        self._fence: tuple[str, int, str] | None = None  # the closing fence, its indentation, its info
         self._before: tuple[str, ...] = ()
         self._blank = False  # an empty line came in a list: the next line says whether it goes on
         self._tight = False
@@ -91,10 +91,12 @@ class Blocks:
                 self._pieces.append(piece)
                 self._length += len(piece)
             if text:
-                self._line("".join(self._pieces), done)
-                self._pieces, self._length = [], 0
+                line = "".join(self._pieces)
+                whole = line.rfind(" ", len(line) - 200) + 1 or len(line)
+                self._line(line[:whole], done)
+                self._pieces, self._length = [line[whole:]], len(line) - whole
                 if self._fence is None:
-                    self._close(done)
+                    self._close(done, goes_on=True)
 
     def _line(self, line: str, done: list[Block]) -> None:
         """One whole line."""
@@ -123,7 +125,7 @@ class Blocks:
             self._close(done)
         if not inside and (fence := _FENCE.match(line)):
             self._close(done)
-            self._fence = (fence[2], len(fence[1]), fence[3].strip().split(" ")[0])
+            self._fence = (fence[2], len(fence[1]), fence[3].strip())
             return
         if not inside and (_HEADING.match(line) or _RULE.match(line)):
             underline = self._lines and self._item is None and line.lstrip().startswith("-") and " " not in line.strip()
@@ -143,7 +145,7 @@ class Blocks:
         self._lines.append(line)
         self._size += len(line) + 1
         if self._size > LONGEST:
-            self._close(done)
+            self._close(done, goes_on=True)
 
     def _code(self, done: list[Block], *, all_of_it: bool) -> None:
         """Lines of the open fence go up: all, or all but a few that stay live."""
@@ -155,8 +157,9 @@ class Blocks:
             done.append(Code(self._fence[2], lines, self._before))
             self._before = lines[-CODE_LINES:]
 
-    def _close(self, done: list[Block]) -> None:
+    def _close(self, done: list[Block], *, goes_on: bool = False) -> None:
+        """The open block is whole, or so long that it goes up while it `goes_on`."""
         text = "\n".join(self._lines)
         if text.strip():
             done.append(Prose(text.rstrip(), self._tight))
-        self._lines, self._size, self._item, self._blank, self._tight = [], 0, None, False, False
+        self._lines, self._size, self._item, self._blank, self._tight = [], 0, None, False, goes_on

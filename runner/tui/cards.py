@@ -89,15 +89,15 @@ class Card:
         style = theme.good if good else theme.warn
         rows = self.head(width, theme)
         for row in body:
-            rows += hang(wrap(row, width - 3), [bar], [bar])
-        return rows + hang(wrap(safe(end_words(event) + told, style), width - 3), [end], [("", "   ")])
+            rows += hang(wrap(row, width - 3), bar, bar)
+        return rows + hang(wrap(safe(end_words(event) + told, style), width - 3), end, ("", "   "))
 
     def denied(self, event: Denied, width: int, theme: Theme) -> list[Row]:
         """The header shows what was refused; below it stands why, by which rule, and what to do instead."""
         problem = event.problem
         rows = self.head(width, theme)
         if self.answer is not None:
-            rows += hang(wrap(self._said(theme), width - 3), [_bars(theme)[0]], [_bars(theme)[0]])
+            rows += hang(wrap(self._said(theme), width - 3), _bars(theme)[0], _bars(theme)[0])
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Row]:
@@ -141,16 +141,17 @@ def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[
     why = f": {problem.why}" if problem.why else ""
     what = wrap([(theme.bad, lead), *safe(f"{problem.what}{why}")], width - 3)
     instead = wrap([(theme.dim, "instead  "), *safe(problem.fix)], width - 3)
-    return hang(what, [bar], [bar]) + hang(instead, [end], [("", "   ")])
+    return hang(what, bar, bar) + hang(instead, end, ("", "   "))
 
 
 def titled(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
     """`words` behind a badge; their further lines stand below it, set in."""
     first, *rest = words.split("\n")
     lead = len(plain(badge))
-    rows = hang(wrap([(theme.strong, first)], max(width - lead, 20)), badge, [("", "    ")])
+    found = wrap([(theme.strong, first)], max(width - lead, 20))
+    rows = [[*badge, *found[0]], *hang(found[1:], ("", "    "), ("", "    "))]
     for line in rest:
-        rows += hang(wrap([(theme.strong, line)], width - 4), [("", "    ")], [("", "    ")])
+        rows += hang(wrap([(theme.strong, line)], width - 4), ("", "    "), ("", "    "))
     return rows
 
 

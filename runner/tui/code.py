@@ -1,13 +1,14 @@
 """Source code as rows, in colours for the languages that are known here."""
 
+import time
 from collections.abc import Sequence
 from functools import cache, lru_cache
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, _TokenType
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Text, _TokenType
 
-from runner.tui.rows import Row, chop, hang
+from runner.tui.rows import Row, chop, hang, safe, wrap
 from runner.tui.theme import Theme
 from runner.visible import visible
 
@@ -21,15 +22,23 @@ _LANGUAGES = frozenset({
     "typescript", "vue", "xml", "yaml", "yml", "zig", "zsh",
 })
 # fmt: on
+_PROSE = frozenset({"console", "none", "output", "plain", "plaintext", "text", "txt"})
 _SAME = {"jsx": "js", "shell": "bash", "golang": "go", "terraform": "hcl", "svelte": "html", "vue": "html"}
-_LONGEST = 1000  # characters of a line: a longer one has no colours, so that no lexer's worst case is met
+_LONGEST = 300  # characters of a line: a longer one has no colours, so that no lexer's worst case is met
+_SLOW = 0.25  # seconds of processor for some lines: a language that took them has no colours any more
 
 
-def code_rows(language: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Row]:
-    """`lines` set in by two cells, broken where they are too long. `before`: lines above, only for the colours."""
+def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Row]:
+    """`lines` set in by two cells, broken where they are too long. `before`: lines above, only for the colours.
+
+    `info` is what the fence says. When that is not just a language, it stands above.
+    """
+    language, _, more = info.strip().partition(" ")
     rows: list[Row] = []
+    if info and not before and (more or language.lower() not in _LANGUAGES | _PROSE):
+        rows += hang(wrap(safe(info, theme.dim), max(width - 2, 10)), ("", "  "), ("", "  "))
     for line in coloured(language, lines, theme, before):
-        rows += hang(chop(line, max(width - 2, 10)), [("", "  ")], [("", "  ")])
+        rows += hang(chop(line, max(width - 2, 10)), ("", "  "), ("", "  "))
     return rows
 
 
@@ -38,11 +47,11 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
     if language.lower() == "diff":
         return [[(diff_style(line, theme), visible(line))] for line in lines]
     shown = [visible(line) for line in (*before, *lines)]
-    lexer = _lexer(language.lower())
+    lexer = None if language.lower() in _too_slow else _lexer(language.lower())
     if lexer is None or any(len(line) > _LONGEST for line in shown):
         return [[("", line)] for line in shown[len(before) :]]
     rows: list[Row] = [[]]
-    for kind, text in lexer.get_tokens("\n".join(shown)):
+    for kind, text in _read(lexer, language.lower(), "\n".join(shown)):
         style = _style(kind, theme)
         first, *rest = text.split("\n")
         if first:
@@ -51,6 +60,20 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
             rows.append([(style, piece)] if piece else [])
     rows = rows[len(before) : len(shown)]
     return rows + [[] for _ in range(len(lines) - len(rows))]
+
+
+_too_slow: set[str] = set()
+
+
+def _read(lexer: Lexer, language: str, text: str) -> list[tuple[_TokenType, str]]:
+    began = time.thread_time()
+    try:
+        return list(lexer.get_tokens(text))
+    except Exception:  # the lexer is not ours, and the text is anybody's: it is shown without colours
+        return [(Text, text)]
+    finally:
+        if time.thread_time() - began > _SLOW:
+            _too_slow.add(language)
 
 
 def diff_style(line: str, theme: Theme) -> str:

@@ -37,5 +37,5 @@ def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, i
         gutter = f"{number:>{size}} " if inside else ""
         style = diff_style(line, theme) if inside else ""
         room = max(width - len(gutter), 10)
-        rows += hang(chop([(style, visible(line))], room), [(theme.dim, gutter)], [("", " " * len(gutter))])
+        rows += hang(chop([(style, visible(line))], room), (theme.dim, gutter), ("", " " * len(gutter)))
     return rows

@@ -13,7 +13,7 @@ from markdown_it.token import Token
 
 from runner.tui.blocks import LONGEST
 from runner.tui.code import code_rows
-from runner.tui.rows import Row, cells, cut, hang, wrap
+from runner.tui.rows import Row, cells, cut, hang, safe, wrap
 from runner.tui.theme import Theme
 from runner.visible import visible
 
@@ -25,14 +25,28 @@ _COLUMNS = 12  # of a table; a wider one stays source text
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+    # Definitions of references are no text, and would hide what they hold.
+    options = {"html": False, "maxNesting": _DEEPEST}
+    return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("reference")
 
 
 def markdown_rows(text: str, width: int, theme: Theme) -> list[Row]:
     """`text`, one block or a few, in rows of at most `width` cells."""
-    if len(text) > LONGEST + 1000 or sum(map(text.count, "[]*_`~!<|>&")) > _MARKS:
-        return wrap([("", visible(text))], width)
-    return _Rows(theme).blocks(_parser().parse(text), width)
+    tokens: list[Token] = []
+    if len(text) <= LONGEST + 1000 and sum(map(text.count, "[]*_`~!<|>&")) <= _MARKS:
+        tokens = _parse(text)
+    # What is deeper than the parser goes is not among the tokens: such text stays as it is.
+    if not tokens or max(token.level for token in tokens) >= _DEEPEST - 1:
+        return wrap(safe(text), width)
+    return _Rows(theme).blocks(tokens, width)
+
+
+def _parse(text: str) -> list[Token]:
+    """The tokens of `text`; none when the parser does not get through it."""
+    try:
+        return _parser().parse(text)
+    except Exception:  # the parser is not ours, and the text is anybody's: it is shown unread
+        return []
 
 
 class _Rows:
@@ -44,14 +58,15 @@ class _Rows:
     def blocks(self, tokens: Sequence[Token], width: int) -> list[Row]:
         """Rows of what stands one below the other, with an empty row between what is not of one tight list."""
         rows: list[Row] = []
-        place = 0
+        place, tight = 0, False
         while place < len(tokens):
             token = tokens[place]
             end = _closing(tokens, place)
             found = self._block(token, tokens[place + 1 : end], width)
-            if rows and found and not token.hidden:
+            if rows and found and not (token.hidden or tight):
                 rows.append([])
             rows += found
+            tight = token.hidden  # the words of an item of a tight list
             place = end + 1
         return rows
 
@@ -63,12 +78,12 @@ class _Rows:
                 mark = [(theme.heading, f"{'#' * level} ")] if level > 2 else []
                 return wrap([*mark, *self._inline(inner, theme.heading)], width)
             case "fence" | "code_block":
-                return code_rows(token.info.strip().split(" ")[0], token.content.split("\n")[:-1], width, theme)
+                return code_rows(token.info, token.content.split("\n")[:-1], width, theme)
             case "hr":
                 return [[(theme.dim, "─" * min(width, 20))]]
             case "blockquote_open":
                 room = max(width - 2, 10)
-                return hang(self.blocks(inner, room), [(theme.dim, "│ ")], [(theme.dim, "│ ")])
+                return hang(self.blocks(inner, room), (theme.dim, "│ "), (theme.dim, "│ "))
             case "bullet_list_open" | "ordered_list_open":
                 return self._list(token, inner, width)
             case "table_open":
@@ -94,7 +109,7 @@ class _Rows:
             )
             if rows and loose:
                 rows.append([])
-            rows += hang(found, [(self._theme.dim, lead)], [("", " " * len(lead))])
+            rows += hang(found, (self._theme.dim, lead), ("", " " * len(lead)))
             number = None if number is None else number + 1
             place = end + 1
         return rows
@@ -138,7 +153,7 @@ class _Rows:
         for record in records:
             rows += [[]] if rows else []
             for name, cell in zip(names, record, strict=False):
-                rows += hang(wrap([*name, ("", ": "), *cell], max(width - 2, 10)), [], [("", "  ")])
+                rows += hang(wrap([*name, ("", ": "), *cell], max(width - 2, 10)), ("", ""), ("", "  "))
         return rows
 
     def _inline(self, tokens: Sequence[Token], style: str) -> Row:
@@ -163,7 +178,7 @@ class _Rows:
                     styles.append("strike")
                 case "link_open":
                     styles.append(theme.link)
-                    links.append((str(token.attrGet("href") or ""), len(row)))
+                    links.append((_leads(token, "href"), len(row)))
                 case "link_close":
                     styles.pop()
                     self._target(row, *links.pop())
@@ -178,7 +193,7 @@ class _Rows:
                 case "image":
                     words = visible(token.content, lines=False)
                     row.append((now, f"[image: {words}]" if words else "[image]"))
-                    self._target(row, str(token.attrGet("src") or ""), len(row))
+                    self._target(row, _leads(token, "src"), len(row))
                 case _:
                     row.append((now, visible(token.content, lines=False)))
 
@@ -188,6 +203,12 @@ class _Rows:
         words = "".join(text for _, text in row[start:])
         if shown and words not in (shown, shown.removeprefix("mailto:")):
             row.append((self._theme.dim, f" ({cut(shown, 300)})"))
+
+
+def _leads(token: Token, where: str) -> str:
+    """Where a link or an image leads, with its title."""
+    title = token.attrGet("title")
+    return str(token.attrGet(where) or "") + (f' "{title}"' if title else "")
 
 
 def _closing(tokens: Sequence[Token], place: int) -> int:

@@ -159,9 +159,9 @@ def _until(text: str, start: int, room: int) -> int:
     return len(text)
 
 
-def hang(rows: Sequence[Row], first: Row, rest: Row) -> list[Row]:
+def hang(rows: Sequence[Row], first: Fragment, rest: Fragment) -> list[Row]:
     """`rows` with something before the first, and before each of the others."""
-    return [[*(rest if number else first), *row] for number, row in enumerate(rows)]
+    return [[rest if number else first, *row] for number, row in enumerate(rows)]
 
 
 def plain(row: Row) -> str:
@@ -169,7 +169,7 @@ def plain(row: Row) -> str:
     return "".join(text for _, text in row)
 
 
-def ansi(rows: Iterable[Row], encoding: str = "utf-8") -> str:
+def ansi(rows: Iterable[Row]) -> str:
     """`rows` as a terminal reads them, each ended; blanks at the end of one are left out.
 
     INVARIANT: but for newlines and the colours made here, nothing in it is a control character.
@@ -178,11 +178,24 @@ def ansi(rows: Iterable[Row], encoding: str = "utf-8") -> str:
     for row in rows:
         pieces = []
         for style, text in _trimmed(row):
-            shown = text if text.isascii() else text.encode(encoding, "backslashreplace").decode(encoding)
             codes = _sgr(style)
-            pieces.append(f"\x1b[{codes}m{shown}\x1b[0m" if codes else shown)
+            pieces.append(f"\x1b[{codes}m{text}\x1b[0m" if codes else text)
         lines.append("".join(pieces) + "\n")
     return "".join(lines)
+
+
+_PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•": "*", "…": "~"})
+
+
+def spelled(rows: list[Row], encoding: str) -> list[Row]:
+    """`rows` for a terminal of this encoding: what it has no sign for is spelled out, our own lines become plainer."""
+    if encoding.lower().replace("-", "").startswith("utf"):
+        return rows
+    return [[(style, _spelled(text, encoding)) for style, text in row] for row in rows]
+
+
+def _spelled(text: str, encoding: str) -> str:
+    return text if text.isascii() else text.translate(_PLAINER).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _trimmed(row: Row) -> Row:

@@ -44,12 +44,13 @@ from runner.tui.cards import Card, malformed_rows, problem_rows, titled
 from runner.tui.code import code_rows
 from runner.tui.diff import diff_rows
 from runner.tui.markdown import markdown_rows
-from runner.tui.rows import Row, ansi, chop, hang, measure, safe, wrap
+from runner.tui.rows import Row, ansi, chop, hang, measure, safe, spelled, wrap
 from runner.tui.theme import Theme
 from runner.visible import one_line, visible
 
 _PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
 _OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
+_CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
 
 Draw = Callable[[int], list[Row]]
 
@@ -119,7 +120,7 @@ class Screen:
         for draw, close in drawn:
             found = draw(width)
             rows += found if close or not found else [[], *found]
-        return ansi(rows, self._encoding)
+        return ansi(spelled(rows, self._encoding))
 
     def live(self, width: int, rows: int) -> list[Row]:
         """What is not finished, on a terminal of `rows` rows: at most a third of them."""
@@ -136,7 +137,7 @@ class Screen:
                 found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
         if not found:
             found = self._open(width, room)
-        return found[-room:]
+        return spelled(found[-room:], self._encoding)
 
     def expand(self) -> bool:
         """Show the last folded output whole; whether there was one. `done` has it."""
@@ -153,10 +154,12 @@ class Screen:
             match block:
                 case Code():
                     lines = block.lines[-room:]
-                    before = (*block.before, *block.lines[: len(block.lines) - len(lines)])
-                    return code_rows(block.language, lines, width, theme, before)[-room:]
+                    before = (*block.before, *block.lines[: len(block.lines) - len(lines)])[-_CONTEXT:]
+                    return code_rows(block.info, lines, width, theme, before)[-room:]
                 case _ if len(block.text) > _OPEN_MOST:
-                    return wrap(safe(block.text[-width * room :]), width)[-room:]
+                    whole = (len(block.text) - width * room) // 1000 * 1000  # so that the rows stand still for a while
+                    start = max(block.text.find(" ", whole, whole + 200), whole, 0)
+                    return wrap(safe(block.text[start:]), width)[-room:]
                 case _:
                     return [[], *markdown_rows(block.text, width, theme)][-room:]
         if self._thought:
@@ -188,7 +191,7 @@ class Screen:
         match block:
             case Code():
                 self._put(
-                    lambda width: code_rows(block.language, block.lines, width, theme, block.before),
+                    lambda width: code_rows(block.info, block.lines, width, theme, block.before),
                     close=bool(block.before),
                 )
             case _ if dim:
@@ -324,7 +327,7 @@ class Screen:
             for label, words in pairs:
                 style = theme.warn if label == "not held" else ""
                 body = wrap(safe(words, style), max(width - lead, 10))
-                rows += hang(body, [(theme.dim, f"{label:<{lead}}")], [("", " " * lead)])
+                rows += hang(body, (theme.dim, f"{label:<{lead}}"), ("", " " * lead))
             return rows
 
         self._put(draw)
@@ -353,5 +356,5 @@ def _prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
     rows: list[Row] = []
     for number, line in enumerate(lines):
         shown = line if len(line) <= 4000 else f"{line[:4000]}… {len(line) - 4000} more characters"
-        rows += hang(wrap([(theme.prompt, shown)], width - 2), [(theme.prompt, "  " if number else "> ")], [("", "  ")])
+        rows += hang(wrap([(theme.prompt, shown)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
     return rows
