@@ -84,7 +84,7 @@ DRAWN = [
 # fmt: on
 
 
-@pytest.mark.threat("T102")
+@pytest.mark.threat("T105")
 @pytest.mark.parametrize(("text", "expected", "why"), DRAWN)
 def test_drawn(text: str, expected: str, why: str) -> None:
     assert shown(text) == expected, why
@@ -143,7 +143,7 @@ MARKUP = st.sampled_from([*"*_`~[]()<>#|!+-&\\\n\n \t'\":;=/", *BLOCK, *HOSTILE]
 TEXT = st.lists(MARKUP | st.text(max_size=3), max_size=60).map("".join)
 
 
-@pytest.mark.threat("T102")
+@pytest.mark.threat("T105")
 @settings(max_examples=400, deadline=None)
 @given(TEXT, st.integers(min_value=5, max_value=140), st.lists(st.integers(min_value=1, max_value=9), max_size=5))
 def test_law_nothing_but_our_colours_reaches_the_terminal(text: str, columns: int, steps: list[int]) -> None:

@@ -1,6 +1,6 @@
 """One block of Markdown as rows.
 
-THREAT T102: the model chooses every byte. Markup is read, HTML is not; a link shows where it leads and is never one
+THREAT T105: the model chooses every byte. Markup is read, HTML is not; a link shows where it leads and is never one
 that the terminal follows; an image is its words; depth, and what one block may cost, are bounded. Every text passes
 `visible` after the markup was read, so what an entity spelled is seen too.
 """

@@ -1,7 +1,7 @@
 """What a person sees of a session: what is finished goes up into the terminal's own scrollback, once, and what is not
 yet is live below it.
 
-THREAT T102: the model, files and commands choose most of this text. All of it passes `visible`.
+THREAT T105: the model, files and commands choose most of this text. All of it passes `visible`.
 """
 
 import time
