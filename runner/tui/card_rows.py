@@ -1,0 +1,146 @@
+"""A card as rows of the screen: which of them are the end of something that must be seen before it is agreed to."""
+
+from policy.record import dataclass
+from policy.tier import Tier
+from runner.card import Card
+from runner.card_text import squeezed
+from runner.tui.fragments import Fragments, head, wrapped
+from runner.tui.theme import Theme
+
+_INDENT = "  "
+_GOES_ON = "↳ "  # where a line was broken for the screen: a real newline looks otherwise
+_BLANK = 3  # empty lines in a row that are shown as they are
+_LABEL = 8  # columns
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The rows of a card that scroll. `ends` are the places whose rows must have been on the screen before a yes
+    counts: the end of the command, of the change, and of all."""
+
+    rows: tuple[Fragments, ...]
+    ends: frozenset[int]
+
+
+def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
+    """Everything but the badge and the answers, in `width` columns; with `first`, what it does stands
+    first."""
+    rows: list[Fragments] = []
+    ends: set[int] = set()
+    if again:
+        rows += _said(theme.warn, again, width)
+    if first:
+        rows += _said(theme.strong, card.line, width)
+        ends.add(len(rows) - 1)
+    rows += _command(card, width, theme)
+    ends.add(len(rows) - 1)
+    if card.change is not None:
+        rows += _change(card, width, theme)
+        ends.add(len(rows) - 1)
+    if len(card.paths) > 1:
+        for path in card.paths:
+            rows += _said("", path, width)
+        ends.add(len(rows) - 1)
+    for line in card.letters:
+        rows += _told("letters", line, width, theme.warn, theme)
+    rows += _told("why", f"{card.why} ({card.rule}; {card.cell})", width, "", theme)
+    for label, words in card.terms:
+        rows += _told(label, words, width, "", theme)
+    for caveat in card.caveats:
+        rows += _told("but", caveat, width, theme.warn, theme)
+    ends.add(len(rows) - 1)
+    return Content(tuple(rows), frozenset(ends))
+
+
+def explained(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
+    """What stands behind a card: the other reasons, and `lines`, which are safe to show."""
+    rows: list[Fragments] = []
+    for line in (card.question, "", *card.more, "", *lines):
+        rows += _said(theme.strong if line == card.question else "", line, width)
+    return tuple(rows)
+
+
+def pieces(card: Card, theme: Theme) -> list[tuple[str, str]]:
+    """The command with the styles of its marks. A mark that does not fit its words is none."""
+    found: list[tuple[str, str]] = []
+    place = 0
+    for mark in card.marks:
+        if mark.start < place or card.command[mark.start : mark.end] != mark.text:
+            continue
+        found.append(("", card.command[place : mark.start]))
+        found.append((f"{theme.bad if mark.tier >= Tier.DANGEROUS else theme.warn} bold underline", mark.text))
+        place = mark.end
+    return [(style, text) for style, text in (*found, ("", card.command[place:])) if text]
+
+
+def _command(card: Card, width: int, theme: Theme) -> list[Fragments]:
+    rows: list[Fragments] = []
+    blank = 0
+    lead = "$ " if card.editable else _INDENT
+    for line in _lines([(style, squeezed(text)) for style, text in pieces(card, theme)]):
+        blank = blank + 1 if not "".join(text for _, text in line).strip() else 0
+        if blank > _BLANK:
+            rows[-1] = [(theme.dim, f"{_INDENT}⟨{blank} blank lines⟩")]
+            continue
+        rows += _broken(line, width, theme, lead)
+        lead = _INDENT
+    return rows
+
+
+def _lines(fragments: list[tuple[str, str]]) -> list[Fragments]:
+    lines: list[Fragments] = [[]]
+    for style, text in fragments:
+        first, *rest = text.split("\n")
+        lines[-1].append((style, first))
+        lines += [[(style, each)] for each in rest]
+    return lines
+
+
+def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> list[Fragments]:
+    """One line over as many rows as it takes, with every character of it."""
+    room = max(width - len(_INDENT), 2)
+    rows: list[Fragments] = [[(theme.dim, lead)]]
+    left = room
+    for style, text in line:
+        while text:
+            piece = text[:left] if text.isascii() else head(text, left)
+            if not piece:
+                rows.append([(theme.dim, _GOES_ON)])
+                left = room
+                piece = head(text, left) or text[:1]
+            rows[-1].append((style, piece))
+            left -= _cells(piece)
+            text = text[len(piece) :]
+    return rows
+
+
+def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from prompt_toolkit.utils import get_cwidth
+
+    return get_cwidth(text)
+
+
+def _change(card: Card, width: int, theme: Theme) -> list[Fragments]:
+    told = card.change
+    if told is None:
+        return []
+    counts = f"+{told.added} -{told.removed}" + (", a new file" if told.new else "")
+    rows = _said(theme.strong, f"{told.path}  {counts}", width)
+    if told.note:
+        rows += _said(theme.warn, told.note, width)
+    styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
+    for line in told.lines:
+        rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
+    return rows
+
+
+def _said(style: str, text: str, width: int) -> list[Fragments]:
+    return [[("", _INDENT), *row] for row in wrapped(style, text, width - len(_INDENT))]
+
+
+def _told(label: str, text: str, width: int, style: str, theme: Theme) -> list[Fragments]:
+    rows = wrapped(style, text, max(width - len(_INDENT) - _LABEL - 1, 2))
+    lead = [f"{label:<{_LABEL}} ", *[" " * (_LABEL + 1)] * (len(rows) - 1)]
+    return [[("", _INDENT), (theme.dim, begin), *row] for begin, row in zip(lead, rows, strict=True)]
