@@ -55,7 +55,7 @@ def starting(args: RunArgs, *, unattended: bool, asks: bool = True, model: "Open
     options, settings = prepared(args, unattended, asks=asks)
     model = model or chosen_model(args, settings, options.cwd)
     options = begun(args, options, settings, model)
-    return Start(options, settings, os.environ, model, opener(args, settings, options.cwd))
+    return Start(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
 
 
 class Agent:

@@ -180,6 +180,7 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
         limit = Limit.WALL
     except asyncio.CancelledError:
         exit, reason = Exit.INTERRUPTED, "stopped by the user"
+    work.over()
     spent = work.spent
     ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money)
     world.emit(RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money))

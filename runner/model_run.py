@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runner.events import Emit, Event
     from runner.loop import Ending
     from runner.providers import Opened
+    from runner.secrets import Secret
     from runner.session import SessionOptions
     from runner.world import Bounds
 
@@ -62,7 +63,10 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     emit = on_stdout(json=args.json)
     approver = _approver(unattended, emit)
     options = begun(args, options, settings, model)
-    return asyncio.run(play(text, options, settings, os.environ, model=model, approver=approver, emit=emit)).exit
+    another = opener(args, settings, options.cwd, model)
+    return asyncio.run(
+        play(text, options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another)
+    ).exit
 
 
 async def play(
@@ -74,6 +78,7 @@ async def play(
     model: "Opened",
     approver: "Approver",
     emit: "Emit",
+    opener: "Callable[[str], Opened] | None" = None,
 ) -> "Ending":
     """One prompt in a session of its own, or in the one that it goes on with; SIGTERM ends it as Ctrl-C does."""
     import asyncio
@@ -86,7 +91,9 @@ async def play(
     task = asyncio.current_task()
     if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with open_session(options, settings, environ, model=model, approver=approver, emit=emit) as world:
+    async with open_session(
+        options, settings, environ, model=model, approver=approver, emit=emit, opener=opener
+    ) as world:
         world.emit(world.opening())
         history = recall(options.beginning, world)
         return await run(prompt, world, history)
@@ -185,7 +192,8 @@ def prepared(
     return options, settings
 
 
-def chosen_model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
+def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "Opened":
+    """The model that flags and settings come to. `given`: the key that standard input held, once it was read."""
     from runner.providers import PROVIDERS, open_provider
 
     spec = args.model or args.provider or settings.model
@@ -207,14 +215,26 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path) -> "Opened":
         spec = f"{spec}:{settings.models[spec]}"
     name = spec.strip().partition(":")[0]
     key = wanted(settings, name, os.environ, cwd, args.key)
+    key = key if given is None else replace(key, stdin_key=given)
     api = settings.value("provider", "openai", "api") if name == "openai" else None
     url = settings.base_urls.get(name)
     return open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None)
 
 
-def opener(args: RunArgs, settings: "Settings", cwd: Path) -> "Callable[[str], Opened]":
-    """Opens another model in the same session, with the same flags about keys."""
-    return lambda spec: chosen_model(replace(args, model=spec, provider=None), settings, cwd)
+def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "Opened") -> "Callable[[str], Opened]":
+    """Opens another model in the session that began with `first`.
+
+    THREAT T21: what was said about the key (--api-key-stdin, --account) is about the provider of the first model;
+    another one's server is never sent that key. Standard input is not read again.
+    """
+
+    def another(spec: str) -> "Opened":
+        same = spec.strip().partition(":")[0] == first.provider.name
+        flags = args.key if same and not args.key.from_stdin else KeyFlags()
+        given = first.secrets[0] if same and args.key.from_stdin and first.secrets else None
+        return chosen_model(replace(args, model=spec, provider=None, key=flags), settings, cwd, given)
+
+    return another
 
 
 def on_stdout(*, json: bool = False, show: "Emit | None" = None) -> "Emit":

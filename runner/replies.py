@@ -9,12 +9,12 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
-from policy.record import dataclass
 from policy.verdict import Problem
 from runner.context.used import after
 from runner.events import CallBegun, Notice, Retrying, Said, Thought
+from runner.fallback import Fallback
 from runner.messages import (
     AssistantMessage,
     CallOpened,
@@ -31,57 +31,25 @@ from runner.messages import (
     ThinkingDelta,
     ToolCall,
     Usage,
-    UserMessage,
 )
 from runner.model_facts import facts_of
-from runner.providers.modeltext import whole_text
 from runner.request import request_of
-from runner.seam import Seam, last_words
+from runner.seam import Seam
 from runner.spending import MOST_ANSWERED, Spending
+from runner.unfinished import BROKEN, CUT, Unfinished
 from runner.world import World
-
-_GO_ON = """\
-[{why}. Nobody wrote this: it is a note of the program. All that you wrote above has reached its reader; go on from \
-there, without a word about it. Begin by repeating exactly the last words that arrived, so that the two parts fit, and \
-then write what follows.{lost} The last words were:]
-{words}"""
-_LOST = " A tool call that was not complete is lost: make it again after the text."
-_BROKEN, _CUT = "Your answer broke off here", "Your answer was cut here, at the most tokens that one may have"
-
-
-@dataclass(slots=True)
-class _Open:
-    """An answer that is not whole yet. `kept` came with earlier requests and `said` comes with this one: shown, both.
-    `calls` are those that are whole."""
-
-    kept: str = ""
-    said: list[str] = field(default_factory=list)
-    calls: list[ToolCall] = field(default_factory=list)
-    begun: bool = False  # something came with this request
-    calling: bool = False  # a call was being written when it ended
-    why: str = _BROKEN
-
-    @property
-    def text(self) -> str:
-        """All of its text that was shown."""
-        return whole_text((self.kept, *self.said))
-
-    def ended(self, why: str) -> None:
-        """The request is over, and its answer is not."""
-        self.kept, self.why, self.begun = self.text, why, False
-        self.said.clear()
 
 
 class Replies:
     """The answers of one run over `messages`. `world` is the one that was asked with last."""
 
-    def __init__(self, messages: list[Message], world: World, spent: Spending, until: float | None = None) -> None:
-        """`until`: when the run is over, on the event loop's clock."""
+    def __init__(self, messages: list[Message], world: World, spent: Spending) -> None:
         self.world = world
-        self.until = until
+        self.until: float | None = None  # when the run is over, on the event loop's clock
+        self.fallback = Fallback()
         self._messages = messages
         self._spent = spent
-        self._open = _Open()
+        self._open = Unfinished()
         self._raised: int | None = None  # the most tokens of an answer, after one was cut
 
     async def next(self, renewed: Callable[[], World], ready: Callable[[ToolCall], None]) -> Reply:
@@ -90,7 +58,7 @@ class Replies:
 
         Raises ProviderError, Ended; then, and when cancelled, `unfinished` is what there is of it.
         """
-        self.world, self._open = renewed(), _Open()
+        self.world, self._open = renewed(), Unfinished()
         failed: Counter[Failure] = Counter()
         cuts = requests = 0
         self._spent.turn()
@@ -107,11 +75,11 @@ class Replies:
                 opened = self._open
                 if opened.begun:
                     self._spent.broken(sent, "".join(opened.said))
-                opened.ended(_BROKEN)
+                opened.ended(BROKEN)
                 if opened.calls and error.retryable:
                     return self._what_is_whole(error)
                 failed[error.failure] += 1
-                await self._recover(error, failed[error.failure])
+                await self._recover(error, failed)
                 continue
             self._answered(reply, sent)
             if reply.stop is Stop.LENGTH and most == cap and cuts < self.world.bounds.patience.resumes:
@@ -139,14 +107,7 @@ class Replies:
         return facts_of(f"{self.world.provider.name}:{self.world.model}").output
 
     def _sent(self) -> tuple[Message, ...]:
-        opened, shown = self._open, self.world.view.shown(self._messages)
-        if not opened.kept.strip():
-            return shown
-        kept = self.world.redactor.mask(AssistantMessage((TextBlock(opened.kept),)))
-        lost = _LOST if opened.calling else ""
-        words = last_words(self.world.redactor.text(opened.kept))
-        note = _GO_ON.format(why=opened.why, lost=lost, words=words)
-        return (*shown, kept, UserMessage((TextBlock(note),)))
+        return (*self.world.view.shown(self._messages), *self._open.resumed(self.world.redactor))
 
     async def _stream(self, request: Request, ready: Callable[[ToolCall], None]) -> Reply:
         world, opened = self.world, self._open
@@ -232,26 +193,31 @@ class Replies:
         if len(calls) > 1:
             rest = tuple(block for block in reply.message.content if block is not calls[-1])
             return Reply(AssistantMessage(rest), Stop.TOOLS, reply.usage)
-        opened.ended(_CUT)
+        opened.ended(CUT)
         opened.calling = cut
         return None
 
     # ---- what failed
 
-    async def _recover(self, error: ProviderError, attempt: int) -> None:
-        """Wait, or change something, so that asking again may help. Raises `error` when it does not."""
-        world = self.world
+    async def _recover(self, error: ProviderError, failed: Counter[Failure]) -> None:
+        """Wait, or change something, so that asking again may help. Raises `error` when it does not. `failed`: how and
+        how often this answer failed."""
+        world, attempt = self.world, failed[error.failure]
         patience = world.bounds.patience
         if error.failure is Failure.CONTEXT:
             await self._shorten(error, attempt)
             return
         if not error.retryable:
             raise error
-        tries = patience.resumes if self._open.kept else patience.tries
+        few = self._open.kept or self.fallback.ready(world)
+        tries = patience.resumes if few else patience.tries
         luck = random.random()  # noqa: S311  # spreads waits, guards nothing
         seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=self._left)
         if seconds is None or attempt > tries:
-            raise error
+            if not self.fallback.take(world, error.problem.what):
+                raise error
+            failed.clear()
+            return
         world.emit(Retrying(error.failure, error.problem, seconds, attempt, tries))
         await asyncio.sleep(seconds)
 

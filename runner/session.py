@@ -191,6 +191,7 @@ async def open_session(
             grants=grants,
             models=models,
             view=view_of(settings),
+            fallback=str(settings.value("fallback_model") or ""),
         )
 
 

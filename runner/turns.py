@@ -60,6 +60,7 @@ class Turns:
         self._arrow = arrow
         self.spent = Spending(world.bounds, unattended=world.unattended)
         self.denied: list[Denied] = []
+        self._replies = Replies(messages, world, self.spent)
         self._slots = asyncio.Semaphore(world.bounds.parallel)
         self._fresh()
 
@@ -74,7 +75,8 @@ class Turns:
 
     async def through(self, until: float | None = None) -> str:
         """Turn after turn; answers why it is over. `until`: when it will be, on the event loop's clock."""
-        replies = Replies(self.messages, self._world, self.spent, until)
+        replies = self._replies
+        replies.until = until
         while True:
             self._fresh()
             try:
@@ -93,6 +95,10 @@ class Turns:
                 return _why_over(reply, self.spent)
             await self._turn(reply.message)
             self._steered()
+
+    def over(self) -> None:
+        """The run is over, however."""
+        self._replies.fallback.over(self._world, self.messages)
 
     def _renewed(self) -> World:
         """The world with what was changed meanwhile."""

@@ -101,6 +101,7 @@ class World:
     steering: Steering = field(default_factory=Steering)  # what is said while the model works
     gauge: Gauge = field(default_factory=Gauge)  # how much of the model's window the conversation takes
     view: "View" = field(default_factory=_view)  # what of the conversation the model is shown
+    fallback: str = ""  # `provider:model` that goes on where the model stays busy; empty: none
     models: "OpenModels | None" = None  # how another model is opened: a smaller one, a fallback, the user's choice
 
     @property

@@ -153,7 +153,7 @@ def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  
     assert "A tool call that was not complete is lost" in note.content[0].text
 
 
-@pytest.mark.threat("T34")
+@pytest.mark.threat("T92")
 def test_what_broke_off_is_paid_for(stage: Make) -> None:  # noqa: F811
     """A server that always breaks off must not be a way around a budget."""
     provider = Plays(*[[TextDelta("x" * 40_000), BROKEN]] * 9)
@@ -265,7 +265,7 @@ def play(found: object, together: Callable[[], Awaitable[object]]) -> Ending:
     return asyncio.run(work())
 
 
-@pytest.mark.threat("T24")
+@pytest.mark.threat("T106")
 def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(stage: Make) -> None:  # noqa: F811
     gate = asyncio.Event()
     provider = Plays(
@@ -297,7 +297,7 @@ def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(st
     assert ["of cat a" in found.told()[0], "of cat b" in found.told()[1]] == [True, True]
 
 
-@pytest.mark.threat("T24")
+@pytest.mark.threat("T106")
 @pytest.mark.parametrize(
     ("calls", "early"),
     [
@@ -337,6 +337,7 @@ def test_nothing_that_is_more_than_reading_is_begun_before_the_answer_is_whole(
     assert len(found.of(Proposed)) == len(calls)
 
 
+@pytest.mark.threat("T106")
 def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(stage: Make) -> None:  # noqa: F811
     """Between its coming and its turn the mode may have changed."""
     from policy.tier import Mode
@@ -394,7 +395,7 @@ def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
     assert kinds.count("decided") == kinds.count("finished") == 2, "and the record is whole as well"
 
 
-@pytest.mark.threat("T26")
+@pytest.mark.threat("T106")
 def test_an_answer_that_contradicts_itself_ends_the_run(stage: Make) -> None:  # noqa: F811
     """What was begun must be what the answer holds: its result would be taken for another call's."""
     found = stage(provider=Plays([*writes(ls("cat a")), *says("", ls("cat b", id="id-cat a"))[-1:]]))

@@ -22,7 +22,7 @@ from runner.ci.result import Result, inert
 from runner.ci.story import Story, refusals, told
 from runner.ci.workflow import JobLog
 from runner.events import Emit, Event, Proposed, RunEnded, Said, SessionStarted
-from runner.model_run import RunArgs, begun, chosen_model, on_stdout, play, prepared, prompt_text, transcript
+from runner.model_run import RunArgs, begun, chosen_model, on_stdout, opener, play, prepared, prompt_text, transcript
 from runner.problems import Exit, Stopped, known_problem, print_problem, unexpected
 from runner.world import Bounds
 
@@ -109,6 +109,7 @@ class Run:
         )
         model = chosen_model(args, settings, options.cwd)
         self._model = f"{model.provider.name}:{model.model}"
+        self._opener = opener(args, settings, options.cwd, model)
         options = begun(args, options, settings, model)
         self._bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
@@ -144,8 +145,9 @@ class Run:
     ) -> None:
         from runner.approval import Unattended
 
+        approver, emit = Unattended(self._emit), self._emit
         asyncio.run(
-            play(prompt, options, settings, environ, model=model, approver=Unattended(self._emit), emit=self._emit)
+            play(prompt, options, settings, environ, model=model, approver=approver, emit=emit, opener=self._opener)
         )
 
     def _taken(self, review: "Review") -> None:

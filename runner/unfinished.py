@@ -1,0 +1,49 @@
+"""An answer that is not whole yet: what came of it, and how the model is asked to go on from there."""
+
+from dataclasses import field
+
+from policy.record import dataclass
+from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, UserMessage
+from runner.providers.modeltext import whole_text
+from runner.redactor import Redactor
+from runner.seam import last_words
+
+BROKEN, CUT = "Your answer broke off here", "Your answer was cut here, at the most tokens that one may have"
+_GO_ON = """\
+[{why}. Nobody wrote this: it is a note of the program. All that you wrote above has reached its reader; go on from \
+there, without a word about it. Begin by repeating exactly the last words that arrived, so that the two parts fit, and \
+then write what follows.{lost} The last words were:]
+{words}"""
+_LOST = " A tool call that was not complete is lost: make it again after the text."
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """`kept` came with earlier requests and `said` comes with this one: shown, both. `calls` are those that are whole;
+    `begun`: something came with this request; `calling`: a call was being written when it ended."""
+
+    kept: str = ""
+    said: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    begun: bool = False
+    calling: bool = False
+    why: str = BROKEN
+
+    @property
+    def text(self) -> str:
+        """All of its text that was shown."""
+        return whole_text((self.kept, *self.said))
+
+    def ended(self, why: str) -> None:
+        """The request is over, and its answer is not."""
+        self.kept, self.why, self.begun = self.text, why, False
+        self.said.clear()
+
+    def resumed(self, redactor: Redactor) -> tuple[Message, ...]:
+        """What is sent behind the conversation so that the model goes on; nothing, where nothing was said."""
+        if not self.kept.strip():
+            return ()
+        kept = redactor.mask(AssistantMessage((TextBlock(self.kept),)))
+        words = last_words(redactor.text(self.kept))
+        note = _GO_ON.format(why=self.why, lost=_LOST if self.calling else "", words=words)
+        return kept, UserMessage((TextBlock(note),))
