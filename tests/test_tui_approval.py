@@ -1,5 +1,6 @@
 """The card on the screen: what is drawn for every tier, what each key answers, and that no stray key says yes."""
 
+import asyncio
 import os
 import re
 from collections.abc import Callable
@@ -20,10 +21,14 @@ from policy.verdict import Ask, Cell
 from runner.approval import Answer, Edited, Halt, No, Question, Yes
 from runner.card import card
 from runner.grant_store import GrantStore
+from runner.plan_mode import Stay as PlanStay
 from runner.remembered import offer
-from runner.tui.approval import CAREFUL, GUARD, ApprovalPanel
+from runner.tui.approval import ApprovalPanel
+from runner.tui.approver import CardApprover
 from runner.tui.fragments import Fragments, cells
+from runner.tui.guard import CAREFUL, GUARD
 from runner.tui.panel import Done, Edit, Stay, Step
+from runner.tui.plan_question import PlanQuestion
 from runner.tui.theme import PLAIN
 
 GOLDEN = Path(__file__).with_name("golden") / "cards.txt"
@@ -386,3 +391,32 @@ def _fixed(width: int, rows: int) -> Screen:
 
 
 _FIXED: Callable[[int, int], Screen] = _fixed
+
+
+# ---- as the loop asks
+
+
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize("found", [None, "y", True, Yes()], ids=["nothing", "a letter", "true", "one for all"])
+def test_a_panel_that_goes_away_without_answers_is_a_no(found: object) -> None:
+    async def show(panel: object) -> object:
+        return found
+
+    approver = CardApprover(show)
+    asked = (put("npm test", "1.1"), put("sudo ls", "1.2"))
+    assert asyncio.run(approver.ask_all(asked)) == (No(), No())
+    assert asyncio.run(approver.ask(asked[0].ask)) == No()
+    assert asyncio.run(approver.leave_plan("1")) == PlanStay()
+
+
+@pytest.mark.threat("T102")
+def test_a_key_typed_ahead_begins_no_plan() -> None:
+    now = [0.0]
+    panel = PlanQuestion(clock=lambda: now[0])
+    assert isinstance(panel.key("1"), Stay)
+    panel.lines(80, 20)
+    for key in "123 accept 1":
+        now[0] += 0.3
+        assert isinstance(panel.key(key), Stay)
+    now[0] += 1
+    assert isinstance(panel.key("1"), Done)

@@ -1,11 +1,21 @@
 """The question under a plan: which keys begin, and into which mode."""
 
+import itertools
+
 import pytest
 
 from policy.tier import Mode
 from runner.plan_mode import Leave, PlanAnswer, Stay
 from runner.tui.panel import Done, Edit
 from runner.tui.plan_question import PlanQuestion
+
+
+def looked_at() -> PlanQuestion:
+    """One that stands on the screen for a second before each key."""
+    panel = PlanQuestion(clock=itertools.count().__next__)
+    panel.lines(80, 20)
+    return panel
+
 
 # fmt: off
 KEYS: list[tuple[list[str], PlanAnswer | None, str]] = [
@@ -26,14 +36,14 @@ KEYS: list[tuple[list[str], PlanAnswer | None, str]] = [
 @pytest.mark.threat("T102")
 @pytest.mark.parametrize(("keys", "expected", "why"), KEYS, ids=[row[2] for row in KEYS])
 def test_keys(keys: list[str], expected: PlanAnswer | None, why: str) -> None:
-    panel = PlanQuestion()
+    panel = looked_at()
     steps = [panel.key(key) for key in keys]
     found = steps[-1].value if isinstance(steps[-1], Done) else None
     assert found == expected, why
 
 
 def test_words_go_to_the_model() -> None:
-    panel = PlanQuestion()
+    panel = looked_at()
     assert isinstance(panel.key("f"), Edit)
     assert panel.edited("smaller steps\n") == Done(Stay("smaller steps"))
     assert not isinstance(panel.edited(None), Done), "who thought better of it is asked again"

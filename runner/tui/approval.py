@@ -13,11 +13,11 @@ from runner.card import Pick
 from runner.explain import caret_lines
 from runner.tui.card_rows import Content, content, explained
 from runner.tui.fragments import Fragments, fit, wrapped
+from runner.tui.guard import CAREFUL, GUARD, Guard
 from runner.tui.panel import Done, Edit, Stay, Step
 from runner.tui.theme import DARK, Theme
 from runner.visible import one_line, visible
 
-GUARD, CAREFUL = 0.5, 1.0  # seconds without a key before one answers; where a yes cannot be taken back
 _LISTED = 4  # other questions named below a card
 _LEAST = 3  # rows of the card that scroll, whatever else there is
 
@@ -35,7 +35,7 @@ class ApprovalPanel:
     ) -> None:
         self._questions = tuple(questions)
         self._theme = theme
-        self._clock = clock
+        self._guard = Guard(clock)
         self._answers: dict[int, Answer] = {}
         self._at = 0
         self._top = 0
@@ -43,7 +43,6 @@ class ApprovalPanel:
         self._seen: dict[int, set[int]] = {}  # of each question, the ends that were on the screen
         self._drawn: dict[tuple[int, int], Content] = {}
         self._width = 0
-        self._quiet: float | None = None  # since when no key was pressed with this card on the screen
         self._view = ""  # "", "x" (explained), or the key of a choice that is shown whole
         self._editing = ""
         self._hint = ""
@@ -55,8 +54,7 @@ class ApprovalPanel:
         """The card, in `rows` rows at most. What is drawn counts as seen."""
         width = max(width - 1, 4)  # a row that touches the edge is broken in two when the window shrinks
         self._width = width
-        if self._quiet is None:
-            self._quiet = self._clock()
+        self._guard.drawn()
         top = self._head(width)
         foot = self._foot(width)
         room = max(rows - len(top) - len(foot), _LEAST)
@@ -158,28 +156,19 @@ class ApprovalPanel:
             return Done(tuple(Halt() for _ in self._questions))
         if self._scrolled(key):
             return Stay()
-        if self._early():
+        if self._guard.early(CAREFUL if self._question.card.careful else GUARD):
             self._hint = "a key that was pressed as this appeared counts for nothing"
             return Stay()
         self._hint = ""
-        # Whatever this key does not answer may be a part of something that is being typed.
-        self._quiet = self._clock()
         return self._viewed(key) if self._view else self._answered(key)
-
-    def _early(self) -> bool:
-        now, since = self._clock(), self._quiet
-        if since is None or now - since < (CAREFUL if self._question.card.careful else GUARD):
-            self._quiet = now if since is not None else None
-            return True
-        return False
 
     def _scrolled(self, key: str) -> bool:
         far = 1 << 30
         steps = {"up": -1, "down": 1, "pageup": -self._page, "pagedown": self._page, "home": -far, "end": far}
         if key not in steps and key != " ":
             return False
-        if key == " " and self._quiet is not None:  # a part of a sentence, too
-            self._quiet = self._clock()
+        if key == " ":  # a part of a sentence, too
+            self._guard.pressed()
         self._top = max(self._top + steps.get(key, self._page), 0)
         return True
 
@@ -289,12 +278,13 @@ class ApprovalPanel:
         self._hint = ""
 
     def _look(self, view: str) -> None:
-        self._view, self._top, self._quiet = view, 0, None
+        self._view, self._top = view, 0
+        self._guard.hidden()
 
     def edited(self, text: str | None) -> Step[Answers]:
         """What was written: a reason with a no, or another command."""
         kind, self._editing = self._editing, ""
-        self._quiet = None
+        self._guard.hidden()
         if text is None:
             return Stay()
         if kind == "f":

@@ -1,8 +1,12 @@
 """The question at the end of plan mode, under the plan that stands above it: whether, and in which mode, to begin."""
 
+import time
+from collections.abc import Callable
+
 from policy.tier import Mode
 from runner.plan_mode import WAYS, Leave, PlanAnswer, Stay
 from runner.tui.fragments import Fragments, fit
+from runner.tui.guard import Guard
 from runner.tui.panel import Done, Edit
 from runner.tui.panel import Stay as Wait
 
@@ -17,10 +21,12 @@ _LABEL = "what should be other about the plan?"
 class PlanQuestion:
     """A Panel. Enter alone begins nothing: the row it stands on first is the no."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._at = len(WAYS)
+        self._guard = Guard(clock)
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
+        self._guard.drawn()
         said = [*(f"{number}  {_WORDS[mode]}  ({mode.value})" for number, mode in enumerate(WAYS, 1))]
         said += ["n  no: keep planning", "f  no, and say what should be other"]
         drawn: list[Fragments] = [[("bold", "begin with this plan?")]]
@@ -30,6 +36,8 @@ class PlanQuestion:
         return [fit(row, width) for row in drawn[:rows]]
 
     def key(self, key: str) -> Wait | Done[PlanAnswer] | Edit:
+        if key not in ("up", "down") and self._guard.early():
+            return Wait()
         match key:
             case "up" | "c-p":
                 self._at = (self._at - 1) % (len(WAYS) + 2)
@@ -46,6 +54,7 @@ class PlanQuestion:
         return Wait()
 
     def edited(self, text: str | None) -> Wait | Done[PlanAnswer] | Edit:
+        self._guard.hidden()
         return Done(Stay(text.strip())) if text is not None and text.strip() else Wait()
 
     def _chosen(self, place: int) -> Done[PlanAnswer] | Edit:
