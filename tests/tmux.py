@@ -13,13 +13,15 @@ _numbers = count()
 class Tmux:
     """One window of a tmux server of its own, whose socket lies in `base`; `LEFT N` comes when the command has ended."""
 
-    def __init__(self, base: Path, work: Path, environ: Mapping[str, str], *command: str) -> None:
+    def __init__(
+        self, base: Path, work: Path, environ: Mapping[str, str], *command: str, size: tuple[int, int] = (110, 50)
+    ) -> None:
         # A socket of its own: a server that was told to end may still hold that of the window before.
         self._server = ["tmux", "-f", "/dev/null", "-S", str(base / f"tmux-{next(_numbers)}")]
         told = f"{shlex.join(command)}; echo LEFT $?; sleep 600"
         # What has left the screen is kept, as far as a person would scroll.
         keep = ["start-server", ";", "set-option", "-g", "history-limit", "20000", ";"]
-        words = [*self._server, *keep, "new-session", "-d", "-x", "110", "-y", "50", told]
+        words = [*self._server, *keep, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), told]
         subprocess.run(words, check=True, cwd=work, env=environ)
 
     def _do(self, *words: str) -> str:

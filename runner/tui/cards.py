@@ -6,6 +6,7 @@ from policy.verdict import Problem
 from runner.events import Answered, Denied, Finished, Judged, Malformed
 from runner.outcome import contained_words, end_words, output_lines, reached_words, seconds_words, went_well
 from runner.tui.diff import diff_rows
+from runner.tui.fragments import fit
 from runner.tui.rows import Row, cut, hang, plain, safe, wrap
 from runner.tui.theme import Theme
 from runner.visible import one_line, visible
@@ -15,6 +16,7 @@ COMMAND_LINES, COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows
 FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
 DIFF_FOLD = (100, 20)
 _TAIL = 4000  # characters of a running command's output that are kept
+_ROOM = 12  # cells beside a badge, at least
 _QUIET = (ReadFile, ListFolder, GlobFiles, GrepFiles)  # what these found is for the model
 
 
@@ -40,12 +42,12 @@ class Card:
 
     def running(self, width: int, rows: int, now: float, theme: Theme) -> list[Row]:
         """While it runs: at most `rows` rows, two at least when there is something to say."""
-        head = cut_row(self.head(width, theme)[0], width)
+        head = self.head(width, theme)[0]
         state = "waits" if self.began is None else f"running, {_elapsed(now - self.began)}"
         if self._lines > 1:
             state += f", {self._lines} lines"
         if rows < 2:
-            return [[*head, (theme.dim, f"  {state}")]] if len(plain(head)) + len(state) + 2 <= width else [head]
+            return [_ended(head, f"  {state}", width, theme)]
         room = rows - 2
         shown = _last_lines(self._printed, room)
         bar, end = _bars(theme)
@@ -69,7 +71,7 @@ class Card:
     def finished(self, event: Finished, width: int, theme: Theme, *, whole: bool = False) -> list[Row]:
         """The whole card when the action has ended. `whole`: nothing is folded."""
         bar, end = _bars(theme)
-        body = self._why(theme)
+        body = self._why(width, theme)
         good = went_well(event)
         lines = output_lines(event)
         told = ""
@@ -87,6 +89,8 @@ class Card:
         if event.kept:
             body.append(safe(f"all of it: {event.kept}", theme.dim))
         style = theme.good if good else theme.warn
+        if self.brief(event) and not body:
+            return [_ended(self.head(width, theme)[0], f"  {end_words(event)}{told}", width, theme)]
         rows = self.head(width, theme)
         for row in body:
             rows += hang(wrap(row, width - 3), bar, bar)
@@ -104,6 +108,10 @@ class Card:
         """The run ended before it did."""
         return [*self.head(width, theme), [_bars(theme)[1], (theme.warn, "stopped")]]
 
+    def brief(self, event: Finished) -> bool:
+        """Whether it ended as a read of which one row is enough: what it found is for the model."""
+        return isinstance(self.action, _QUIET) and went_well(event) and self.answer is None
+
     def folds(self, event: Finished) -> bool:
         """Whether `finished` leaves lines out."""
         lines = output_lines(event)
@@ -112,15 +120,14 @@ class Card:
         fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else FOLD if went_well(event) else FAILED_FOLD
         return len(lines) - sum(fold) > 1
 
-    def _why(self, theme: Theme) -> list[Row]:
+    def _why(self, width: int, theme: Theme) -> list[Row]:
         """Who allowed it and why; a read that nobody was asked about needs no words."""
         if self.answer is not None:
             return [self._said(theme)]
         if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):
             return []
-        return [
-            [(theme.good, "allowed"), (theme.dim, "  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300))]
-        ]
+        why = cut("  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300), width - len("   allowed"))
+        return [[(theme.good, "allowed"), (theme.dim, why)]]
 
     def _said(self, theme: Theme) -> Row:
         assert self.answer is not None
@@ -147,9 +154,12 @@ def problem_rows(problem: Problem, lead: str, width: int, theme: Theme) -> list[
 def titled(badge: Row, words: str, width: int, theme: Theme) -> list[Row]:
     """`words` behind a badge; their further lines stand below it, set in."""
     first, *rest = words.split("\n")
-    lead = len(plain(badge))
-    found = wrap([(theme.strong, first)], max(width - lead, 20))
-    rows = [[*badge, *found[0]], *hang(found[1:], ("", "    "), ("", "    "))]
+    room = width - len(plain(badge))
+    if room < _ROOM:  # the badge stands alone
+        rows, rest = [badge], [first, *rest]
+    else:
+        found = wrap([(theme.strong, first)], room)
+        rows = [[*badge, *found[0]], *hang(found[1:], ("", "    "), ("", "    "))]
     for line in rest:
         rows += hang(wrap([(theme.strong, line)], width - 4), ("", "    "), ("", "    "))
     return rows
@@ -163,9 +173,9 @@ def folded(lines: list[str], fold: tuple[int, int] | None) -> list[str]:
     return [*lines[:first], f"… {hidden} more lines (ctrl-o shows them)", *lines[first + hidden :]]
 
 
-def cut_row(row: Row, width: int) -> Row:
-    """`row` in at most `width` cells."""
-    return wrap(row, width)[0]
+def _ended(row: Row, words: str, width: int, theme: Theme) -> Row:
+    """`row` with `words` at its end, which are always seen."""
+    return fit([*fit(row, max(width - len(words), _ROOM)), (theme.dim, words)], width)
 
 
 def _last_lines(text: str, count: int) -> list[str]:

@@ -8,7 +8,7 @@ from runner.tui.rows import Row, chop, hang
 from runner.tui.theme import Theme
 from runner.visible import visible
 
-_HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d{1,9})? \+(\d{1,9})(?:,\d{1,9})? @@")
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 
 
 def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, int] | None = None) -> list[Row]:
@@ -18,14 +18,15 @@ def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, i
     """
     first, last = fold or (len(lines), 0)
     hidden = len(lines) - first - last
-    size = max((len(number) for line in lines for hunk in _HUNK.findall(line) for number in hunk), default=1) + 1
+    hunks = [found for line in lines if (found := _HUNK.match(line))]
+    size = max((len(str(int(hunk[at]) + int(hunk[at + 1] or 1))) for hunk in hunks for at in (1, 3)), default=1) + 1
     rows: list[Row] = []
     old = new = 0
     inside = False
     for place, line in enumerate(lines):
         number = ""
         if found := _HUNK.match(line):
-            old, new, inside = int(found[1]), int(found[2]), True
+            old, new, inside = int(found[1]), int(found[3]), True
         elif inside and line[:1] in ("+", "-", " ", ""):
             number = str(old if line[:1] == "-" else new)
             old += line[:1] != "+"

@@ -116,9 +116,12 @@ class _Rows:
 
     def _table(self, inner: Sequence[Token], width: int) -> list[Row]:
         lines: list[list[Row]] = []
+        right: set[int] = set()
         for token in inner:
             if token.type == "tr_open":
                 lines.append([])
+            elif token.type == "th_open" and token.attrGet("style") == "text-align:right":
+                right.add(len(lines[-1]))
             elif token.type == "inline":
                 style = self._theme.strong if len(lines) == 1 else ""
                 lines[-1].append(self._inline([token], style))
@@ -140,8 +143,9 @@ class _Rows:
                 row: Row = []
                 for at, cell in enumerate(wrapped):
                     part = cell[height] if height < len(cell) else []
-                    row += [*([(self._theme.dim, " │ ")] if at else []), *part]
-                    row.append(("", " " * (widths[at] - sum(cells(text) for _, text in part))))
+                    blank = ("", " " * (widths[at] - sum(cells(text) for _, text in part)))
+                    between = [(self._theme.dim, " │ ")] if at else []
+                    row += [*between, blank, *part] if at in right else [*between, *part, blank]
                 rows.append(row)
             if number == 0:
                 rows.append([(self._theme.dim, "─┼─".join("─" * size for size in widths))])

@@ -16,7 +16,7 @@ Fragment = tuple[str, str]  # style, text
 Row = list[Fragment]
 
 WIDEST = 120  # long lines are hard to read on a wide screen
-NARROWEST = 20
+NARROWEST = 10
 
 _PIECES = re.compile(r"\n| +|[^ \n]+")
 _NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "gray")
@@ -50,6 +50,13 @@ def _cell(char: str) -> int:
 def cells(text: str) -> int:
     """How many columns `text` takes; it is one line of what `visible` answers."""
     return len(text) if text.isascii() else sum(map(_cell, text))
+
+
+def held(rows: list[Row], width: int) -> list[Row]:
+    """`rows`, none wider than `width`."""
+    if all(sum(cells(text) for _, text in row) <= width for row in rows):
+        return rows
+    return [part for row in rows for part in chop(row, width)]
 
 
 def cut(text: str, room: int, mark: str = "…") -> str:

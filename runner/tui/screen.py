@@ -44,13 +44,33 @@ from runner.tui.cards import Card, malformed_rows, problem_rows, titled
 from runner.tui.code import code_rows
 from runner.tui.diff import diff_rows
 from runner.tui.markdown import markdown_rows
-from runner.tui.rows import Row, ansi, chop, hang, measure, safe, spelled, wrap
+from runner.tui.rows import Row, ansi, chop, hang, held, measure, safe, spelled, wrap
 from runner.tui.theme import Theme
 from runner.visible import one_line, visible
 
 _PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
 _OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
 _CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
+
+# What is told at once, when it happens.
+_Whole = (
+    SessionStarted
+    | Resumed
+    | Prompted
+    | Steered
+    | Proposed
+    | Finished
+    | Denied
+    | Malformed
+    | PlanProposed
+    | Notice
+    | Shown
+    | Retrying
+    | Compacted
+    | Changed
+    | Failed
+    | RunEnded
+)
 
 Draw = Callable[[int], list[Row]]
 
@@ -80,6 +100,7 @@ class Screen:
         self._writes = ""  # the tool of the call that is being written
         self._kind = ""  # of what the model is writing: text, thought, or nothing
         self._noted = False  # the last that went up was a note
+        self._brief = False  # or a read of one row
         self._folded: Draw | None = None
 
     def take(self, event: Event) -> None:
@@ -120,7 +141,7 @@ class Screen:
         for draw, close in drawn:
             found = draw(width)
             rows += found if close or not found else [[], *found]
-        return ansi(spelled(rows, self._encoding))
+        return ansi(held(spelled(rows, self._encoding), width))
 
     def live(self, width: int, rows: int) -> list[Row]:
         """What is not finished, on a terminal of `rows` rows: at most a third of them."""
@@ -137,7 +158,7 @@ class Screen:
                 found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
         if not found:
             found = self._open(width, room)
-        return spelled(found[-room:], self._encoding)
+        return held(spelled(found, self._encoding), width)[-room:]
 
     def expand(self) -> bool:
         """Show the last folded output whole; whether there was one. `done` has it."""
@@ -202,7 +223,7 @@ class Screen:
     def _put(self, draw: Draw, *, close: bool = False) -> None:
         """`close`: no empty row before it."""
         self._up.append((draw, close))
-        self._noted = False
+        self._noted = self._brief = False
 
     def _note(self, text: str, style: str | None = None) -> None:
         row = safe(text, self.theme.dim if style is None else style)
@@ -227,7 +248,7 @@ class Screen:
             case never:
                 assert_never(never)
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: _Whole) -> None:
         theme = self.theme
         match event:
             case SessionStarted():
@@ -240,7 +261,9 @@ class Screen:
                 self._cards[call] = Card(call, tool, action, self._cwd)
             case Finished(call):
                 card = self._cards.pop(call, None) or Card(call, "", None, self._cwd)
-                self._put(lambda width: card.finished(event, width, theme))
+                brief = card.brief(event)
+                self._put(lambda width: card.finished(event, width, theme), close=brief and self._brief)
+                self._brief = brief
                 if card.folds(event):
                     self._folded = lambda width: card.finished(event, width, theme, whole=True)
             case Denied(call):
@@ -273,8 +296,8 @@ class Screen:
                 )
             case RunEnded():
                 self._ended(event)
-            case _:
-                pass  # `take` has seen to it
+            case never:
+                assert_never(never)
 
     def _markdown(self, text: str) -> None:
         blocks = Blocks()
