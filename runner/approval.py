@@ -59,7 +59,7 @@ ReadLine = Callable[[str], Awaitable[str]]
 class Question:
     """What is put to whoever answers: `card` is what they see, `offer` what may be remembered of it. `call` names the
     call. `before` is the text of the file that would be written. `again` says why the same call is asked about once
-    more."""
+    more. `id` names the question itself, in this process."""
 
     call: str
     ask: Ask
@@ -67,6 +67,7 @@ class Question:
     card: "Card"
     before: str | None = None
     again: str = ""
+    id: str = ""
 
 
 class Approver(Protocol):

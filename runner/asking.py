@@ -5,6 +5,7 @@ due, it is asked about anew; a no holds all the same.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +29,7 @@ from runner.remembered import keep, offer, spent
 from runner.world import World
 
 _CHANGED = "what this rests on has changed since you were asked"
+_NUMBERS = itertools.count(1)  # of this process, so that an answer that comes late names no other question
 _EDITED = "this is the command as you changed it"
 
 
@@ -122,8 +124,9 @@ async def ahead(calls: Sequence[Call], world: World) -> Mapping[str, Early]:
 
 
 async def _put(questions: tuple[Question, ...], world: World) -> tuple[Sequence[Answer], float]:
+    questions = tuple(replace(each, id=f"q{next(_NUMBERS)}") for each in questions)
     for each in questions:
-        world.emit(Asked(each.call, each.ask.question, each.card, each.again))
+        world.emit(Asked(each.call, each.ask.question, each.card, each.again, each.id))
     began = time.monotonic()
     answers = await put(world.approver, questions)
     return answers, time.monotonic() - began

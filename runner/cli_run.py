@@ -1,6 +1,7 @@
 """`agent run` and plain `agent`: a model at work behind the gate."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from runner.budget_flags import BudgetFlags
 from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQUIRE, UNATTENDED
 from runner.gate_args import least, parse_backend
 from runner.key_flags import KeyFlags
-from runner.model_run import RunArgs, start_conversation, start_run
+from runner.model_run import RunArgs, prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
 from runner.sessions.flags import go_on
 
@@ -18,7 +19,20 @@ MODEL = Annotated[
     str | None, typer.Option(metavar="PROVIDER:MODEL", help="Which model: anthropic:NAME, openai:NAME, scripted:FILE.")
 ]
 PROVIDER = Annotated[str | None, typer.Option(metavar="NAME", help="Its provider alone, for the default model.")]
+
+
+class Input(StrEnum):
+    """What standard input is."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 EVENTS = Annotated[bool, typer.Option("--json", metavar=FLAG, help="One JSON event a line on stdout.")]
+INPUT = Annotated[
+    Input,
+    typer.Option("--input", metavar="FORMAT", help="What stdin is: text, or json, lines that drive a whole talk."),
+]
 TURNS = Annotated[
     int | None, typer.Option("--max-turns", metavar="N", min=1, help="The most requests to the model (50).")
 ]
@@ -86,6 +100,7 @@ def run(
     model: MODEL = None,
     provider: PROVIDER = None,
     json: EVENTS = False,
+    input: INPUT = Input.TEXT,
     unattended: UNATTENDED = False,
     max_turns: TURNS = None,
     max_tokens: TOKENS = None,
@@ -120,6 +135,7 @@ def run(
         git diff | agent run --unattended --json --max-turns 20 > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
+        agent run --json --input json                a program talks to it; docs/embedding.md
     """
     args = RunArgs(
         mode,
@@ -138,6 +154,14 @@ def run(
         key=KeyFlags(account, api_key_stdin),
         budget=BudgetFlags(max_turns, max_tokens, max_cost, timeout, max_output, max_denials),
     )
+    if input is Input.JSON:
+        from runner.json_mode import serve
+
+        if not json:
+            raise usage("--input json stands without --json", "its answers are events", "add --json")
+        args.key.check(prompt_from_stdin=True)
+        given = prompt is not None or prompt_file is not None
+        return serve(args, prompt_text(prompt, prompt_file) if given else None)
     return start_run(args, prompt, prompt_file)
 
 
@@ -146,6 +170,7 @@ def converse(
     mode: MODE = None,
     model: MODEL = None,
     provider: PROVIDER = None,
+    json: EVENTS = False,
     unattended: UNATTENDED = False,
     cwd: CWD = None,
     limit: LIMIT = None,
@@ -177,13 +202,14 @@ def converse(
         agent run "fix the failing test"             a model at work
         agent --mode trust-project                   a conversation
         agent -c                                     go on with the last one
+        agent --json                                 a conversation with a program, line by line
         agent audit --denied                         what was refused
     """
     args = RunArgs(
         mode,
         model,
         provider,
-        False,
+        json,
         unattended,
         cwd,
         tuple(limit or ()),
@@ -210,6 +236,11 @@ def converse(
 
         print(f"ringfence {VERSION}")
         return Exit.DONE
+    if json:
+        from runner.json_mode import serve
+
+        args.key.check(prompt_from_stdin=True)
+        return serve(args, None)
     if os.isatty(1) and not unattended and (os.isatty(0) or api_key_stdin):
         return start_conversation(args)
     return start_run(args, None, None)

@@ -212,13 +212,25 @@ class Judged(_Event):
 @dataclass(frozen=True, slots=True)
 class Asked(_Event):
     """A person is being asked. `card` is all that a front end shows of it, with the answers that it takes; `again`
-    says why the same call is asked about once more."""
+    says why the same call is asked about once more. `id` names this question, and no other of this process: calls may
+    be named alike in two runs."""
 
     type: ClassVar[str] = "question_asked"
     call: str
     question: str
     card: "Card | None" = None
     again: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PickWanted(_Event):
+    """A /command has a list to pick from: a program answers with `id` and the `value` of a row, or says no."""
+
+    type: ClassVar[str] = "pick_wanted"
+    id: str
+    title: str
+    rows: tuple[dict[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +317,12 @@ class Shown(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Failed(_Event):
-    """The session could not go on."""
+    """The session could not go on. With `input_line`, only that line of JSON mode's input could not be followed,
+    and all goes on."""
 
     type: ClassVar[str] = "error"
     problem: Problem
+    input_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +358,7 @@ Event = (
     | Proposed
     | Judged
     | Asked
+    | PickWanted
     | Answered
     | Chunk
     | Finished

@@ -7,7 +7,7 @@ from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
 from runner.calls import Call
-from runner.events import Changed, Compacted, Failed, Notice, Queued, Unqueued
+from runner.events import Changed, Failed, Notice, Queued, Unqueued
 from runner.loop import BREAKS, Ending, answer, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
@@ -41,7 +41,7 @@ class Talk:
         self.usage = Usage()  # of all runs of this talk, as the provider counts it
         self.cost: float | None = None
         self.turns = 0
-        self._running: asyncio.Task[Ending] | asyncio.Task[str] | asyncio.Task[Compacted | None] | None = None
+        self._running: asyncio.Task[object] | None = None
         self._typed = 0  # commands of the person's own
 
     @property
@@ -62,7 +62,7 @@ class Talk:
         news = undo.news() if undo is not None else ""
         latest = undo.latest() if undo is not None else 0
         self.marks.append(Mark(text, len(self.history), self.world.journal.leaf, latest))
-        running = self._running = asyncio.create_task(run(f"{news}{text}", self.world, self.history))
+        self._running = running = asyncio.create_task(run(f"{news}{text}", self.world, self.history))
         try:
             ending = await running
             self._spent(ending)
@@ -88,7 +88,7 @@ class Talk:
     async def compact(self, focus: str = "") -> bool:
         """Show the model notes instead of what is old; `focus` is what matters. Whether anything became shorter.
         Raises ProviderError; CancelledError when it was interrupted. Not while `busy`."""
-        running = self._running = asyncio.create_task(self.world.view.compact(self.history, self.world, focus))
+        self._running = running = asyncio.create_task(self.world.view.compact(self.history, self.world, focus))
         try:
             return await running is not None
         finally:
@@ -98,7 +98,7 @@ class Talk:
         """Run a command that the person typed, through the gate and the sandbox as every other, and tell the model of
         it, who answers with the next prompt. Not while `busy`."""
         self._typed += 1
-        running = self._running = asyncio.create_task(self._shell(f"!{self._typed}", script))
+        self._running = running = asyncio.create_task(self._shell(f"!{self._typed}", script))
         try:
             told = await running
         finally:

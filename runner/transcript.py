@@ -30,6 +30,7 @@ from runner.events import (
     Judged,
     Malformed,
     Notice,
+    PickWanted,
     PlanProposed,
     Prompted,
     Proposed,
@@ -102,7 +103,7 @@ class Transcript:
                 if self._thinking:
                     self._flow.write(text, "dim italic")
                 return
-            case Chunk() | CallBegun() | ContextUsed() | PlanProposed():
+            case Chunk() | CallBegun() | ContextUsed() | PlanProposed() | PickWanted():
                 return  # the end of a call shows its output, folded; whoever asks shows the plan
             case _:
                 self._flow.end()

@@ -57,6 +57,8 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"type": "verdict", "tiers": ["secret", "read"], "ruling": "deny", "rule": "policy/commands/cat.toml:3",
       "cell": {"tier": "secret", "mode": "default", "ruling": "deny"}}, "tiers by the names that users type"),
     (events.Asked("1.1", "may it?"), {"type": "question_asked"}, "question"),
+    (events.PickWanted("p1", "which?", ({"value": "a", "label": "A", "detail": ""},)),
+     {"type": "pick_wanted", "rows": [{"value": "a", "label": "A", "detail": ""}]}, "a list to pick from"),
     (events.Answered("1.1", False, "no"), {"type": "question_answered", "yes": False, "feedback": "no"}, "answer"),
     (events.Chunk("1.1", 2, "x"), {"type": "output", "stream": 2}, "output"),
     (events.Finished("1.1", 1, 0.5, None, (VIOLATION,), PROBLEM, "t", None),

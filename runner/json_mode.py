@@ -1,0 +1,257 @@
+"""JSON mode: a program writes lines and reads events; the conversation between them is that of any other front end.
+
+What a line says is done at once, in the order of the lines; what takes long goes on while the next ones are read. The
+end of input lets what was asked for come to its end, without anybody to answer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from policy.verdict import Problem
+from runner.agent import Agent, starting
+from runner.events import Emit, Failed, Notice, Shown
+from runner.json_input import (
+    LONGEST,
+    Answer,
+    FollowUp,
+    Input,
+    Interrupt,
+    Misread,
+    Prompt,
+    Quit,
+    SetMode,
+    SetModel,
+    SetThinking,
+    Shell,
+    Slash,
+    Steer,
+    TakeBack,
+    parse,
+)
+from runner.problems import Exit, known_problem
+from runner.questions import NoAnswer, Questions, Said
+from runner.sessions.flags import GoOn
+from runner.slash.command import Row
+from runner.slash.known import known
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.model_run import RunArgs
+    from runner.talk import Talk
+
+
+def serve(args: "RunArgs", prompt: str | None) -> int:
+    """JSON mode on standard input and output; answers the exit code. `prompt` is as a first line."""
+    from runner.model_run import on_stdout
+    from runner.stdin_lines import Lines
+
+    emit = on_stdout(json=True)
+    # Nobody sits at a terminal: the program answers, and what it does not answer is no.
+    questions = Questions(lambda event: agent.talk.world.emit(event))
+    agent = Agent(
+        start=lambda: starting(args, unattended=args.unattended, asks=False),
+        approver=None if args.unattended else questions,
+        emit=emit,
+    )
+
+    async def work() -> int:
+        _end_by_signal()
+        try:
+            async with agent:
+                return await JsonMode(agent, questions, emit).serve(Lines(longest=LONGEST), prompt)
+        except asyncio.CancelledError:
+            return Exit.INTERRUPTED
+
+    return asyncio.run(work())
+
+
+def _end_by_signal() -> None:
+    """SIGTERM ends it as Ctrl-C does: with the child and the record first."""
+    import signal
+
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+class JsonMode:
+    """One program's talk with `agent`, which is open."""
+
+    def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
+        found = known(agent.environ)
+        for notice in found.notices:
+            agent.talk.world.emit(Notice(notice))
+        self.commands = found.commands
+        self._agent = agent
+        self._questions = questions
+        self._emit = emit  # past the session, which an error of the program is no part of
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._main: asyncio.Task[None] | None = None  # the one that works on the talk itself
+        self._next: list[str] = []  # prompts that came while something else than a run was on its way
+        self._stopped = False
+        self._over = asyncio.Event()  # a job is, or the input
+        self._left = False
+        self._code = Exit.DONE
+
+    async def serve(self, lines: AsyncIterable[bytes], prompt: str | None = None) -> Exit:
+        """Follow the lines until `quit` or their end; the exit code is that of the last run."""
+        if prompt is not None:
+            self._prompt(prompt)
+        reading = asyncio.ensure_future(self._read(lines))
+        reading.add_done_callback(lambda _: self._over.set())
+        try:
+            while not reading.done() or self._jobs:
+                await self._over.wait()
+                self._over.clear()
+                if reading.done():
+                    reading.result()
+                    self._questions.close()
+                    if self._left:
+                        self._interrupt()
+                self._collect()
+            return self._code
+        finally:
+            reading.cancel()
+            for job in self._jobs:
+                job.cancel()
+            await asyncio.gather(reading, *self._jobs, return_exceptions=True)
+
+    async def _read(self, lines: AsyncIterable[bytes]) -> None:
+        number = 0
+        async for line in lines:
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                self._follow(parse(line))
+            except (Misread, NoAnswer) as error:
+                self._wrong(error.problem, number)
+            except Exception as error:  # the seam of JSON mode: what carries a Problem is told, and the talk goes on
+                problem = known_problem(error)
+                if problem is None:
+                    raise
+                self._wrong(problem[0], number)
+            if self._left:
+                return
+
+    def _wrong(self, problem: Problem, line: int) -> None:
+        self._emit(Failed(self._agent.talk.world.redactor.mask(problem), line))
+
+    def _follow(self, said: Input) -> None:
+        agent = self._agent
+        match said:
+            case Prompt(text):
+                self._prompt(text)
+            case Steer(text) if self._hears:
+                agent.steer(text)
+            case FollowUp(text) if self._hears:
+                agent.follow_up(text)
+            case Steer(text) | FollowUp(text):
+                self._prompt(text)
+            case TakeBack():
+                agent.talk.take_back()
+            case Answer(id, answer, feedback, command):
+                self._questions.answer(id, Said(answer, feedback, command))
+            case Interrupt():
+                self._interrupt()
+            case SetMode(mode):
+                agent.talk.set_mode(mode)
+            case SetModel(model):
+                agent.talk.set_model(model)
+            case SetThinking(level):
+                agent.talk.set_thinking(level)
+            case Slash(text):
+                self._slash(text)
+            case Shell(command):
+                self._start(self._shell(command))
+            case Quit():
+                self.leave()
+            case never:
+                assert_never(never)
+
+    @property
+    def _hears(self) -> bool:
+        """Whether a run is on its way that takes what is said meanwhile: one that was stopped does not."""
+        return self._agent.busy and self._main is not None and not self._stopped
+
+    def _prompt(self, text: str) -> None:
+        if self._hears:
+            self._agent.follow_up(text)
+        elif self._main is not None:
+            self._next.append(text)
+        else:
+            self._start(self._run(text))
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        """What works on the talk itself, one at a time."""
+        if self._main is not None:
+            work.close()
+            raise Misread(
+                Problem("something is on its way already", "one thing at a time", "wait for it, or interrupt it")
+            )
+        self._main = self._begin(work)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        job = asyncio.ensure_future(work)
+        self._jobs.add(job)
+        job.add_done_callback(lambda _: self._over.set())
+        return job
+
+    async def _run(self, text: str) -> None:
+        self._code = (await self._agent.run(text)).exit
+
+    async def _shell(self, command: str) -> None:
+        await self._agent.talk.shell(command)
+
+    def _slash(self, text: str) -> None:
+        from runner.slash.dispatch import run_line
+
+        self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
+
+    def _interrupt(self) -> None:
+        self._next.clear()
+        self._agent.talk.take_back()
+        self._stopped = self._main is not None
+        if not self._agent.interrupt() and self._main is not None and not self._main.cancelling():
+            self._main.cancel()
+
+    def _collect(self) -> None:
+        """Let go of what is over, and begin what waited for it."""
+        for job in [job for job in self._jobs if job.done()]:
+            self._jobs.discard(job)
+            if job is self._main:
+                self._main, self._stopped = None, False
+            if not job.cancelled():
+                job.result()
+        if self._main is None and self._next:
+            self._start(self._run(self._next.pop(0)))
+
+    # ---- the desk of /commands
+
+    @property
+    def talk(self) -> "Talk":
+        return self._agent.talk
+
+    @property
+    def settings(self) -> "Settings":
+        return self._agent.settings
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._agent.environ
+
+    async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
+        return await self._questions.pick(title, rows)
+
+    async def send(self, prompt: str) -> None:
+        self._prompt(prompt)
+
+    async def switch(self, how: GoOn) -> None:
+        await self._agent.switch(how)
+
+    def draft(self, text: str) -> None:
+        self.talk.world.emit(Shown(text, "draft"))
+
+    def leave(self) -> None:
+        self._left = True
