@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from runner.providers import Opened
     from runner.session import SessionOptions
     from runner.sessions.begin import Beginning
+    from runner.trust.question import Asker
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,20 @@ class Start:
     opener: "Callable[[str], Opened]"
 
 
-def starting(args: RunArgs, *, unattended: bool, asks: bool = True, model: "Opened | None" = None) -> Start:
+def starting(
+    args: RunArgs,
+    *,
+    unattended: bool,
+    asks: bool = True,
+    asker: "Asker | None" = None,
+    model: "Opened | None" = None,
+) -> Start:
     """All that can be known before anything is opened; reads the disk, so an event loop may want a thread for it.
 
-    `asks`: a question about trust may be put on this terminal. Raises Stopped, ConfigError, SetupError, SecretError,
-    SessionError, StateError, PlaceError; KeyboardInterrupt when the person leaves.
+    `asks`: a question about trust may be put on this terminal, or by `asker`. Raises Stopped, ConfigError, SetupError,
+    SecretError, SessionError, StateError, PlaceError; KeyboardInterrupt when the person leaves.
     """
-    options, settings = prepared(args, unattended, asks=asks)
+    options, settings = prepared(args, unattended, asks=asks, asker=asker)
     model = model or chosen_model(args, settings, options.cwd)
     options = begun(args, options, settings, model)
     return Start(options, settings, os.environ, model, opener(args, settings, options.cwd, model))

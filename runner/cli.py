@@ -72,6 +72,11 @@ def _dispatch(words: list[str]) -> int:
             from runner.sandbox_show import run_show
 
             return run_show(parse_gate("sandbox show", words[2:]))
+    if not words or words[0].startswith("-"):
+        from runner.tui import quick
+
+        if quick.fits(words):
+            return quick.start(words)
     from runner.cli_app import run_app
 
     return run_app(words)

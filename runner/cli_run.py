@@ -82,6 +82,10 @@ WORDLESS = Annotated[
     bool,
     typer.Option("--no-instructions", metavar=FLAG, help="Give the model no AGENTS.md, CLAUDE.md or GEMINI.md."),
 ]
+PLAIN = Annotated[
+    bool,
+    typer.Option("--plain", metavar=FLAG, help="Lines only, nothing drawn: for screen readers and odd terminals."),
+]
 
 ACCOUNT = Annotated[str | None, typer.Option(metavar="NAME", help="Which of your accounts; see agent auth status.")]
 KEY_STDIN = Annotated[
@@ -186,6 +190,7 @@ def converse(
     no_instructions: WORDLESS = False,
     account: ACCOUNT = None,
     api_key_stdin: KEY_STDIN = False,
+    plain: PLAIN = False,
     version: Annotated[
         bool, typer.Option("--version", "-V", metavar=FLAG, help="Print the version and leave.")
     ] = False,
@@ -220,6 +225,7 @@ def converse(
         trust_config=trust_config,
         no_instructions=no_instructions,
         key=KeyFlags(account, api_key_stdin),
+        plain=plain,
     )
     chosen = args != RunArgs() or version
     if context.invoked_subcommand is not None:

@@ -14,6 +14,7 @@ from runner.budget_flags import BudgetFlags
 from runner.key_flags import KeyFlags, is_stdin, take_terminal, wanted
 from runner.problems import Exit, Stopped, unwritten, usage
 from runner.sessions.flags import GoOn
+from runner.tui.quick import at_terminal
 
 if TYPE_CHECKING:
     from runner.approval import Approver
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from runner.providers import Opened
     from runner.secrets import Secret
     from runner.session import SessionOptions
+    from runner.trust.question import Asker
     from runner.world import Bounds
 
 _LONGEST_PROMPT = 1 << 20
@@ -47,6 +49,7 @@ class RunArgs:
     no_instructions: bool = False
     key: KeyFlags = field(default_factory=KeyFlags)
     budget: BudgetFlags = field(default_factory=BudgetFlags)
+    plain: bool = False
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -103,9 +106,13 @@ def start_conversation(args: RunArgs) -> int:
     """Talk at the terminal until the user leaves."""
     import asyncio
 
+    args.key.check(prompt_from_stdin=False)
+    if not args.plain and at_terminal():
+        from runner.tui.start import start_terminal
+
+        return start_terminal(lambda: args)
     from runner.agent import Agent, starting
 
-    args.key.check(prompt_from_stdin=False)
     start = starting(args, unattended=False)
     if not os.isatty(0) and not take_terminal():
         fix = "name a prompt, or start it at a terminal"
@@ -139,10 +146,16 @@ def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model:
 
 
 def prepared(
-    args: RunArgs, unattended: bool, *, repository: bool = True, usual: "Bounds | None" = None, asks: bool = True
+    args: RunArgs,
+    unattended: bool,
+    *,
+    repository: bool = True,
+    usual: "Bounds | None" = None,
+    asks: bool = True,
+    asker: "Asker | None" = None,
 ) -> "tuple[SessionOptions, Settings]":
     """What flags and settings come to. Without `repository`, nothing that came with the folder counts, not even what
-    tightens. `usual`: the bounds where nobody said any. `asks`: about trust, on this terminal."""
+    tightens. `usual`: the bounds where nobody said any. `asks`: about trust, on this terminal, or by `asker`."""
     from functools import partial
 
     from runner.amounts import apply_limits
@@ -163,6 +176,7 @@ def prepared(
         pinned=args.trust_config,
         reads=bool(settings.value("instructions")) and not args.no_instructions,
         asks=asks,
+        asker=asker,
     )
     instructions = ""
     if repository:

@@ -368,7 +368,7 @@ def test_the_model_is_told_what_was_said_before(desk: Desk, model: ModelServer) 
 
 
 def test_going_on_at_a_terminal(desk: Desk) -> None:
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model)
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model)
     try:
         window.until("/quit to leave")
         window.type("look around", "Enter")
@@ -378,7 +378,7 @@ def test_going_on_at_a_terminal(desk: Desk) -> None:
         assert f"to go on: agent --resume {str(desk.list()[0]['id'])[:8]}" in screen
     finally:
         window.close()
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "-c")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "-c")
     try:
         screen = window.until("/quit to leave")
         for told in ("resumed ", "1 prompt, 2 turns", "look around", "answered   There is one file."):
@@ -394,7 +394,7 @@ def test_going_on_at_a_terminal(desk: Desk) -> None:
 def test_the_picker(desk: Desk) -> None:
     for prompt in ("the first thing", "the second thing"):
         desk.run(prompt)
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "--resume")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "--resume")
     try:
         screen = window.until("q leaves:")
         assert screen.index("the second thing") < screen.index("the first thing"), "the latest is first"
@@ -407,7 +407,7 @@ def test_the_picker(desk: Desk) -> None:
         window.until("LEFT 0")
     finally:
         window.close()
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "--resume")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "--resume")
     try:
         window.until("q leaves:")
         window.type("q", "Enter")
@@ -421,7 +421,7 @@ def test_looking_at_a_session_and_leaving_writes_nothing(desk: Desk) -> None:
     desk.run("look around")
     path = desk.store.path(str(desk.list()[0]["id"]))
     before = path.read_bytes()
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, "-c")
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, "-c")
     try:
         window.until("/quit to leave")
         window.leave()

@@ -30,7 +30,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def _talk(desk: Desk, *words: str) -> Tmux:
-    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--model", desk.model, *words)
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, *words)
     window.until("/quit to leave")
     return window
 

@@ -250,7 +250,7 @@ def test_on_a_real_terminal(base: Path) -> None:
     desk = Desk(base)
     script = desk.model(("bash", {"command": "rm -rf src; echo two > a.txt"}))
     words = ("--mode", "trust-project", "--model", f"scripted:{script}")
-    window = Tmux(base, desk.w, desk.environ, AGENT, *words)
+    window = Tmux(base, desk.w, desk.environ, AGENT, "--plain", *words)
     try:
         window.until("/quit to leave")
         window.type("go", "Enter")

@@ -26,6 +26,9 @@ class Said(Enum):
     QUIT = "quit"
 
 
+Asker = Callable[[Brought], Said]  # in another way than line by line
+
+
 def ask(brought: Brought, read_line: ReadLine) -> Said:
     """Show everything and wait for a clear answer. The end of input is `quit`; nothing else is taken for one."""
     head = "this repository brings things that count only when you trust them"

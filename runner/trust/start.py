@@ -19,6 +19,7 @@ from runner.workspace import workspace_of
 
 if TYPE_CHECKING:
     from runner.config import Settings
+    from runner.trust.question import Asker
 
 _HASH = 64  # hex digits
 
@@ -27,7 +28,7 @@ _HASH = 64  # hex digits
 class Wish:
     """How a session is started. `pinned` is the hash after --trust-config; `reads`: texts for agents are wanted.
 
-    `asks`: the question may be put on this terminal.
+    `asks`: the question may be put on this terminal; with `asker`, it is put by that, from whatever thread this is.
     """
 
     workspace: str
@@ -35,6 +36,7 @@ class Wish:
     pinned: str | None = None
     reads: bool = True
     asks: bool = True
+    asker: "Asker | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,11 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
             {}, None, (*notices, f"left out, since it came with the repository: {named(brought.counts)}; {how}")
         )
     answer = brought.answer
-    if answer is None and not (wish.asks and os.isatty(0) and os.isatty(2)):
+    if answer is None and wish.asker is None and not (wish.asks and os.isatty(0) and os.isatty(2)):
         text = f"left out, since nobody could be asked here: {named(brought.counts)}; `agent trust` asks"
         return Granted({}, None, (*notices, text))
     if answer is None:
-        yes, more = _asked(brought, store_at(state_dir(environ)))
+        yes, more = _asked(brought, store_at(state_dir(environ)), wish.asker)
         notices = (*notices, *more)
     else:
         yes = answer.yes
@@ -116,10 +118,10 @@ def _all_of(inventory: Inventory, wish: Wish) -> Granted:
     return Granted(inventory.hashes(Kind.CONFIGURATION), texts, sha256=inventory.sha256 if inventory.entries else "")
 
 
-def _asked(brought: Brought, store: TrustStore) -> tuple[bool, tuple[str, ...]]:
+def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[bool, tuple[str, ...]]:
     from runner.trust.question import Said, ask, typed_line
 
-    said = ask(brought, typed_line)
+    said = asker(brought) if asker is not None else ask(brought, typed_line)
     if said is Said.QUIT:
         raise KeyboardInterrupt
     return said is Said.YES, store.remember(brought.inventory, yes=said is Said.YES, time=now())

@@ -1,0 +1,362 @@
+"""The terminal while a talk goes on: what is live, what waits, the input or a question, and one line of status.
+
+What is done is the terminal's own scrollback; there is no alternate screen and no mouse. One thread, that of the event
+loop, draws and takes keys.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.styles import DynamicStyle, Style
+
+from runner.events import Event
+from runner.tui.editor import Draft, Editor
+from runner.tui.fragments import Fragments, fit
+from runner.tui.history import Remembered
+from runner.tui.keyboard import keyboard
+from runner.tui.keys import bindings
+from runner.tui.menu import Menu, Source
+from runner.tui.painter import Canvas, Painter
+from runner.tui.panel import Done, Edit, Panel, Step
+from runner.tui.picker import Picker, Row
+from runner.tui.status import Status
+from runner.visible import one_line
+
+T = TypeVar("T")
+
+FRAME = 1 / 30  # seconds between two drawings that no key asked for
+_BEAT = 0.12  # of the spinner, while somebody works
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_ROWS_BELOW = 3  # input, status and one row to spare, which a panel leaves free
+
+
+class Screen(Protocol):
+    """What goes up into the scrollback, and what is live above the input."""
+
+    def take(self, event: Event) -> None: ...
+
+    def done(self) -> str:
+        """ANSI text of whole lines since the last time; safe to write as it is."""
+        ...
+
+    def live(self, width: int, rows: int) -> list[Fragments]: ...
+
+    def expand(self) -> bool:
+        """Put the whole of what was folded last into `done`; whether there was something."""
+        ...
+
+
+class Host(Protocol):
+    """Who the person talks to. Everything is called by the event loop, and returns soon."""
+
+    @property
+    def busy(self) -> bool: ...
+
+    @property
+    def waiting(self) -> Sequence[str]: ...
+
+    def submit(self, text: str, *, later: bool = False) -> None:
+        """A whole input; `later`: behind the turn, where one is on its way."""
+        ...
+
+    def interrupt(self) -> bool:
+        """Stop what is on its way; whether there was something that was not stopping already."""
+        ...
+
+    def take_back(self) -> Sequence[str]: ...
+
+    def cycle_mode(self) -> None: ...
+
+
+class App:
+    """`run` draws until `leave`; the rest may be called from then on, and before."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        host: Host,
+        history: Remembered,
+        output: Canvas,
+        input: Input,
+        environ: Mapping[str, str],
+        sources: Sequence[Source] = (),
+    ) -> None:
+        self.screen = screen
+        self.host = host
+        self.status = Status()
+        self.editor = Editor(history, self._edited)
+        self.menu = Menu(sources)
+        self.panel: Panel[Any] | None = None
+        self.quitting = False  # the next Ctrl+C leaves
+        self._label = ""  # above the input, where a panel has text changed
+        self._draft: Draft | None = None
+        self._questions: deque[tuple[Panel[Any], asyncio.Future[Any]]] = deque()
+        self._typing = False
+        self._due: asyncio.TimerHandle | None = None
+        self._beating: asyncio.TimerHandle | None = None
+        self._beat = 0
+        self._up = ""  # what goes up with the next drawing; and the rows of that drawing
+        self._above: list[Fragments] = []
+        self._asked: list[Fragments] = []
+        self._below: list[Fragments] = []
+        self._output = output
+        self._keyboard = keyboard(environ)
+        self.application: Application[int] = Application(
+            self._layout(),
+            key_bindings=bindings(self),
+            input=input,
+            output=output,
+            style=DynamicStyle(lambda: _STYLE),
+            erase_when_done=True,
+            terminal_size_polling_interval=None,
+            include_default_pygments_style=False,
+            before_render=lambda _: self._compose(),
+        )
+        self.application.ttimeoutlen = 0.05  # an escape key: what belongs to it came with it
+        self.application.timeoutlen = 0.3
+        self.application.renderer = Painter(self.application.renderer.style, output, self._taken_up, environ)
+
+    # what others use
+
+    async def run(self) -> int:
+        """Draw and take keys until somebody leaves; answers the exit code. EOFError when the terminal is gone."""
+        self._output.write_raw(self._keyboard.on)
+        try:
+            # prompt_toolkit's own handler would show what went wrong and wait for Enter; here it ends the program.
+            return await self.application.run_async(set_exception_handler=False)
+        finally:
+            for timer in (self._due, self._beating):
+                if timer is not None:
+                    timer.cancel()
+            while self._questions:
+                self._questions.popleft()[1].cancel()
+            self._output.write_raw(self._taken_up() + self.screen.done() + self._keyboard.off)
+            self._output.flush()
+
+    def leave(self, code: int = 0) -> None:
+        if self.application.is_running and not self.application.is_done:
+            self.application.exit(result=code)
+
+    def fail(self, error: BaseException) -> None:
+        """End `run` with this."""
+        if self.application.is_running and not self.application.is_done:
+            self.application.exit(exception=error)
+
+    def emit(self, event: Event) -> None:
+        """Show what happened, with the next frame."""
+        self.screen.take(event)
+        self.status.take(event)
+        self.soon()
+
+    async def ask(self, panel: Panel[T]) -> T:
+        """Show the panel in place of the input, after those that came before; its value. Cancelled, it goes away."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._questions.append((panel, answer))
+        self.soon()
+        try:
+            return await answer
+        finally:
+            self._questions = deque(each for each in self._questions if each[1] is not answer)
+            if self.panel is panel:
+                self._close_panel()
+
+    async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
+        """The value of the row that the person took; None when they left."""
+        return await self.ask(Picker(title, rows, query=query))
+
+    def tell(self, text: str) -> None:
+        """Say something in the line of status, until the next key."""
+        self.status.told = text
+        self.soon()
+
+    def soon(self) -> None:
+        """Draw within a frame's time."""
+        if self._due is None and self.application.loop is not None:
+            self._due = self.application.loop.call_later(FRAME, self._frame)
+
+    # keys
+
+    def press(self, key: str) -> None:
+        """A key for the panel."""
+        panel = self.panel
+        if panel is None:
+            return
+        step = panel.key(key)
+        if key == "c-c" and not isinstance(step, Done | Edit) and not self.host.interrupt():
+            self._drop(panel)
+        else:
+            self._stepped(panel, step)
+
+    def submit(self, *, later: bool = False) -> None:
+        """The input is whole."""
+        if self._label:
+            self._return(self.editor.text)
+        elif not self.editor.text.strip():
+            return
+        else:
+            self.host.submit(self.editor.taken(), later=later)
+
+    def give_up(self) -> bool:
+        """Leave the text that a panel had changed; whether there was one."""
+        if not self._label:
+            return False
+        self._return(None)
+        return True
+
+    def edit(self, text: str) -> None:
+        """Put a text into the input, for the person to change and send."""
+        self.editor.put(text)
+        self.soon()
+
+    def typed(self) -> None:
+        """The next change of the input is somebody's typing."""
+        self._typing = True
+
+    # drawing
+
+    def _frame(self) -> None:
+        self._due = None
+        self.application.invalidate()
+        if self._output.gone is not None:
+            self.fail(EOFError())
+        if self.host.busy and self._beating is None and self.application.loop is not None:
+            self._beating = self.application.loop.call_later(_BEAT, self._tick)
+
+    def _tick(self) -> None:
+        self._beating = None
+        self._beat += 1
+        self._frame()
+
+    def _edited(self) -> None:
+        self.menu.follow(self.editor.buffer.document.text_before_cursor, typed=self._typing and not self._label)
+        self._typing = False
+
+    def _compose(self) -> None:
+        """Before each drawing. A question takes the keys from here on; what was typed before went into the input."""
+        if self.panel is None and not self._label and self._questions:
+            self.panel = self._questions[0][0]
+            self.menu.close("")
+            self.application.layout.focus(self._panel_window)
+        self._up += self.screen.done()
+        self._above, self._below = self._top(), self._bottom()
+        self._asked = self._panel_rows()
+
+    def _taken_up(self) -> str:
+        up, self._up = self._up, ""
+        return up
+
+    def _stepped(self, panel: Panel[Any], step: Step[Any]) -> None:
+        match step:
+            case Done(value):
+                for asked, answer in self._questions:
+                    if asked is panel and not answer.done():
+                        answer.set_result(value)
+                self._close_panel()
+            case Edit(text, label):
+                self._draft, self._label = self.editor.draft(), label or "change it"
+                self.application.layout.focus(self._input_window)
+                self.editor.put(text)
+            case _:
+                pass
+        self.application.invalidate()
+
+    def _return(self, text: str | None) -> None:
+        """Give a panel the text that it had changed."""
+        panel, draft = self.panel, self._draft
+        self._label, self._draft = "", None
+        if draft is not None:
+            self.editor.restore(draft)
+        if panel is not None:
+            self.application.layout.focus(self._panel_window)
+            self._stepped(panel, panel.edited(text))
+
+    def _drop(self, panel: Panel[Any]) -> None:
+        for asked, answer in self._questions:
+            if asked is panel:
+                answer.cancel()
+        self._close_panel()
+
+    def _close_panel(self) -> None:
+        if self._label and self._draft is not None:
+            self.editor.restore(self._draft)
+        self._label, self._draft, self.panel = "", None, None
+        self._questions = deque(each for each in self._questions if not each[1].done())
+        with contextlib.suppress(ValueError):  # while the application ends, nothing can be focused
+            self.application.layout.focus(self._input_window)
+        self.soon()
+
+    def _layout(self) -> Layout:
+        asking = Condition(lambda: self.panel is not None and not self._label)
+        self._panel_window = Window(
+            FormattedTextControl(lambda: formatted(self._asked), focusable=True, show_cursor=False),
+            dont_extend_height=True,
+        )
+        self._input_window = Window(
+            BufferControl(self.editor.buffer, focusable=True),
+            get_line_prefix=lambda line, wrap: [("bold ansicyan", "> ")] if line == wrap == 0 else [("", "  ")],
+            wrap_lines=True,
+            dont_extend_height=True,
+            height=lambda: Dimension(min=1, max=max(self._size()[1] // 3, 1)),
+        )
+        body = HSplit(
+            [
+                ConditionalContainer(
+                    Window(FormattedTextControl(lambda: formatted(self._above)), dont_extend_height=True),
+                    Condition(lambda: bool(self._above)),
+                ),
+                ConditionalContainer(self._panel_window, asking),
+                ConditionalContainer(self._input_window, ~asking),
+                Window(FormattedTextControl(lambda: formatted(self._below)), dont_extend_height=True),
+                Window(),  # what is left when the rows above become fewer
+            ]
+        )
+        return Layout(body, self._input_window)
+
+    def _size(self) -> tuple[int, int]:
+        size = self._output.get_size()
+        return max(size.columns - 1, 1), size.rows  # never a whole row: a narrower window would wrap it
+
+    def _panel_rows(self) -> list[Fragments]:
+        width, rows = self._size()
+        return self.panel.lines(width, max(rows - _ROWS_BELOW, 1)) if self.panel is not None else []
+
+    def _top(self) -> list[Fragments]:
+        width, rows = self._size()
+        room = 3 if self.panel is not None else max(rows // 3, 1)
+        drawn = [fit(row, width) for row in self.screen.live(width, room)][:room]
+        waiting = self.host.waiting
+        for text in waiting[:3]:
+            drawn.append(fit([("dim", f"  waits: {one_line(text, 300)}")], width))
+        if len(waiting) > 3:
+            drawn.append([("dim", f"  and {len(waiting) - 3} more")])
+        if self.host.busy and self.panel is None:
+            mark = _SPINNER[self._beat % len(_SPINNER)] if self._output.encoding().lower().startswith("utf") else "*"
+            hint = "Esc takes back what waits" if waiting else "Ctrl+C stops it"
+            drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"working; {hint}")], width))
+        if self._label:
+            drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
+        return drawn
+
+    def _bottom(self) -> list[Fragments]:
+        width, rows = self._size()
+        return [*self.menu.lines(width, rows // 3), self.status.line(width)]
+
+
+_STYLE = Style([])
+
+
+def formatted(rows: list[Fragments]) -> StyleAndTextTuples:
+    joined: StyleAndTextTuples = []
+    for place, row in enumerate(rows):
+        joined += [*([("", "\n")] if place else []), *row]
+    return joined

@@ -1,0 +1,183 @@
+"""Where the lines of a person at the terminal go: to the model, to a `/command`, to a shell behind the gate.
+
+Lines that come before the session is open wait for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from policy.tier import Mode
+from runner.problems import Exit
+from runner.tui.picker import Row
+
+if TYPE_CHECKING:
+    from runner.agent import Agent
+    from runner.config import Settings
+    from runner.sessions.flags import GoOn
+    from runner.slash.command import Command
+    from runner.slash.command import Row as Choice
+    from runner.talk import Talk
+    from runner.tui.app import App
+
+_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
+
+
+class TerminalDesk:
+    """One person at one App, over the sessions of one Agent. `failed` takes what nobody planned."""
+
+    app: "App"
+
+    def __init__(self, environ: Mapping[str, str], failed: Callable[[BaseException], None]) -> None:
+        self.environ = environ
+        self.custom: Sequence[Command] = ()
+        self._failed = failed
+        self._agent: Agent | None = None
+        self._settings: Settings | None = None
+        self._early: list[str] = []
+        self._work: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def join(self, agent: "Agent", settings: "Settings") -> None:
+        """A session is open: what waited for one is sent."""
+        self._agent, self._settings = agent, settings
+        early, self._early = self._early, []
+        for text in early:
+            self.submit(text)
+
+    async def part(self) -> None:
+        """Stop what is on its way, and wait until it is over."""
+        agent, self._agent = self._agent, None
+        for task in tuple(self._tasks):
+            task.cancel()
+        if agent is not None:
+            agent.interrupt()
+        if waited := {*self._tasks, *((self._work,) if self._work is not None else ())}:
+            await asyncio.wait(waited)
+
+    # what the App asks
+
+    @property
+    def busy(self) -> bool:
+        return self._work is not None
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        return (*self._early, *(self.talk.world.steering.waiting if self._agent is not None else ()))
+
+    def submit(self, text: str, *, later: bool = False) -> None:
+        if self._agent is None:
+            self._early.append(text)
+        elif text.startswith("!") and text[1:].strip():
+            self._begin(self._shell(text[1:].strip()))
+        elif _is_command(text):
+            self._beside(self._command(text))
+        elif self._work is None:
+            self._begin(self._prompt(text))
+        elif later:
+            self.talk.follow_up(text)
+        else:
+            self.talk.steer(text)
+        self.app.soon()
+
+    def interrupt(self) -> bool:
+        return self._agent is not None and self._agent.interrupt()
+
+    def take_back(self) -> tuple[str, ...]:
+        early, self._early = tuple(self._early), []
+        return (*early, *(self.talk.take_back() if self._agent is not None else ()))
+
+    def cycle_mode(self) -> None:
+        if self._agent is not None:
+            mode = self.talk.world.mode
+            at = _MODES.index(mode) + 1 if mode in _MODES else 0
+            self.talk.set_mode(_MODES[at % len(_MODES)])
+
+    # what a `/command` asks
+
+    @property
+    def talk(self) -> "Talk":
+        assert self._agent is not None  # no command runs before a session is open
+        return self._agent.talk
+
+    @property
+    def settings(self) -> "Settings":
+        assert self._settings is not None  # as above
+        return self._settings
+
+    async def pick(self, title: str, rows: "Sequence[Choice]") -> str | None:
+        return await self.app.pick(title, [Row[str | None](row.value, row.label, row.detail) for row in rows])
+
+    async def send(self, prompt: str) -> None:
+        if self._work is None:
+            self._begin(self._prompt(prompt))
+        else:
+            self.talk.follow_up(prompt)
+
+    async def switch(self, how: "GoOn") -> None:
+        assert self._agent is not None  # as above
+        await self._agent.switch(how)
+
+    def draft(self, text: str) -> None:
+        self.app.edit(text)
+
+    def leave(self) -> None:
+        self.app.leave(Exit.DONE)
+
+    # inside
+
+    async def _prompt(self, text: str) -> None:
+        """Prompt, and whatever was said too late for the run that it was said in."""
+        talk, following = self.talk, text
+        while True:
+            ending = await talk.prompt(following)
+            if ending.exit is Exit.INTERRUPTED:
+                if texts := talk.take_back():
+                    self.app.editor.add("\n\n".join(texts))
+                return
+            if (more := talk.world.steering.next()) is None:
+                return
+            following = more
+
+    async def _shell(self, script: str) -> None:
+        await self.talk.shell(script)
+        if (more := self.talk.world.steering.next()) is not None:
+            await self._prompt(more)
+
+    async def _command(self, line: str) -> None:
+        from runner.slash.dispatch import run_line
+
+        await run_line(line, self, self.custom)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        """Do it as the one thing that is on its way; one after the other."""
+        if self._work is not None:
+            work.close()
+            self.app.tell("one thing at a time: Ctrl+C stops what runs")
+            return
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._work = None
+            self.app.soon()
+
+        self._work = self._beside(work)
+        self._work.add_done_callback(over)
+
+    def _beside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Do it; what goes wrong unplanned ends the program."""
+
+        def over(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._failed(error)
+
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(over)
+        return task
+
+
+def _is_command(text: str) -> bool:
+    from runner.slash.dispatch import is_command
+
+    return is_command(text)

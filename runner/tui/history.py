@@ -1,0 +1,85 @@
+"""What was typed in earlier talks: one private file, one JSON text a line, without any secret that is known."""
+
+import json
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from prompt_toolkit.history import History
+
+_KEPT = 1000
+LONGEST = 4000  # characters; what is longer was pasted, and is in the session
+_LARGEST = 8 << 20  # bytes
+
+
+class Remembered(History):
+    """`path` lies in our state folder; None remembers for this talk only. `clean` takes secrets out of a text.
+
+    A file that is not ours alone, or no file at all, is left alone: nothing is read from it or written to it.
+    """
+
+    def __init__(self, path: Path | None, clean: Callable[[str], str]) -> None:
+        super().__init__()
+        self.path = path
+        self.clean = clean
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The latest first."""
+        return reversed(self._read())
+
+    def store_string(self, string: str) -> None:
+        if self.path is None or string.startswith(" ") or len(string) > LONGEST:
+            return
+        line = json.dumps(self.clean(string)).encode() + b"\n"
+        handle = _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        if handle is None:
+            return
+        try:
+            size = os.fstat(handle).st_size
+            if size + len(line) <= _LARGEST:
+                os.write(handle, line)
+        except OSError:
+            return  # a full disk takes no history; what was typed was sent
+        finally:
+            os.close(handle)
+
+    def shorten(self) -> None:
+        """Keep the latest only; called when a talk ends."""
+        if self.path is None or len(rows := self._read(_KEPT * 4)) < _KEPT * 2:
+            return
+        new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        handle = _opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        if handle is None:
+            return
+        with open(handle, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows[-_KEPT:])
+        os.replace(new, self.path)
+
+    def _read(self, most: int = _KEPT) -> list[str]:
+        if self.path is None or (handle := _opened(self.path, os.O_RDONLY)) is None:
+            return []
+        with open(handle, "rb") as file:
+            data = file.read(_LARGEST)
+        rows: list[str] = []
+        for line in data.split(b"\n")[-most - 1 :]:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue  # cut off where a machine stopped; the other lines are whole
+            if isinstance(row, str) and row:
+                rows.append(row)
+        return rows
+
+
+def _opened(path: Path, flags: int) -> int | None:
+    """THREAT: a link, or a file that others may change, would make us write elsewhere or propose others' words."""
+    try:
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    except OSError:
+        return None
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        os.close(handle)
+        return None
+    return handle

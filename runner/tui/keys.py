@@ -1,0 +1,201 @@
+"""What each key does. The editing keys are those of a shell's line (Emacs'), from prompt_toolkit."""
+
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from runner.tui.picker import Row
+
+if TYPE_CHECKING:
+    from runner.tui.app import App
+
+# fmt: off
+HELP = (
+    ("Enter",                "send; while the model works: after its next step"),
+    ("Alt+Enter, Shift+Enter", "a new line (Shift where the terminal tells)"),
+    ("Alt+Q",                "while the model works: send when its turn is over"),
+    ("Esc",                  "take back what waits, or stop the turn"),
+    ("Ctrl+C",               "stop the turn, or empty the input; twice: leave"),
+    ("Ctrl+D",               "leave, when the input is empty"),
+    ("Shift+Tab",            "the next mode"),
+    ("Tab",                  "take what is proposed for /command or @file"),
+    ("Ctrl+R",               "search what was typed before"),
+    ("Ctrl+G",               "write in your editor"),
+    ("Ctrl+O",               "show the last folded output whole"),
+    ("Ctrl+L",               "begin at the top of the screen"),
+    ("Ctrl+Z",               "suspend"),
+)
+# fmt: on
+_NAMES = {"c-m": "enter", "c-j": "enter", "c-i": "tab", "c-h": "backspace", "<sigint>": "c-c"}
+
+
+def bindings(app: "App") -> KeyBindings:
+    """All of them, for one App."""
+    keys = KeyBindings()
+    asking = Condition(lambda: app.application.layout.has_focus(app._panel_window))  # one noun, two files
+    typing = ~asking
+    menu = typing & Condition(lambda: app.menu.open)
+
+    @keys.add(Keys.Any, filter=asking, eager=True)
+    @keys.add("escape", filter=asking, eager=True)
+    @keys.add("c-c", filter=asking, eager=True)
+    @keys.add("<sigint>", filter=asking, eager=True)
+    def panel(event: KeyPressEvent) -> None:
+        key = event.key_sequence[0].key
+        name = key.value if isinstance(key, Keys) else key
+        if not name.startswith("<") or name == "<sigint>":
+            app.press(_NAMES.get(name, name))
+
+    @keys.add("<any>", filter=typing)
+    def character(event: KeyPressEvent) -> None:
+        _quiet(app)
+        app.typed()
+        event.current_buffer.insert_text(event.data)
+
+    @keys.add("c-m", filter=typing)
+    def enter(event: KeyPressEvent) -> None:
+        _quiet(app)
+        chosen = app.menu.chosen
+        if chosen is not None and chosen[1].ready:
+            _complete(app)
+        elif chosen is not None and app.editor.buffer.document.text_before_cursor[chosen[0] :] != chosen[1].text:
+            _complete(app)
+            return
+        app.submit()
+
+    @keys.add("escape", "c-m", filter=typing)
+    @keys.add("c-j", filter=typing)
+    def newline(event: KeyPressEvent) -> None:
+        _quiet(app)
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add("escape", "q", filter=typing)
+    def later(event: KeyPressEvent) -> None:
+        app.submit(later=True)
+
+    @keys.add("c-h", filter=typing)
+    def rub_out(event: KeyPressEvent) -> None:
+        _quiet(app)
+        app.typed()
+        app.editor.rub_out()
+
+    @keys.add(Keys.BracketedPaste, filter=typing)
+    def paste(event: KeyPressEvent) -> None:
+        _quiet(app)
+        app.editor.paste(event.data)
+
+    @keys.add("c-i", filter=menu)
+    def complete(event: KeyPressEvent) -> None:
+        _complete(app)
+
+    @keys.add("c-i", filter=typing & ~menu)
+    def nothing(event: KeyPressEvent) -> None:
+        app.typed()
+        app._edited()  # propose again what Escape closed
+
+    @keys.add("up", filter=menu)
+    @keys.add("c-p", filter=menu)
+    def up(event: KeyPressEvent) -> None:
+        app.menu.move(-1)
+
+    @keys.add("down", filter=menu)
+    @keys.add("c-n", filter=menu)
+    def down(event: KeyPressEvent) -> None:
+        app.menu.move(1)
+
+    @keys.add("escape", filter=typing)
+    def escape(event: KeyPressEvent) -> None:
+        _quiet(app)
+        if app.menu.open:
+            app.menu.close(app.editor.buffer.document.text_before_cursor)
+        elif app.give_up():
+            pass
+        elif texts := app.host.take_back():
+            app.editor.add("\n\n".join(texts))
+        else:
+            app.host.interrupt()
+
+    @keys.add("c-c", filter=typing)
+    @keys.add("<sigint>", filter=typing)
+    def stop(event: KeyPressEvent) -> None:
+        quitting = app.quitting
+        _quiet(app)
+        if app.give_up():
+            return
+        if quitting:
+            app.leave(130)
+        elif app.host.busy:
+            app.quitting = not app.host.interrupt()
+            app.tell("stopping; Ctrl+C again leaves" if app.quitting else "stopping")
+            app.quitting = True
+        elif not app.editor.empty:
+            app.editor.clear()
+        else:
+            app.quitting = True
+            app.tell("Ctrl+C again leaves, and so does Ctrl+D")
+
+    @keys.add("c-d", filter=typing)
+    def end(event: KeyPressEvent) -> None:
+        if app.editor.empty and not app.give_up():
+            app.leave(0)
+        elif not app.editor.empty:
+            event.current_buffer.delete()
+
+    @keys.add("s-tab", filter=typing)
+    def mode(event: KeyPressEvent) -> None:
+        _quiet(app)
+        app.host.cycle_mode()
+
+    @keys.add("c-l")
+    def top(event: KeyPressEvent) -> None:
+        painter, output = app.application.renderer, app.application.output
+        painter.erase()
+        size = output.get_size()
+        output.write_raw("\n" * size.rows)  # what is on the screen goes up into the scrollback, and stays
+        output.cursor_goto(0, 0)
+
+    @keys.add("c-o")
+    def expand(event: KeyPressEvent) -> None:
+        if not app.screen.expand():
+            app.tell("nothing is folded")
+
+    @keys.add("c-r", filter=typing)
+    def search(event: KeyPressEvent) -> None:
+        event.app.create_background_task(_search(app))
+
+    @keys.add("c-g", filter=typing)
+    def editor(event: KeyPressEvent) -> None:
+        app.editor.unfold()
+        event.current_buffer.tempfile_suffix = ".md"
+        event.current_buffer.open_in_editor()
+
+    @keys.add("c-z")
+    def suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+    return keys
+
+
+def _quiet(app: "App") -> None:
+    """A key was pressed: what was said for a moment goes."""
+    app.status.told, app.quitting = "", False
+
+
+def _complete(app: "App") -> None:
+    chosen = app.menu.chosen
+    if chosen is not None:
+        start, entry = chosen
+        buffer = app.editor.buffer
+        buffer.delete_before_cursor(buffer.cursor_position - start)
+        app.typed()
+        buffer.insert_text(entry.text if entry.ready else f"{entry.text.rstrip()} ")
+
+
+async def _search(app: "App") -> None:
+    seen = dict.fromkeys(reversed(app.editor.buffer.history.get_strings()))
+    rows = [Row[str | None](text, text) for text in seen]
+    text = await app.pick("typed before", rows, query=app.editor.buffer.text if len(app.editor.text) < 40 else "")
+    if text is not None:
+        app.edit(text)

@@ -1,0 +1,136 @@
+"""Drawing under the scrollback: what is done goes up for good, what is live is drawn again below it, in one write.
+
+The terminal's own history is never cleared, and no scroll region is set: whatever the terminal is, what went up stays.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.layout import Layout
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.renderer import Renderer
+from prompt_toolkit.utils import get_cwidth
+
+# "Synchronized output": a terminal that knows it shows the frame at once, others ignore it (DEC private mode 2026).
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
+
+
+class Canvas(Vt100_Output):
+    """A terminal that takes a frame in one write. `gone` is what ended it, if something did."""
+
+    gone: OSError | None = None
+    _holding = False
+
+    @property
+    def responds_to_cpr(self) -> bool:
+        return False  # we draw below what is there; where that is, is nothing we have to ask for
+
+    @contextlib.contextmanager
+    def frame(self) -> Iterator[None]:
+        """What is written inside comes out as one."""
+        self._holding = True
+        self.write_raw(_BEGIN)
+        try:
+            yield
+        finally:
+            self._holding = False
+            self.write_raw(_END)
+            self.flush()
+
+    def flush(self) -> None:
+        if self._holding:
+            return
+        try:
+            super().flush()
+        except OSError as error:  # the terminal died; whoever runs us asks `gone`
+            self.gone = error
+            self._buffer.clear()
+
+
+class Painter(Renderer):
+    """Draws the application below what `above` answers, which is ANSI text of whole lines, or nothing."""
+
+    def __init__(self, style: Any, output: Output, above: Callable[[], str], environ: Mapping[str, str]) -> None:
+        self._above = above
+        # xterm and the consoles of systems cut rows where others wrap them anew.
+        self._wraps = "XTERM_VERSION" not in environ and environ.get("TERM") != "linux"
+        super().__init__(style, output)
+
+    def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
+        text = self._above()
+        canvas = self.output
+        assert isinstance(canvas, Canvas)  # made by us
+        with canvas.frame():
+            if text or (self._last_size is not None and self._last_size != canvas.get_size()):
+                self.erase()
+            if text:
+                canvas.write_raw(text)
+            super().render(app, layout, is_done)
+
+    def erase(self, leave_alternate_screen: bool = True) -> None:
+        """Row by row, and no further: tmux takes an "erase below" at the top of its screen for a clear, and keeps what
+        it showed as history."""
+        where, height = self._where()
+        output = self.output
+        output.cursor_backward(self._cursor_pos.x)
+        output.cursor_up(where)
+        for row in range(height):
+            output.write_raw("\x1b[2K" if row == height - 1 else "\x1b[2K\x1b[B")
+        output.cursor_up(max(height - 1, 0))
+        output.reset_attributes()
+        output.enable_autowrap()
+        output.flush()
+        self.reset(leave_alternate_screen=leave_alternate_screen)
+
+    def _where(self) -> tuple[int, int]:
+        """In which row of what was drawn the cursor stands, and how many rows that takes, as the terminal shows it now.
+
+        A window made narrower wraps the rows that no longer fit, so there are more of them than we drew.
+        """
+        screen, size, cursor = self._last_screen, self._last_size, self._cursor_pos
+        if screen is None or size is None:
+            return cursor.y, 0
+        width = self.output.get_size().columns
+        if width >= size.columns or width < 1 or not self._wraps:
+            return cursor.y, screen.height
+        rows = [screen.data_buffer[place] for place in range(screen.height)]
+        heights = [_rows([row[column].char for column in range(_end(row) + 1)], width) for row in rows]
+        before = _rows([rows[cursor.y][column].char for column in range(cursor.x)], width) if cursor.x else 1
+        inside = max(before - 1, cursor.x // width)
+        return sum(heights[: cursor.y]) + inside, max(sum(heights), sum(heights[: cursor.y]) + inside + 1)
+
+
+def _end(row: Mapping[int, Any]) -> int:
+    """The last column that was painted."""
+    return max((column for column, char in row.items() if char.char != " " or char.style.strip()), default=0)
+
+
+def _rows(chars: list[str], width: int) -> int:
+    """How many rows these take in a terminal of that width."""
+    rows, column = 1, 0
+    for char in chars:
+        size = get_cwidth(char)
+        if column + size > width:
+            rows, column = rows + 1, 0
+        column += size
+    return rows
+
+
+def canvas(environ: Mapping[str, str]) -> Canvas:
+    """The terminal on standard output."""
+
+    def size() -> Size:
+        try:
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        except OSError:
+            columns, rows = 0, 0
+        return Size(rows=rows or 24, columns=columns or 80)
+
+    depth = ColorDepth.DEPTH_1_BIT if environ.get("NO_COLOR") else ColorDepth.DEPTH_4_BIT
+    return Canvas(sys.stdout, size, term=environ.get("TERM"), default_color_depth=depth)

@@ -1,0 +1,111 @@
+"""The shortest way from `agent` to a terminal that takes keys: without typer, and before anything heavy is imported."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from runner.model_run import RunArgs
+
+# option: whether it takes a value. Everything else goes through typer, which knows all of them, help, and mistakes.
+_OPTIONS = {
+    "--mode": True,
+    "--model": True,
+    "--provider": True,
+    "--cwd": True,
+    "--limit": True,
+    "--config": True,
+    "--backend": True,
+    "--accept-partial": False,
+    "--require": True,
+    "--continue": False,
+    "-c": False,
+    "--resume": True,
+    "--fork": True,
+    "--no-session": False,
+    "--trust-config": True,
+    "--no-instructions": False,
+    "--account": True,
+}
+
+
+def fits(words: list[str]) -> bool:
+    """Whether this is plain `agent` at a terminal that can be drawn on, with options that are read here."""
+    if not at_terminal():
+        return False
+    takes = False
+    for word in words:
+        name, sign, _ = word.partition("=")
+        if takes:
+            takes = False
+        elif name not in _OPTIONS or (sign and not _OPTIONS[name]):
+            return False
+        else:
+            takes = _OPTIONS[name] and not sign
+    return not takes
+
+
+def at_terminal() -> bool:
+    """Whether input and output are a terminal on which more can be drawn than lines."""
+    return os.environ.get("TERM", "dumb") != "dumb" and os.isatty(0) and os.isatty(1)
+
+
+def start(words: list[str]) -> int:
+    """Plain `agent` with these options; answers the exit code."""
+    import gc
+
+    with hushed():
+        gc.disable()  # what is imported stays, and none of it is garbage
+        from runner.tui.start import start_terminal
+
+        return start_terminal(lambda: _parsed(words))
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """The terminal shows nothing by itself and keeps what is typed, as it is typed, for whoever reads it first."""
+    import termios
+
+    before = termios.tcgetattr(0)
+    quiet = termios.tcgetattr(0)
+    quiet[0] &= ~termios.ICRNL
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # it is gone
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def _parsed(words: list[str]) -> "RunArgs":
+    from runner.gate_args import least, parse_backend, parse_mode
+    from runner.key_flags import KeyFlags
+    from runner.model_run import RunArgs
+    from runner.sessions.flags import go_on, with_value
+
+    given: dict[str, list[str]] = {}
+    queue = with_value(words)
+    while queue:
+        name, sign, value = queue.pop(0).partition("=")
+        given.setdefault(name, []).append(value if sign or not _OPTIONS[name] else queue.pop(0))
+
+    def last(name: str) -> str | None:
+        return given[name][-1] if name in given else None
+
+    latest = "-c" in given or "--continue" in given
+    return RunArgs(
+        parse_mode(last("--mode")),
+        last("--model"),
+        last("--provider"),
+        cwd=last("--cwd"),
+        limits=tuple(given.get("--limit", ())),
+        config=last("--config"),
+        backend=parse_backend(last("--backend")),
+        least=least("--accept-partial" in given, last("--require")),
+        go_on=go_on(latest, last("--resume"), last("--fork"), "--no-session" in given),
+        trust_config=last("--trust-config"),
+        no_instructions="--no-instructions" in given,
+        key=KeyFlags(last("--account")),
+    )

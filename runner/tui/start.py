@@ -1,0 +1,121 @@
+"""Plain `agent` at a terminal: keys are taken from the first moment, and the session opens behind them."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.input.vt100 import Vt100Input
+
+from runner.problems import Exit, say
+from runner.tui.app import App
+from runner.tui.desk import TerminalDesk
+from runner.tui.flow import Flow
+from runner.tui.history import Remembered
+from runner.tui.painter import canvas
+
+if TYPE_CHECKING:
+    from runner.agent import Start
+    from runner.model_run import RunArgs
+
+
+def start_terminal(args: "Callable[[], RunArgs]") -> int:
+    """Talk until the person leaves; answers the exit code. The flags are read behind the first keys."""
+    return asyncio.run(_talk(args))
+
+
+async def _talk(args: "Callable[[], RunArgs]") -> int:
+    environ = os.environ
+    output = canvas(environ)
+    errors: list[BaseException] = []
+    desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
+    screen = Flow(output.get_size().columns - 1, colour=not environ.get("NO_COLOR"))
+    history = Remembered(None, str)
+    app = desk.app = App(screen, desk, history, output, Vt100Input(sys.stdin), environ)
+    kept: list[str] = []
+    session = asyncio.ensure_future(_session(args, desk, app, kept))
+    session.add_done_callback(lambda task: _over(task, app, errors))
+    code: int = Exit.DONE
+    with _ends(app):
+        try:
+            code = await app.run()
+        except EOFError:  # the terminal is gone, and nobody reads what we would say
+            code = 128 + signal.SIGHUP
+        finally:
+            session.cancel()
+            await asyncio.wait((session,))
+    output.write_raw(screen.done())
+    output.flush()
+    if errors:
+        raise errors[0]
+    if kept and output.gone is None:
+        say(f"to go on: agent --resume {kept[0][:8]}")
+    return code
+
+
+async def _session(given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App, kept: list[str]) -> None:
+    """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
+    await asyncio.to_thread(_load)
+    from runner.agent import Agent, starting
+    from runner.tui.question import Panels, asker
+
+    ask = partial(asker, app, asyncio.get_running_loop())
+    begun = await asyncio.to_thread(_unless_left, lambda: starting(given(), unattended=False, asker=ask))
+    if begun is None:
+        app.leave(Exit.INTERRUPTED)
+        return
+    agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
+    async with agent:
+        desk.join(agent, begun.settings)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await desk.part()
+            if (name := agent.talk.world.journal.kept) is not None:
+                kept.append(name)
+
+
+def _unless_left(start: "Callable[[], Start]") -> "Start | None":
+    """An interrupt in a thread would tear the event loop apart."""
+    try:
+        return start()
+    except KeyboardInterrupt:
+        return None
+
+
+def _load() -> None:
+    """What a session needs, in a thread: keys are taken meanwhile."""
+    import tools  # noqa: F401  # loaded is what it shall be
+
+    gc.freeze()
+    gc.enable()
+
+
+@contextlib.contextmanager
+def _ends(app: App) -> Iterator[None]:
+    """A terminal that hangs up and a system that ends us: as if the person had left, so that nothing is left behind."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        loop.add_signal_handler(number, app.leave, 128 + number)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _fail(errors: list[BaseException], app: App, error: BaseException) -> None:
+    if not isinstance(error, asyncio.CancelledError):
+        errors.append(error)
+        app.leave(Exit.FAILED)
+
+
+def _over(task: "asyncio.Task[None]", app: App, errors: list[BaseException]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        errors.append(error)
+    app.leave(Exit.FAILED)
