@@ -684,7 +684,7 @@ def test_unattended_at_a_terminal_asks_nothing(start: Callable[..., Terminal]) -
 def test_plain_agent_at_a_terminal_is_a_conversation(desk: Desk, start: Callable[..., Terminal]) -> None:
     script = desk.base / "talk.json"
     script.write_text(json.dumps({"turn": [{"text": "all is well"}, {"text": "still well"}]}))
-    terminal = start("--model", f"scripted:{script}", "--mode", "trust-project")
+    terminal = start("--plain", "--model", f"scripted:{script}", "--mode", "trust-project")
     terminal.until(">")
     terminal.type("how is it?\r")
     terminal.until("all is well")

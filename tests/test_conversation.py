@@ -136,7 +136,16 @@ def test_a_question_in_between_leaves_ctrl_c_alone(tmp_path: Path) -> None:
         "NO_COLOR": "1",
     }
     main = "import sys; from runner.cli import main; sys.exit(main())"
-    words = [sys.executable, "-c", main, "--mode", "trust-project", "--model", f"scripted:{tmp_path / 'script.toml'}"]
+    words = [
+        sys.executable,
+        "-c",
+        main,
+        "--plain",
+        "--mode",
+        "trust-project",
+        "--model",
+        f"scripted:{tmp_path / 'script.toml'}",
+    ]
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(tmp_path / "w")
