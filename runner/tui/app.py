@@ -49,7 +49,9 @@ class Screen(Protocol):
         """ANSI text of whole lines since the last time; safe to write as it is."""
         ...
 
-    def live(self, width: int, rows: int) -> list[Fragments]: ...
+    def live(self, width: int, rows: int) -> list[Fragments]:
+        """What is not finished, on a terminal of `rows` rows: at most a third of them."""
+        ...
 
     def expand(self) -> bool:
         """Put the whole of what was folded last into `done`; whether there was something."""
@@ -83,7 +85,6 @@ class App:
 
     def __init__(
         self,
-        screen: Screen,
         host: Host,
         history: Remembered,
         output: Canvas,
@@ -91,7 +92,7 @@ class App:
         environ: Mapping[str, str],
         sources: Sequence[Source] = (),
     ) -> None:
-        self.screen = screen
+        self.screen: Screen | None = None  # set before the first event; what draws need not be loaded to take keys
         self.host = host
         self.status = Status()
         self.editor = Editor(history, self._edited)
@@ -140,7 +141,7 @@ class App:
                     timer.cancel()
             while self._questions:
                 self._questions.popleft()[1].cancel()
-            self._output.write_raw(self._taken_up() + self.screen.done() + self._keyboard.off)
+            self._output.write_raw(self._taken_up() + self._done() + self._keyboard.off)
             self._output.flush()
 
     def leave(self, code: int = 0) -> None:
@@ -154,7 +155,8 @@ class App:
 
     def emit(self, event: Event) -> None:
         """Show what happened, with the next frame."""
-        self.screen.take(event)
+        if self.screen is not None:
+            self.screen.take(event)
         self.status.take(event)
         self.soon()
 
@@ -247,9 +249,12 @@ class App:
             self.panel = self._questions[0][0]
             self.menu.close("")
             self.application.layout.focus(self._panel_window)
-        self._up += self.screen.done()
+        self._up += self._done()
         self._above, self._below = self._top(), self._bottom()
         self._asked = self._panel_rows()
+
+    def _done(self) -> str:
+        return self.screen.done() if self.screen is not None else ""
 
     def _taken_up(self) -> str:
         up, self._up = self._up, ""
@@ -332,8 +337,9 @@ class App:
 
     def _top(self) -> list[Fragments]:
         width, rows = self._size()
-        room = 3 if self.panel is not None else max(rows // 3, 1)
-        drawn = [fit(row, width) for row in self.screen.live(width, room)][:room]
+        room = 3 if self.panel is not None else rows // 3
+        live = self.screen.live(width, rows) if self.screen is not None else []
+        drawn = [fit(row, width) for row in live][-room:] if room else []
         waiting = self.host.waiting
         for text in waiting[:3]:
             drawn.append(fit([("dim", f"  waits: {one_line(text, 300)}")], width))

@@ -30,7 +30,7 @@ class TerminalDesk:
 
     def __init__(self, environ: Mapping[str, str], failed: Callable[[BaseException], None]) -> None:
         self.environ = environ
-        self.custom: Sequence[Command] = ()
+        self.commands: Sequence[Command] = ()
         self._failed = failed
         self._agent: Agent | None = None
         self._settings: Settings | None = None
@@ -147,7 +147,7 @@ class TerminalDesk:
     async def _command(self, line: str) -> None:
         from runner.slash.dispatch import run_line
 
-        await run_line(line, self, self.custom)
+        await run_line(line, self)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Do it as the one thing that is on its way; one after the other."""

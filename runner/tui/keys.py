@@ -158,7 +158,7 @@ def bindings(app: "App") -> KeyBindings:
 
     @keys.add("c-o")
     def expand(event: KeyPressEvent) -> None:
-        if not app.screen.expand():
+        if app.screen is None or not app.screen.expand():
             app.tell("nothing is folded")
 
     @keys.add("c-r", filter=typing)

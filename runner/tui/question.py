@@ -6,8 +6,7 @@ from policy.verdict import Ask
 from runner.approval import Answer, Halt, No, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.events import Shown
-from runner.plan_mode import WAYS, Leave, PlanAnswer
-from runner.plan_mode import Stay as InPlan
+from runner.plan_mode import PlanAnswer
 from runner.trust.brought import Brought
 from runner.trust.question import Said
 from runner.trust.words import contents, description, summary
@@ -15,6 +14,7 @@ from runner.tui.app import App
 from runner.tui.choice import Choice, Way
 from runner.tui.fragments import Fragments, fit, wrapped
 from runner.tui.panel import Done, Edit, Stay
+from runner.tui.plan_question import PlanQuestion
 from runner.visible import visible
 from runner.wording import action_words, terms_words
 
@@ -65,13 +65,7 @@ class Panels:
         return await self._app.ask(Question(ask, offer))
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        self._app.emit(Shown(plan, "markdown"))
-        ways: list[Way[PlanAnswer]] = [
-            Way(str(number), f"begin, in mode {mode.value}", Leave(mode)) for number, mode in enumerate(WAYS, 1)
-        ]
-        ways += [Way("n", "no, go on planning", InPlan()), Way("f", "no, and say what to change", edit=True)]
-        answer = await self._app.ask(Choice[PlanAnswer]("begin with this plan?", ways, InPlan()))
-        return InPlan(answer) if isinstance(answer, str) else answer
+        return await self._app.ask(PlanQuestion())
 
 
 async def trusted(app: App, brought: Brought) -> Said:

@@ -55,25 +55,36 @@ def start(words: list[str]) -> int:
     """Plain `agent` with these options; answers the exit code."""
     import gc
 
-    with hushed():
+    with hushed() as early:
         gc.disable()  # what is imported stays, and none of it is garbage
         from runner.tui.start import start_terminal
 
-        return start_terminal(lambda: _parsed(words))
+        return start_terminal(lambda: _parsed(words), early)
 
 
 @contextlib.contextmanager
-def hushed() -> Iterator[None]:
-    """The terminal shows nothing by itself and keeps what is typed, as it is typed, for whoever reads it first."""
+def hushed() -> Iterator[str]:
+    """The terminal shows nothing by itself and keeps what is typed, as it is typed, for whoever reads it first.
+
+    Gives what was typed before, which the terminal has shown already: that is wiped away.
+    """
     import termios
 
     before = termios.tcgetattr(0)
     quiet = termios.tcgetattr(0)
     quiet[0] &= ~termios.ICRNL
     quiet[3] &= ~(termios.ECHO | termios.ICANON)
-    termios.tcsetattr(0, termios.TCSANOW, quiet)
+    quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 0, 0  # a look, and no wait for a key
     try:
-        yield
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        early = os.read(0, 4096)
+        quiet[6][termios.VMIN] = 1
+        termios.tcsetattr(0, termios.TCSANOW, quiet)
+        if early and before[3] & termios.ECHO:
+            os.write(1, b"\r\x1b[2K" + b"\x1b[A\x1b[2K" * early.count(b"\n"))
+        if before[0] & termios.ICRNL:  # what came as Enter
+            early = early.replace(b"\n", b"\r")
+        yield early.decode("utf-8", "replace")
     finally:
         with contextlib.suppress(termios.error):  # it is gone
             termios.tcsetattr(0, termios.TCSADRAIN, before)

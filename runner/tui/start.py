@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.input.vt100 import Vt100Input
 
+from runner.events import Notice
 from runner.problems import Exit, say
 from runner.tui.app import App
 from runner.tui.desk import TerminalDesk
-from runner.tui.flow import Flow
 from runner.tui.history import Remembered
 from runner.tui.painter import canvas
 
@@ -24,19 +25,24 @@ if TYPE_CHECKING:
     from runner.model_run import RunArgs
 
 
-def start_terminal(args: "Callable[[], RunArgs]") -> int:
-    """Talk until the person leaves; answers the exit code. The flags are read behind the first keys."""
-    return asyncio.run(_talk(args))
+def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
+    """Talk until the person leaves; answers the exit code. The flags are read behind the first keys.
+
+    `early` is what was typed already.
+    """
+    return asyncio.run(_talk(args, early))
 
 
-async def _talk(args: "Callable[[], RunArgs]") -> int:
+async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     environ = os.environ
     output = canvas(environ)
     errors: list[BaseException] = []
     desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
-    screen = Flow(output.get_size().columns - 1, colour=not environ.get("NO_COLOR"))
     history = Remembered(None, str)
-    app = desk.app = App(screen, desk, history, output, Vt100Input(sys.stdin), environ)
+    input = Vt100Input(sys.stdin)
+    input.vt100_parser.feed(early)
+    store_typeahead(input, input.flush_keys())
+    app = desk.app = App(desk, history, output, input, environ)
     kept: list[str] = []
     session = asyncio.ensure_future(_session(args, desk, app, kept))
     session.add_done_callback(lambda task: _over(task, app, errors))
@@ -49,8 +55,9 @@ async def _talk(args: "Callable[[], RunArgs]") -> int:
         finally:
             session.cancel()
             await asyncio.wait((session,))
-    output.write_raw(screen.done())
-    output.flush()
+    if app.screen is not None:
+        output.write_raw(app.screen.done())
+        output.flush()
     if errors:
         raise errors[0]
     if kept and output.gone is None:
@@ -62,8 +69,15 @@ async def _session(given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App,
     """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
     await asyncio.to_thread(_load)
     from runner.agent import Agent, starting
+    from runner.slash.known import known
     from runner.tui.question import Panels, asker
+    from runner.tui.screen import Screen
+    from runner.tui.theme import theme_for
 
+    def columns() -> int:
+        return app.application.output.get_size().columns
+
+    app.screen = Screen(columns, theme_for(os.environ), encoding=sys.stdout.encoding)
     ask = partial(asker, app, asyncio.get_running_loop())
     begun = await asyncio.to_thread(_unless_left, lambda: starting(given(), unattended=False, asker=ask))
     if begun is None:
@@ -71,6 +85,10 @@ async def _session(given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App,
         return
     agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
     async with agent:
+        found = await asyncio.to_thread(known, os.environ)
+        desk.commands = found.commands
+        for notice in found.notices:
+            agent.talk.world.emit(Notice(notice))
         desk.join(agent, begun.settings)
         try:
             await asyncio.get_running_loop().create_future()

@@ -82,7 +82,8 @@ def _joined(parts: list[tuple[int, Fragments]]) -> Fragments:
 
 def _short(model: str) -> str:
     """The model's own name; which of two servers has it is said at the start."""
-    return one_line(model.partition(":")[2] or model, 32)
+    name = model.partition(":")[2] or model
+    return one_line(name.rpartition("/")[2] if name.startswith("/") else name, 32)
 
 
 def _count(tokens: int) -> str:
