@@ -123,6 +123,12 @@ async def ahead(calls: Sequence[Call], world: World) -> Mapping[str, Early]:
     return {each.call: Early(each, answer, seconds) for each, answer in zip(questions, answers, strict=True)}
 
 
+async def ask_about(question: Question, world: World) -> tuple[Answer, float]:
+    """One answer, and how many seconds it took."""
+    (answer,), seconds = await _put((question,), world)
+    return answer, seconds
+
+
 async def _put(questions: tuple[Question, ...], world: World) -> tuple[Sequence[Answer], float]:
     questions = tuple(replace(each, id=f"q{next(_NUMBERS)}") for each in questions)
     for each in questions:

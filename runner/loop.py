@@ -14,13 +14,14 @@ from policy.verdict import Deny, Permit, Problem
 from runner.asking import ahead, heard
 from runner.audit import records
 from runner.audit.log import AuditError
+from runner.beyond import beyond
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
-from runner.events import Denied, Failed, Malformed, Prompted, Proposed, RunEnded
+from runner.events import Denied, Failed, Malformed, Notice, Prompted, Proposed, RunEnded
 from runner.judging import judged
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
 from runner.plan_mode import Proposal, proposal, propose
 from runner.problems import Exit
-from runner.reports import Report, denied, edited, finished, listener, refused
+from runner.reports import Report, again, denied, edited, finished, listener, refused, stopped
 from runner.sessions.call import verdict_of
 from runner.sessions.store import JournalError
 from runner.spending import Ended, Limit
@@ -83,15 +84,44 @@ async def settle(judgement: Judgement | Proposal, world: World) -> Report:
         noted=found.judged.noted,
         proposed=found.proposed,
     )
-    # INVARIANT: the record is durable before anything runs. When it cannot be written, this raises and nothing runs.
-    number = world.audit.decided(world.session, decision)
-    world.journal.call(verdict_of(planned, decision, number, world.cwd))
+    number = _sealed(planned, decision, world)
     if isinstance(verdict, Deny):
         report = denied(planned, verdict, world, number)
     else:
         outcome = await _undoable(verdict.permit, number, planned, world)
-        report = finished(planned, outcome, world, number)
+        report = await _ended(planned, verdict.permit, outcome, number, world)
     return report if found.proposed is None else edited(report, planned, world)
+
+
+def _sealed(planned: Planned, decision: records.Decision, world: World) -> int:
+    """Its number in the log. INVARIANT: the record is durable before anything runs. When it cannot be written, this
+    raises and nothing runs."""
+    number = world.audit.decided(world.session, decision)
+    world.journal.call(verdict_of(planned, decision, number, world.cwd))
+    return number
+
+
+async def _ended(planned: Planned, permit: Permit, outcome: Outcome, number: int, world: World) -> Report:
+    """The end of an action; where the sandbox stopped it, once more with the right that a person adds."""
+    more = await beyond(planned, permit.terms, outcome, world)
+    if more is None:
+        return finished(planned, outcome, world, number)
+    decision = records.Decision(
+        planned.call.name,
+        more.judged.assessment,
+        more.verdict,
+        world.sandbox.name,
+        more.answer,
+        (more.extra.words,),
+        reach=world.sandbox.name,
+        noted=more.judged.noted,
+    )
+    second = _sealed(planned, decision, world)
+    if isinstance(more.verdict, Deny):
+        return stopped(finished(planned, outcome, world, number), more.verdict.problem, world)
+    world.emit(Notice(f"it runs once more, with {more.extra.words}"))
+    outcome = await _undoable(more.verdict.permit, second, planned, world)
+    return again(finished(planned, outcome, world, second), more.extra.words, world)
 
 
 async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:

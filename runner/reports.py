@@ -82,9 +82,25 @@ def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> R
 
 def edited(report: Report, planned: Planned, world: World) -> Report:
     """The same report, with what the model has to know first: a person put another command in the place of its own."""
-    said = world.redactor.text(action_words(planned.action, world.cwd))
-    told = TextBlock(f"the person at the terminal changed your command before it was judged; this is about:\n{said}\n")
-    return replace(report, result=replace(report.result, content=(told, *report.result.content)))
+    said = action_words(planned.action, world.cwd)
+    return _headed(report, f"the person at the terminal changed your command; this is about:\n{said}\n", world)
+
+
+def again(report: Report, right: str, world: World) -> Report:
+    """The same report, of a second run."""
+    return _headed(
+        report, f"the sandbox stopped this at first; the person allowed {right} for once, and it ran again:\n", world
+    )
+
+
+def stopped(report: Report, problem: Problem, world: World) -> Report:
+    """The same report, of a run that a person gave no further right to."""
+    return _headed(report, f"the sandbox stopped this, and {problem.why}\n", world)
+
+
+def _headed(report: Report, told: str, world: World) -> Report:
+    head = TextBlock(world.redactor.text(told))
+    return replace(report, result=replace(report.result, content=(head, *report.result.content)))
 
 
 def listener(call: Call, emit: Emit) -> Listener:

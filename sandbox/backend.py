@@ -31,7 +31,8 @@ class Violation:
     """An attempt that the boundary stopped. `inferred`: concluded from the program's own message, not the kernel's.
 
     `layer`: who stopped it: `landlock` (by the kernel's record of it), `proxy`, `limit`, `watch` (moved aside
-    afterwards), or `guess` for what is inferred.
+    afterwards), or `guess` for what is inferred. `right`: what would have let it through, as a person would add it:
+    `--read PATH`, `--write PATH` or `--host HOST`; empty where no such thing would.
     """
 
     what: str
@@ -39,6 +40,7 @@ class Violation:
     fix: str
     inferred: bool
     layer: str = "guess"
+    right: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ _NETWORK = re.compile(
     r"address family not supported|cannot assign requested address|failed to connect to|EAI_AGAIN|ENETUNREACH",
     re.IGNORECASE,
 )
+# SOURCE: curl, git, wget, Node.js and urllib3, as they tell of a name that cannot be resolved.
+_HOST = re.compile(
+    r"""(?:resolve(?: host)?(?: address)?:? ['"‘“]?|getaddrinfo [A-Z_]+ )(?P<host>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)"""
+)
 _FAMILY = re.compile(r"address family not supported|EAFNOSUPPORT", re.IGNORECASE)
 _PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.*?\]])(?P<bare>/[^\s:'"`,;()]+)""")
 _PREFIX = re.compile(r"^\S+: line \d+: ")  # bash names itself and the line first
@@ -60,7 +64,7 @@ def explain(
         if _FAMILY.search(line) and terms.rights is Rights.WORK:
             told.setdefault("family", _family(terms, private))
         elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
-            told.setdefault("network", _network(terms, private))
+            told.setdefault("network", _network(terms, private, line))
         error = _ERROR.search(line)
         if not error:
             continue
@@ -105,7 +109,7 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
         if not private and not _may(real, os.W_OK):
             return None  # nobody else could write there either
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
-        return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True)
+        return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True, right=f"--write {real}")
     if private and said == _READ_ONLY_SAID and inside(real, "/proc"):
         what = f"`{path}` belongs to the kernel, and is read-only to every command"
         return Violation(what, path, "change it yourself, outside the agent", inferred=True)
@@ -123,7 +127,9 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
         what = f"`{path}` goes through a link that is not inside; where it leads, `{whole}`, is"
         return Violation(what, path, f"use `{whole}` itself", inferred=True)
     what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
-    return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True)
+    # What does not exist was to be made there: nobody reads it.
+    right = f"--read {real}" if os.path.lexists(real) and said != _READ_ONLY_SAID else f"--write {real}"
+    return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True, right=right)
 
 
 def _kept(path: str, terms: Terms, found: Scan | None) -> bool:
@@ -191,7 +197,7 @@ def _family(terms: Terms, private: bool) -> Violation:
     )
 
 
-def _network(terms: Terms, private: bool) -> Violation:
+def _network(terms: Terms, private: bool, line: str) -> Violation:
     if terms.hosts:
         return Violation(
             f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.hosts)})",
@@ -199,10 +205,12 @@ def _network(terms: Terms, private: bool) -> Violation:
             "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)",
             inferred=True,
         )
+    named = _HOST.search(line)
     return Violation(
         "the network is closed to this command (no host in its terms)",
-        "",
+        named["host"] if named else "",
         "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`"
         + ("" if private else ", under T1 or T2"),
         inferred=True,
+        right=f"--host {named['host']}" if named else "",
     )

@@ -97,11 +97,16 @@ class Ledger:
         for attempt in self.attempts:
             error = attempt.error
             if error is not None and not isinstance(error, Failed):
-                found.setdefault(error.what, Violation(error.what, error.host, fix(error), False, "proxy"))
+                found.setdefault(error.what, _refusal(error))
         if self.beyond:
             what = f"more than {ATTEMPTS} connections were made; the last {self.beyond} were closed unheard"
             found[what] = Violation(what, "", "connect less often, or in several commands", False, "proxy")
         return tuple(found.values())
+
+
+def _refusal(error: Refused) -> Violation:
+    right = f"--host {error.right}" if error.right else ""
+    return Violation(error.what, error.host, fix(error), False, "proxy", right)
 
 
 def fix(error: Refused) -> str:

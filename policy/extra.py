@@ -1,0 +1,100 @@
+"""One more right for an action that the sandbox stopped: the question about exactly that, and nothing beside it."""
+
+from dataclasses import replace
+
+from policy.action import Action
+from policy.assessment import Reason, RuleRef
+from policy.facts import Facts, Kind
+from policy.hearing import Hearing
+from policy.host_rule import host_rule
+from policy.hosts import nearby
+from policy.matrix import MATRIX, Ruling
+from policy.phrases import named, near, plain
+from policy.record import dataclass
+from policy.secrecy import inside
+from policy.tier import Tier
+from policy.typed import Typed
+from policy.verdict import Ask, Cell, Deny, Problem, Terms
+
+_HERE = RuleRef("policy/extra.py", 0)
+_TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
+_DOING = {"--read": "read", "--write": "change", "--host": "talk to"}
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """`flag` is that of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute path or a host."""
+
+    flag: str
+    target: str
+
+    @property
+    def words(self) -> str:
+        """As it is kept and shown."""
+        return f"{self.flag} {self.target}"
+
+
+def extra_of(words: str) -> Extra | None:
+    """What `words` say; None for anything that is no extra right."""
+    flag, _, target = words.partition(" ")
+    return Extra(flag, target) if flag in _TIERS and target else None
+
+
+def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra) -> Ask | None:
+    """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well.
+
+    None where nobody may say yes to that: secrets and what a rule denies, this machine and private networks, modes that
+    ask about nothing, and whatever would give more than the one right. INVARIANT: the terms of the question are `had`
+    and exactly that.
+    """
+    tier = _TIERS[extra.flag]
+    if hearing.unattended or MATRIX[tier][hearing.mode] is Ruling.DENY:
+        return None
+    typed = _typed(extra, hearing.facts)
+    if typed is None:
+        return None
+    assessment, verdict = replace(hearing, typed=typed).judge(action)
+    if isinstance(verdict, Deny) or assessment.tiers[0] >= Tier.SECRET:
+        return None
+    terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+    if not _exactly(terms, had, typed):
+        return None
+    target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], hearing.facts)
+    text = f"the sandbox stopped it: this would let it {_DOING[extra.flag]} {target}, too"
+    question = f"{named(action, hearing.facts)} was stopped. A yes runs it once more, and lets it {_DOING[extra.flag]} "
+    question += f"{target} beside what it had. Allow it?"
+    return Ask(assessment, terms, Cell(tier, hearing.mode, Ruling.ASK), Reason(tier, text, _HERE), question)
+
+
+def _typed(extra: Extra, facts: Facts) -> Typed | None:
+    """The right as a person would type it; None for what no violation may lead to."""
+    if extra.flag == "--host":
+        rule = host_rule(extra.target)
+        # Only a person's own words open this machine or a private network, and no pattern comes from a program.
+        if isinstance(rule, Problem) or rule.private or nearby(rule.host) or "*" in str(rule):
+            return None
+        return Typed(hosts=(str(rule),))
+    path = facts.look(extra.target).real if extra.target.startswith("/") else ""
+    if not path.isprintable() or path in ("", "/") or inside(path, facts.workspace):
+        return None
+    kind = facts.look(path).kind
+    if extra.flag == "--write" and kind is Kind.MISSING:  # to make a name is to write to the folder that holds it
+        path = path.rpartition("/")[0]
+        kind = facts.look(path).kind
+        if path.count("/") < 2 or kind is not Kind.FOLDER or inside(path, facts.workspace):
+            return None
+    if kind not in (Kind.FILE, Kind.FOLDER):
+        return None
+    return Typed(read=(path,)) if extra.flag == "--read" else Typed(write=(path,))
+
+
+def _exactly(terms: Terms, had: Terms, typed: Typed) -> bool:
+    """Whether `terms` are `had` with what was typed, and nothing else; what the environment tells of hosts follows."""
+    same = replace(terms, read=had.read, write=had.write, hosts=had.hosts, env=had.env) == had
+    more = (
+        set(terms.read) - set(had.read) <= set(typed.read),
+        set(terms.write) - set(had.write) <= set(typed.write),
+        set(terms.hosts) - set(had.hosts) <= set(typed.hosts),
+    )
+    told = terms.env == had.env or bool(typed.hosts)
+    return same and all(more) and told and terms != had

@@ -1,0 +1,90 @@
+"""What the sandbox stopped, put to the person: the exact right that was missing, for one more run.
+
+THREAT: a program says itself what it could not reach. It may lie, and name what it wants; so floors and denials hold,
+the card says whose word it is, a call is asked about once, and nothing of it is remembered.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from policy.action import RunArgv, RunScript
+from policy.extra import Extra, ask_for, extra_of
+from policy.grants import approve, refuse
+from policy.record import dataclass
+from policy.verdict import Allow, Ask, Deny, Terms
+from runner.approval import Halt, No, Question, Yes
+from runner.approval_offer import NOTHING
+from runner.asking import ask_about
+from runner.audit import records
+from runner.calls import Judgement, Planned
+from runner.card import card
+from runner.events import Answered
+from runner.judging import judged
+from runner.reach import within_reach
+from runner.visible import one_line
+from runner.world import World
+from sandbox.backend import Outcome, Violation
+
+_LONGEST = 300  # characters of what was stopped, in the card
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What a person said to one more right: `verdict` Allow runs the action again, by it and for this once."""
+
+    judged: Judgement
+    extra: Extra
+    verdict: Allow | Deny
+    answer: records.Answer
+
+
+async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -> Beyond | None:
+    """Ask for what `outcome` lacked; None where it lacked nothing, or nothing that anybody could give."""
+    if world.unattended or outcome.status == 0 or outcome.ended_by is not None or not outcome.violations:
+        return None
+    if not isinstance(planned.action, RunScript | RunArgv):
+        return None
+    now = judged(planned, world)
+    found = next(
+        (
+            (violation, extra, ask)
+            for violation in outcome.violations
+            if (extra := extra_of(violation.right)) and (ask := _ask(now, had, extra, world))
+        ),
+        None,
+    )
+    if found is None:
+        return None
+    violation, extra, first = found
+    ask: Ask | None = first
+    why = _again(violation)
+    while ask is not None:
+        told = replace(card(ask, NOTHING, around=now.recalled.hearing.facts), editable=False)
+        answer, seconds = await ask_about(Question(planned.call.key, ask, NOTHING, told, None, why), world)
+        if isinstance(answer, Halt):
+            raise asyncio.CancelledError
+        yes = isinstance(answer, Yes)
+        feedback = answer.feedback if isinstance(answer, No) else None
+        asked, now = ask, judged(planned, world)  # the machine as it is by now
+        ask = _ask(now, had, extra, world)
+        if yes and ask != asked:
+            why = "what this rests on has changed since you were asked"
+            continue
+        world.emit(Answered(planned.call.key, yes, feedback))
+        said = records.Answer(asked.question, yes, world.approver.name, feedback, seconds)
+        verdict = approve(asked) if yes else refuse(asked, feedback)
+        return Beyond(replace(now, assessment=asked.assessment), extra, verdict, said)
+    return None
+
+
+def _ask(now: Judgement, had: Terms, extra: Extra, world: World) -> Ask | None:
+    ask = ask_for(now.recalled.hearing, now.planned.action, had, extra)
+    if ask is None or not isinstance(within_reach(ask, ask.assessment, world.sandbox.name), Ask):
+        return None
+    return ask
+
+
+def _again(violation: Violation) -> str:
+    said = one_line(violation.what, _LONGEST)
+    whose = "the program says so itself" if violation.inferred else "the sandbox says so"
+    return f"it ran, and was stopped: {said} ({whose})"
