@@ -47,16 +47,16 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
     now = judged(planned, world)
     found = next(
         (
-            (violation, extra, ask)
+            (violation, extra, first)
             for violation in outcome.violations
-            if (extra := extra_of(violation.right)) and (ask := _ask(now, had, extra, world))
+            if (extra := extra_of(violation.right)) and (first := _ask(now, had, extra, world))
         ),
         None,
     )
     if found is None:
         return None
-    violation, extra, first = found
-    ask: Ask | None = first
+    ask: Ask | None
+    violation, extra, ask = found
     why = _again(violation)
     while ask is not None:
         told = replace(card(ask, NOTHING, around=now.recalled.hearing.facts), editable=False)

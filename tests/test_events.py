@@ -63,7 +63,7 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (events.Chunk("1.1", 2, "x"), {"type": "output", "stream": 2}, "output"),
     (events.Finished("1.1", 1, 0.5, None, (VIOLATION,), PROBLEM, "t", None),
      {"type": "finished", "violations": [{"what": "writes", "path": "/var/tmp/x", "fix": "write into the workspace",
-      "inferred": True, "layer": "guess"}], "problem": {"what": PROBLEM.what, "why": PROBLEM.why, "fix": PROBLEM.fix}},
+      "inferred": True, "layer": "guess", "right": ""}], "problem": {"what": PROBLEM.what, "why": PROBLEM.why, "fix": PROBLEM.fix}},
      "violations whole"),
     (events.Finished("1.1", 0, 0.5, None, (), None, "t", None, (MADE,)),
      {"type": "finished", "connections": [{"host": "x.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1",
