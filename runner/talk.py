@@ -11,6 +11,7 @@ from runner.events import Changed, Failed, Notice, Queued, Unqueued
 from runner.loop import BREAKS, Ending, answer, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
+from runner.spending import Spending
 from runner.world import World
 
 _ONE_MODEL = Problem(
@@ -65,19 +66,19 @@ class Talk:
         self._running = running = asyncio.create_task(run(f"{news}{text}", self.world, self.history))
         try:
             ending = await running
-            self._spent(ending)
+            self._spent(ending.usage, ending.cost)
+            self.turns += ending.turns
             return ending
         finally:
             self._running = None
             self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
             self.world.steering.settled()
 
-    def _spent(self, ending: Ending) -> None:
+    def _spent(self, usage: Usage, cost: float | None) -> None:
         names = ("input", "output", "cache_read", "cache_write")
-        self.usage = Usage(*(getattr(self.usage, name) + getattr(ending.usage, name) for name in names))
-        if ending.cost is not None:
-            self.cost = (self.cost or 0.0) + ending.cost
-        self.turns += ending.turns
+        self.usage = Usage(*(getattr(self.usage, name) + getattr(usage, name) for name in names))
+        if cost is not None:
+            self.cost = (self.cost or 0.0) + cost
 
     def rewind(self, mark: Mark) -> None:
         """Go on from before that prompt, as if it had not been said; the session file keeps what was."""
@@ -88,11 +89,13 @@ class Talk:
     async def compact(self, focus: str = "") -> bool:
         """Show the model notes instead of what is old; `focus` is what matters. Whether anything became shorter.
         Raises ProviderError; CancelledError when it was interrupted. Not while `busy`."""
-        self._running = running = asyncio.create_task(self.world.view.compact(self.history, self.world, focus))
+        world, spent = self.world, Spending(self.world.bounds, unattended=self.world.unattended)
+        self._running = running = asyncio.create_task(world.view.compact(self.history, world, focus, spent))
         try:
             return await running is not None
         finally:
             self._running = None
+            self._spent(spent.usage, spent.money)
 
     async def shell(self, script: str) -> None:
         """Run a command that the person typed, through the gate and the sandbox as every other, and tell the model of

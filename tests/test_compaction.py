@@ -14,10 +14,11 @@ from test_loop import Make, Stage, bash, stage
 from policy.verdict import Problem
 from runner.compaction.fold import Fold, shown
 from runner.compaction.levels import Thresholds
+from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from
 from runner.compaction.view import View
 from runner.context.tokens import Gauge, weight_of
-from runner.events import Compacted, ContextUsed, Denied, Notice
+from runner.events import Compacted, ContextUsed, Denied, Notice, Retrying
 from runner.messages import (
     AssistantMessage,
     Failure,
@@ -35,10 +36,15 @@ from runner.messages import (
     ToolResult,
     Usage,
     UserMessage,
+    without_thoughts,
 )
+from runner.open_models import OpenModels
 from runner.problems import Exit
+from runner.providers import Opened
+from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
 from runner.redactor import Redactor
+from runner.retry import Patience
 from runner.sessions.cost import Price
 from runner.sessions.past import index, past
 from runner.spending import Spending
@@ -166,20 +172,28 @@ USED = Usage(900, 90)
 
 
 class Clerk:
-    """A provider that answers every request with `answer`, or raises it; and keeps the requests."""
+    """A provider that answers each request with the next of `answers`, then with the last for ever; or raises it. An
+    event is set, and then nothing comes."""
 
-    name = "clerk"
-
-    def __init__(self, answer: str | ProviderError = f"## What was learned\n{MARK}", usage: Usage = USED) -> None:
-        self.answer = answer
-        self.usage = usage
+    def __init__(self, *answers: str | ProviderError | asyncio.Event, name: str = "clerk") -> None:
+        self.answers = list(answers) or [f"## What was learned\n{MARK}"]
+        self.name = name
         self.requests: list[Request] = []
+        self.closed = 0
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         self.requests.append(request)
-        if isinstance(self.answer, ProviderError):
-            raise self.answer
-        yield Reply(AssistantMessage((TextBlock(self.answer),)), Stop.END, self.usage)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        try:
+            if isinstance(answer, ProviderError):
+                raise answer
+            if isinstance(answer, asyncio.Event):
+                answer.set()
+                await asyncio.Event().wait()
+            assert isinstance(answer, str)
+            yield Reply(AssistantMessage((TextBlock(answer),)), Stop.END, USED)
+        finally:
+            self.closed += 1
 
     async def close(self) -> None:
         return None
@@ -190,8 +204,12 @@ class Clerk:
         return "".join(block.text for message in self.requests[-1].messages for block in message.content)  # type: ignore[union-attr]  # a person's texts
 
 
-def failing(failure: Failure = Failure.FATAL) -> Clerk:
-    return Clerk(ProviderError(Problem("the server said no", "it is broken", "wait"), failure=failure))
+def broken(failure: Failure = Failure.FATAL) -> ProviderError:
+    return ProviderError(Problem("the server said no", "it is broken", "wait"), failure=failure)
+
+
+def failing() -> Clerk:
+    return Clerk(broken())
 
 
 def said(text: str) -> UserMessage:
@@ -201,7 +219,10 @@ def said(text: str) -> UserMessage:
 def talked(count: int, size: int = 4_000) -> list[Message]:
     """Prompts with long answers, about `size` characters each: nothing in it can be trimmed."""
     pairs = (
-        (said(f"prompt {at}"), AssistantMessage((TextBlock(f"answer {at} " + "word " * (size // 5)),)))
+        (
+            said(f"prompt {at}"),
+            AssistantMessage((ThinkingBlock("hm", "signed"), TextBlock(f"answer {at} " + "word " * (size // 5)))),
+        )
         for at in range(count)
     )
     return [message for pair in pairs for message in pair]
@@ -409,6 +430,87 @@ def test_going_back_goes_back_to_what_was_shown_then(lay: Lay) -> None:
     del history[2:]
     assert table.view.shown(history) == tuple(history)
     assert table.view.shown([]) == ()
+
+
+def test_another_model_is_shown_the_same_without_the_thoughts_of_the_first(lay: Lay) -> None:
+    table, history = lay(), talked(10)
+    before = list(table.fit(history))
+    without_thoughts(history)
+    without_thoughts(before)
+    assert table.view.shown(history) == tuple(before)
+    assert "signed" not in str(before)
+
+
+def test_a_busy_server_is_asked_again_for_notes(lay: Lay) -> None:
+    patience = Patience(first=0.0, most=0.0)
+    clerk = Clerk(broken(Failure.OVERLOADED), broken(Failure.RETRYABLE), "noted")
+    table = lay(clerk, bounds=Bounds(patience=patience))
+    table.fit(talked(10))
+    assert table.levels == ["summary"]
+    assert len(table.found.of(Retrying)) == 2
+    busy = lay_again(table, Clerk(broken(Failure.OVERLOADED)))
+    busy.fit(talked(10))
+    assert len(busy.clerk.requests) == patience.resumes + 1, "and then it is enough"
+
+
+def lay_again(table: Table, clerk: Clerk) -> Table:
+    """The same world with another model, and nothing folded."""
+    view = View(window=lambda spec: 20_000)
+    found = replace(table.found, world=replace(table.world, provider=clerk, view=view, gauge=Gauge()))
+    return Table(found, clerk, table.spent)
+
+
+def test_who_stops_while_notes_are_written_leaves_everything_as_it_was(lay: Lay) -> None:
+    async def stop() -> None:
+        writing = asyncio.Event()
+        table, history = lay(Clerk(writing)), talked(10)
+        task = asyncio.create_task(table.view.fit(history, table.world, table.spent))
+        async with asyncio.timeout(60):
+            await writing.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert table.view.shown(history) == tuple(history)
+        assert table.clerk.closed == 1
+        assert table.levels == []
+
+    asyncio.run(stop())
+
+
+BIG, SMALL, OTHER = "anthropic:claude-opus-5-5", "anthropic:claude-haiku-5-5", "openai:gpt-6-luna"
+
+# (setting, our server is the vendor's, price of the small model, money is counted, who is asked, why)
+SCRIBES: list[tuple[str, bool, Price | None, bool, str, str]] = [
+    ("", True, None, False, SMALL, "what is known of the model names it"),
+    ("", False, None, False, BIG, "another server may not have that one"),
+    (OTHER, True, None, False, OTHER, "the person chose"),
+    (BIG, True, None, False, BIG, "the same one"),
+    ("openai:none", True, None, False, BIG, "it cannot be opened"),
+    ("", True, None, True, BIG, "nobody knows what it costs, and money counts"),
+    ("", True, Price(0.1, 0.2), True, SMALL, "its price is known"),
+]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "vendors", "price", "money", "asked", "why"), SCRIBES, ids=[why for *_, why in SCRIBES]
+)
+def test_who_writes_the_notes(
+    lay: Lay, chosen: str, vendors: bool, price: Price | None, money: bool, asked: str, why: str
+) -> None:
+    clerks = {spec: Clerk(name=spec.partition(":")[0]) for spec in (BIG, SMALL, OTHER)}
+
+    def opened(spec: str) -> Opened:
+        if spec not in clerks:
+            raise SetupError(Problem("there is no such model", "nobody knows it", "name another"))
+        return Opened(clerks[spec], spec.partition(":")[2], vendors=vendors)
+
+    bounds = Bounds(money=5.0, price=Price(1.0, 2.0)) if money else Bounds()
+    table = lay(clerks[BIG], bounds=bounds)
+    view = View(Thresholds(), Scribe(chosen, lambda model: price), lambda spec: 20_000)
+    world = replace(table.world, view=view, model=BIG.partition(":")[2], models=OpenModels(opened(BIG), opened))
+    asyncio.run(view.fit(talked(10), world, table.spent))
+    assert [spec for spec, clerk in clerks.items() if clerk.requests] == [asked], why
+    assert clerks[asked].requests[0].model == asked.partition(":")[2]
 
 
 # ---- money

@@ -17,7 +17,7 @@ from runner.messages import (
 from runner.visible import one_line
 
 LONGEST = 16_000  # characters of notes
-ANSWER = 4_096  # tokens of them that are asked for
+ANSWER = 8_192  # tokens of the answer, with what some models think before it
 _SAID, _RESULT, _CALL = 4_000, 1_200, 800  # characters of one text, result and call
 
 _SYSTEM = """\

@@ -1,14 +1,16 @@
 """Who writes the notes: the small model, asked aside of the conversation, on the run's budget."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.compaction.notes import ANSWER, cleaned, request
 from runner.context.tokens import weight_of
-from runner.events import Notice
+from runner.events import Notice, Retrying
 from runner.messages import Failure, Message, ProviderError, Reply, Request, TextBlock
 from runner.model_facts import facts_of
 from runner.providers import Opened
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST = 120_000  # tokens that it is sent at once; a summary of more is no better
 _UNKNOWN = 24_000  # likewise where nobody knows its window
-_PAUSES = (1.0, 4.0, 15.0)
+_LONGEST = 60.0  # seconds that a server may ask us to wait; the conversation waits for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +84,29 @@ def _name(opened: Opened) -> str:
 
 async def _reply(small: Opened, asked: Request, world: "World") -> Reply:
     """Its answer, asked for again where waiting helps. Raises ProviderError."""
-    pauses = iter(_PAUSES)
-    while True:
+    patience = world.bounds.patience
+    for attempt in count(1):
         try:
             return await _streamed(small, asked)
         except ProviderError as error:
-            pause = next(pauses, None)
-            if pause is None or not error.retryable:
+            luck = random.random()  # noqa: S311  # spreads waits, guards nothing
+            seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=_LONGEST)
+            if seconds is None or attempt > patience.resumes:
                 raise
-            world.emit(Notice(f"{error.problem.what}; asking again for notes in {pause:g} s"))
-            await asyncio.sleep(pause)
+            world.emit(Retrying(error.failure, error.problem, seconds, attempt, patience.resumes))
+            await asyncio.sleep(seconds)
+    raise AssertionError
 
 
 async def _streamed(small: Opened, asked: Request) -> Reply:
-    async for event in small.provider.stream(asked):
-        if isinstance(event, Reply):
-            return event
+    events = small.provider.stream(asked)
+    try:
+        async for event in events:
+            if isinstance(event, Reply):
+                return event
+    finally:
+        if isinstance(events, AsyncGenerator):  # the connection is closed, whatever ended it
+            await events.aclose()
     why = "the stream ended before the answer did"
     problem = Problem(f"`{small.provider.name}` broke off its notes", why, "nothing is lost: the session holds all")
     raise ProviderError(problem, failure=Failure.RETRYABLE)

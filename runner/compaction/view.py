@@ -15,7 +15,7 @@ from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from, start
 from runner.context.used import now
 from runner.events import Compacted, Notice
-from runner.messages import Message, ProviderError
+from runner.messages import Message, ProviderError, without_thoughts
 from runner.model_facts import facts_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ class View:
         self._scribe = scribe or Scribe()
         self._said = window
         self._made: list[tuple[Fold, Message]] = []  # the folds so far, each with the last message before its end
-        self._base: tuple[Message, ...] = ()  # what the last of them comes to
         self._rests: dict[Level, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
 
@@ -59,8 +58,7 @@ class View:
         """What is sent of `messages`, the whole history."""
         while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
             self._made.pop()
-            self._base = shown(messages[: self._fold.end], self._fold)
-        return (*self._base, *messages[self._fold.end :])
+        return shown(messages, self._fold)
 
     @property
     def _fold(self) -> Fold:
@@ -100,11 +98,13 @@ class View:
             await self._reach(Level.TRUNCATE, messages, world, spent, room)
         return self.shown(messages)
 
-    async def compact(self, messages: Sequence[Message], world: "World", focus: str = "") -> Compacted | None:
+    async def compact(
+        self, messages: Sequence[Message], world: "World", focus: str = "", spent: "Spending | None" = None
+    ) -> Compacted | None:
         """Notes instead of all that is old, since the person wants it so; `focus` is what matters to them. None when
         there is nothing to make shorter. Raises ProviderError. Not while a run is on its way."""
         room = self._room(world) or _UNKNOWN
-        return await self._reach(Level.ASKED, messages, world, None, room, world.redactor.text(focus))
+        return await self._reach(Level.ASKED, messages, world, spent, room, world.redactor.text(focus))
 
     def _room(self, world: "World") -> float | None:
         window = self.window(world)
@@ -197,9 +197,14 @@ class View:
         if fold.end > len(messages) or not fold.end:
             return  # of a file that somebody wrote into
         self._made.append((fold, messages[fold.end - 1]))
-        self._base = shown(messages[: fold.end], fold)
 
 
 def _fits(fold: Fold, last: Message, messages: Sequence[Message]) -> bool:
-    """Whether `messages` begins as the history did that `fold` was made for."""
-    return fold.end <= len(messages) and messages[fold.end - 1] is last
+    """Whether `messages` begins as the history did that `fold` was made for, but for what was thought."""
+    return fold.end <= len(messages) and _thoughtless(messages[fold.end - 1]) == _thoughtless(last)
+
+
+def _thoughtless(message: Message) -> Message:
+    found = [message]
+    without_thoughts(found)
+    return found[0]
