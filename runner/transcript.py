@@ -4,6 +4,7 @@ THREAT: the model, files and commands choose most of this text. All of it passes
 markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
 """
 
+import re
 from collections.abc import Callable
 from typing import assert_never
 
@@ -45,12 +46,13 @@ from runner.events import (
     Thought,
     Unqueued,
 )
+from runner.outcome import contained_words, end_words, output_lines, reached_words, went_well
 from runner.visible import visible
 from runner.wording import action_words
 
 WIDEST = 120  # long lines are hard to read on a wide screen
+_PIECES = re.compile(r"\n| |[^ \n]+")
 COMMAND_LINES, COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
-_HOSTS_TOLD = 5
 FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
 
 # fmt: off
@@ -243,12 +245,8 @@ class Transcript:
     def _finished(self, event: Finished) -> None:
         action = self._actions[event.call][1]
         diff = isinstance(action, EditFile | WriteFile)
-        lines = visible(event.text).rstrip("\n").split("\n") if event.text.strip() else []
-        if lines and lines[-1].startswith("[exit status "):
-            lines.pop()  # the end of the block says it
-        if event.violations:  # said below, in full
-            lines = [line for line in lines if not (line.startswith("[") and "stopped by the sandbox: " in line[:40])]
-        good = event.status == 0 and event.problem is None
+        lines = output_lines(event)
+        good = went_well(event)
         first, last = FOLD if good else FAILED_FOLD
         hidden = len(lines) - first - last
         if hidden > 1 and not diff:
@@ -257,24 +255,13 @@ class Transcript:
             style = _diff_style(line) if diff else ""
             shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
             self._row(self._styled(shown, style))
-        met = [made for made in event.connections if made.allowed and made.address]
-        reached = dict.fromkeys(
-            f"{made.host}:{made.port}" + (f" with your credential {made.credential}" if made.credential else "")
-            for made in met
-        )
-        if reached:
-            names = list(reached)[:_HOSTS_TOLD]
-            more = f" and {len(reached) - len(names)} more" if len(reached) > len(names) else ""
-            self._row(self._styled(f"talked to {', '.join(names)}{more}", "dim"))
-        for violation in event.violations:
-            where = f" ({violation.path})" if violation.path not in violation.what else ""
-            self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(violation.what + where)))
+        if reached := reached_words(event):
+            self._row(self._styled(reached, "dim"))
+        for words in contained_words(event):
+            self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(words)))
         if event.kept:
             self._row(self._styled(f"all of it: {event.kept}", "dim"))
-        how = "ok" if good else f"exit {event.status}" if event.status else "failed"
-        if event.ended_by:
-            how += f", ended by {event.ended_by}"
-        self._row(self._styled(f"{how}, {_seconds(event.seconds)}", "green" if good else "yellow"), last=True)
+        self._row(self._styled(end_words(event), "green" if good else "yellow"), last=True)
 
     def _problem(self, problem: Problem, lead: str) -> None:
         why = f": {problem.why}" if problem.why else ""
@@ -315,59 +302,84 @@ class Transcript:
 
 
 class _Flow:
-    """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file."""
+    """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file.
+
+    A piece costs what its length costs, however long the word is that it belongs to.
+    """
 
     def __init__(self, console: Console, width: Callable[[], int]) -> None:
         self._console = console
         self._width = width
         self._column = 0
-        self._word = ""
+        self._word: list[str] = []  # which waits, with the blank before it
+        self._size = 0
+        self._long = False  # the word is longer than a row: nothing of it waits
         self._open = False
         self._style = ""
+        self._ready: list[str] = []
 
     def write(self, text: str, style: str) -> None:
         if not self._open or style != self._style:
             self.end()
-            self._out("\n", "")
+            self._ready.append("\n")
             self._open, self._style = True, style
-        for char in visible(text):
-            if char not in " \n":
-                self._word += char
+        for piece in _PIECES.findall(visible(text)):
+            if piece[0] not in " \n":
+                self._add(piece)
                 continue
             self._flush()
-            if char == "\n":
-                self._out("\n", "")
+            if piece == "\n":
+                self._ready.append("\n")
                 self._column = 0
             elif self._column:
-                self._word = char
-        self._console.file.flush()
+                self._word, self._size = [" "], 1
+        self._out()
 
     def end(self) -> None:
         """Finish the paragraph, if one is open."""
         if self._open:
             self._flush()
-            self._out("\n", "")
-        self._open, self._column, self._word = False, 0, ""
+            self._ready.append("\n")
+            self._out()
+        self._open, self._column, self._word, self._size, self._long = False, 0, [], 0, False
+
+    def _add(self, piece: str) -> None:
+        size = cell_len(piece)
+        if self._long:
+            self._ready.append(piece)
+            self._column += size
+            return
+        self._word.append(piece)
+        self._size += size
+        if self._size > self._width() + 1:
+            self._put()
+            self._long = True
 
     def _flush(self) -> None:
-        """Put the pending word (with the space before it) on this line or the next."""
-        size = cell_len(self._word)
-        if self._column and self._column + size > self._width() and self._word.strip():
-            self._out("\n", "")
-            self._column, self._word = 0, self._word.lstrip(" ")
-            size = cell_len(self._word)
-        self._out(self._word, self._style)
-        self._column += size
-        self._word = ""
+        """The word is over."""
+        self._put()
+        self._long = False
 
-    def _out(self, text: str, style: str) -> None:
+    def _put(self) -> None:
+        """Put the pending word (with the blank before it) on this line or the next."""
+        blank = self._word[:1] == [" "]
+        if self._column and self._column + self._size > self._width() and len(self._word) > blank:
+            self._ready.append("\n")
+            self._column = 0
+            if blank:
+                del self._word[0]
+                self._size -= 1
+        self._ready += self._word
+        self._column += self._size
+        self._word, self._size = [], 0
+
+    def _out(self) -> None:
         encoding = self._console.encoding or "utf-8"
-        shown = Text(text.encode(encoding, "backslashreplace").decode(encoding), style)
-        self._console.print(shown, end="", markup=False, highlight=False, soft_wrap=True)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+        text = "".join(self._ready).encode(encoding, "backslashreplace").decode(encoding)
+        self._ready = []
+        if text:
+            self._console.print(Text(text, self._style), end="", markup=False, highlight=False, soft_wrap=True)
+        self._console.file.flush()
 
 
 def _diff_style(line: str) -> str:

@@ -287,3 +287,13 @@ def test_a_terminal_that_is_made_narrower_is_kept_to() -> None:
     lines = file.getvalue().splitlines()
     assert max(len(line) for line in lines[:3]) > 80
     assert max(len(line) for line in lines[3:]) <= 40
+
+
+def test_a_word_longer_than_a_row_does_not_wait_for_its_end() -> None:
+    out = io.StringIO()
+    transcript = Transcript(Console(file=out, width=80))
+    for number in range(1000):
+        transcript(events.Said("abcdefgh"))
+        assert len(out.getvalue().strip()) >= number * 8 - 80
+    transcript(events.Notice("end"))
+    assert out.getvalue().split() == ["abcdefgh" * 1000, "note:", "end"]
