@@ -154,8 +154,8 @@ def test_law_nothing_but_our_colours_reaches_the_terminal(text: str, columns: in
     for start, end in pairwise(cuts):
         screen.take(Said(text[start:end]))
         out += screen.done()
-        rows += screen.live(columns, 24)
-        assert len(screen.live(columns, 24)) <= 8
+        rows += screen.live(measure(columns), 24)
+        assert len(screen.live(measure(columns), 24)) <= 8
     screen.take(Prompted(text))
     out += screen.done()
     rest = SGR.sub("", out)

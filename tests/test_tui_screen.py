@@ -46,7 +46,7 @@ def begin(shown: Screen, call: str, script: str = "make") -> None:
 
 
 def live(shown: Screen, columns: int = 80, rows: int = 24) -> list[str]:
-    return [plain(row) for row in shown.live(columns, rows)]
+    return [plain(row) for row in shown.live(measure(columns), rows)]
 
 
 def golden(name: str, text: str) -> None:
@@ -68,7 +68,7 @@ def test_the_screen_is_golden(columns: int, rows: int, theme: Theme) -> None:
         shown.take(event)
         clock.now += 1.25
         text += shown.done()
-        now: list[Row] = shown.live(columns, rows)
+        now: list[Row] = shown.live(measure(columns), rows)
         if now != before and not isinstance(event, events.Said):
             text += "".join(f"~ {line}\n" for line in ansi(now).splitlines())
         before = now

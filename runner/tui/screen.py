@@ -25,6 +25,7 @@ from runner.events import (
     Judged,
     Malformed,
     Notice,
+    PickWanted,
     PlanProposed,
     Prompted,
     Proposed,
@@ -44,7 +45,7 @@ from runner.tui.cards import Card, malformed_rows, problem_rows, titled
 from runner.tui.code import code_rows
 from runner.tui.diff import diff_rows
 from runner.tui.markdown import markdown_rows
-from runner.tui.rows import Row, ansi, chop, hang, held, measure, safe, spelled, wrap
+from runner.tui.rows import WIDEST, Row, ansi, chop, hang, held, measure, safe, spelled, wrap
 from runner.tui.theme import Theme
 from runner.visible import one_line, visible
 
@@ -118,8 +119,8 @@ class Screen:
                 if call in self._cards:
                     self._cards[call].printed(text)
                 return
-            case ContextUsed() | Queued() | Unqueued():
-                return  # the status line and the queue show these
+            case ContextUsed() | Queued() | Unqueued() | PickWanted():
+                return  # the status line, the queue and the list show these
             case CallBegun(tool):
                 self._quiet("")
                 self._writes = tool
@@ -144,8 +145,8 @@ class Screen:
         return ansi(held(spelled(rows, self._encoding), width))
 
     def live(self, width: int, rows: int) -> list[Row]:
-        """What is not finished, on a terminal of `rows` rows: at most a third of them."""
-        width, room = measure(width), max(rows // 3, 3)
+        """What is not finished, in rows of at most `width` cells: at most a third of the `rows` of the terminal."""
+        width, room = min(width, WIDEST), max(rows // 3, 3)
         now = self._now()
         cards = [card for card in self._cards.values() if card.began is not None]
         found: list[Row] = []
