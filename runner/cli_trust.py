@@ -23,8 +23,9 @@ PATH = Annotated[str | None, typer.Argument(metavar="PATH", help="Another reposi
 def trust(context: typer.Context, json: JSON = False) -> int:
     """Show what this repository brings that counts only when you trust it, and ask.
 
-    That is its configuration where it would widen yours, and its texts for agents (AGENTS.md, CLAUDE.md, GEMINI.md);
-    hooks, skills and MCP servers are listed too, although this version does nothing with them. A yes is pinned to the
+    That is its configuration where it would widen yours, its texts for agents (AGENTS.md, CLAUDE.md, GEMINI.md), its
+    part of the system prompt and its skills; hooks and MCP servers are listed too, although this version does nothing
+    with them. A yes is pinned to the
     hash of all of it, for this folder and you: one byte more, and you are asked again. Plain `agent` and `agent run`
     ask by themselves. Without a terminal, and with --json, this only shows.
 
@@ -198,14 +199,15 @@ def _weighed(path: str | None) -> "Brought":
     from pathlib import Path
 
     from runner.config import load
-    from runner.trust.look import look
+    from runner.gate import folder
     from runner.trust.notices import condensed
-    from runner.trust.start import weigh
+    from runner.trust.start import look_at, weigh
 
     workspace = _workspace(path)
-    inventory = look(workspace)
+    inventory = look_at(workspace, str(folder(path)), os.environ)
     settings = load(Path(workspace), os.environ, unattended=True)
-    brought, notices = weigh(inventory, settings, os.environ, reads=bool(settings.value("instructions")))
+    reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
+    brought, notices = weigh(inventory, settings, os.environ, reads=reads, skilled=skilled)
     _tell((*condensed(settings, mention=False), *notices))
     return brought
 
@@ -261,10 +263,10 @@ def _answer(answer: "Answer") -> Mapping[str, object]:
 def _still(workspace: str, answer: "Answer") -> str:
     """Whether the repository brings what was answered: `same`, `changed`, `gone`, or `closed` to this user."""
     from runner.problems import Stopped
-    from runner.trust.look import look
+    from runner.trust.start import look_at
 
     try:
-        return "same" if look(workspace).sha256 == answer.sha256 else "changed"
+        return "same" if look_at(workspace, workspace, os.environ).sha256 == answer.sha256 else "changed"
     except Stopped:
         return "closed" if os.path.lexists(workspace) else "gone"
 

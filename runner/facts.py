@@ -41,7 +41,10 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     found = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
     shown = certificates.files(environ, workspace, secrets)
-    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown])
+    told = toolchains.shown(
+        f"{home}/.agents/skills", secrets
+    )  # what the model is told to read (runner/context/given.py)
+    system = toolchains.outermost([*base, *found, *linked_repository(workspace, secrets), *shown, *told])
     every = frozenset(system)
     path = tuple(one for one in wanted if within(one, every))
     usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))

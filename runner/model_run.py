@@ -162,6 +162,7 @@ def prepared(
     from runner.budget import bounds
     from runner.config import load
     from runner.config.flags import said, with_flags
+    from runner.context.given import given
     from runner.gate import folder
     from runner.session import SessionOptions
     from runner.trust.start import Wish, started, workspace_at
@@ -177,10 +178,14 @@ def prepared(
         reads=bool(settings.value("instructions")) and not args.no_instructions,
         asks=asks,
         asker=asker,
+        skilled=bool(settings.value("skills")),
+        cwd=str(cwd),
     )
-    instructions = ""
+    instructions, brought = "", None
     if repository:
-        settings, instructions = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
+        settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
+    told = given(brought, os.environ, skilled=bool(settings.value("skills")))
+    settings = replace(settings, notices=(*settings.notices, *told.notices))
     flags = said(
         mode=args.mode,
         model=args.model,
@@ -202,6 +207,7 @@ def prepared(
         bounds=bounds(args.budget, settings, usual),
         argv=("agent", *sys.argv[1:]),
         instructions=instructions,
+        context=told.context,
     )
     return options, settings
 

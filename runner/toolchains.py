@@ -108,6 +108,20 @@ class _Search:
                 yield whole
 
 
+def shown(folder: str, secrets: Secrets) -> tuple[str, ...]:
+    """`folder` of the home where it is a real one that others cannot fill, and may be shown; else nothing."""
+    try:
+        found = os.lstat(folder)
+        fits = stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+    except OSError:
+        return ()
+    return (
+        (folder,)
+        if fits and os.path.realpath(folder) == folder and _Search(secrets.home, secrets, "").fits(folder)
+        else ()
+    )
+
+
 def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str = "") -> tuple[str, ...]:
     """Readable roots for the programs in `folders` (real paths), and for virtual environments in `workspace`.
 

@@ -119,9 +119,9 @@ class Policies:
         """What of the repository's is believed: by the hash that was named then, else as the person said since."""
         if way.pinned:
             from runner.trust.inventory import Kind
-            from runner.trust.look import look
+            from runner.trust.start import look_at
 
-            inventory = look(way.folder) if Path(way.folder).is_dir() else None
+            inventory = look_at(way.folder, way.folder, self._environ) if Path(way.folder).is_dir() else None
             same = inventory is not None and inventory.sha256 == way.pinned
             return inventory.hashes(Kind.CONFIGURATION) if inventory is not None and same else None
         if way.unattended:

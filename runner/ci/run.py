@@ -167,11 +167,10 @@ class Run:
         if args.trust_config is not None:
             return
         from runner.config.load import LOCAL_FILE, PROJECT_FILE
-        from runner.trust.look import INSTRUCTIONS
+        from runner.trust.look import INSTRUCTIONS, PROMPTS, SKILLS
 
-        names = [
-            name for name in (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS) if os.path.lexists(f"{self._workspace}/{name}")
-        ]
+        every = (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS, *PROMPTS, *SKILLS)
+        names = [name for name in every if os.path.lexists(f"{self._workspace}/{name}")]
         if names:
             listed = ", ".join(f"`{name}`" for name in names)
             how = "`--trust-config HASH` uses it (`agent trust show`)"

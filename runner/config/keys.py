@@ -163,6 +163,8 @@ KEYS: tuple[Key, ...] = (
 
     Key("instructions", Shape.SWITCH, TIGHTEN,
         "the model is given the trusted `AGENTS.md`, `CLAUDE.md` and `GEMINI.md` of the repository", True),
+    Key("skills", Shape.SWITCH, TIGHTEN, "the model is told of your skills, and of the trusted ones of the repository",
+        True),
 
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=checks.address,

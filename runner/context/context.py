@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from policy.record import dataclass
 from runner.context.base import BASE, gate
 from runner.context.marked import marked
+from runner.context.skills import Skill, listing
 from runner.context.surroundings import Surroundings
 from runner.context.tokens import weight, weight_of, weight_of_tools
 from runner.messages import Message, TextBlock, ToolSpec, UserMessage
@@ -45,6 +46,7 @@ class Context:
 
     base: Text | None = None
     added: tuple[Text, ...] = ()
+    skills: tuple[Skill, ...] = ()
     surroundings: Surroundings = Surroundings()
     instructions: str = ""
 
@@ -82,6 +84,10 @@ class Context:
             Part("conversation", talk, "conversation", "", round(sum(map(weight_of, messages)))),
         )
 
+    def skill(self, name: str) -> Skill | None:
+        """The skill of that name, for the person who calls for it."""
+        return next((each for each in self.skills if each.name == name), None)
+
     def _system(self, world: "World") -> tuple[Part, ...]:
         base = self.base or Text("ringfence", BASE)
         rest = (
@@ -95,6 +101,7 @@ class Context:
         git = self.surroundings.git
         rows = (
             ("instructions", "the repository", self.instructions),
+            ("skills", f"{len(self.skills)} skills", listing(self.skills)),
             ("git", "the repository", f"{_GIT}\n\n{marked('git-state', git)}" if git else ""),
         )
         return tuple(_part(name, source, "told", text) for name, source, text in rows if text)

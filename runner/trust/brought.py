@@ -1,8 +1,10 @@
 """What a repository brings, weighed: what of it would count, what was said to it before, and what is other since."""
 
 from policy.record import dataclass
+from runner.context.skills import Broken, Skill, chosen, skills_in
 from runner.instructions import texts
-from runner.trust.inventory import Inventory, differences
+from runner.trust.inventory import Entry, Inventory, Kind, differences
+from runner.trust.look import SKILLS
 from runner.trust.store import Answer
 from runner.trust.widening import Widening
 
@@ -11,7 +13,8 @@ from runner.trust.widening import Widening
 class Brought:
     """`answers` are those for this workspace, the latest first. `reads` says whether texts for agents are wanted.
 
-    `never` is what its configuration sets and no repository may; `faulty` the files of it that cannot be used.
+    `skilled` says the same of skills. `never` is what its configuration sets and no repository may; `faulty` the files
+    of it that cannot be used.
     """
 
     inventory: Inventory
@@ -20,6 +23,7 @@ class Brought:
     reads: bool = True
     never: tuple[Widening, ...] = ()
     faulty: tuple[str, ...] = ()
+    skilled: bool = True
 
     @property
     def answer(self) -> Answer | None:
@@ -31,7 +35,22 @@ class Brought:
         """The files of which something depends on the answer. None of them: there is nothing to ask."""
         widening = {each.path for each in self.widenings}
         told = {each.path for each in texts(self.inventory)} if self.reads else set()
-        return tuple(each.path for each in self.inventory.entries if each.path in widening | told)
+        skills = {each.path for each in self.skills[0]} if self.skilled else set()
+        prompts = {each.path for each in self.prompts}
+        return tuple(each.path for each in self.inventory.entries if each.path in widening | told | skills | prompts)
+
+    @property
+    def prompts(self) -> tuple[Entry, ...]:
+        """The files that would say something in the system prompt."""
+        kind, contents = Kind.PROMPT, self.inventory.contents
+        return tuple(
+            each for each in self.inventory.entries if each.kind is kind and contents.get(each.path, b"").strip()
+        )
+
+    @property
+    def skills(self) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
+        """The skills that it brings, and files that would be one if nothing were wrong with them."""
+        return skills_of(self.inventory)
 
     @property
     def since(self) -> tuple[Answer, tuple[tuple[str, str], ...]] | None:
@@ -40,3 +59,22 @@ class Brought:
         if before is None or before is self.answer:
             return None
         return before, differences(before.entries, self.inventory.entries)
+
+
+def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
+    """The skills of a repository, those that come first before others of their name."""
+    kinds = {each.path for each in inventory.entries if each.kind is Kind.SKILL}
+    groups = []
+    broken: tuple[Broken, ...] = ()
+    for folder in SKILLS:
+        files = {path: data for path, data in inventory.contents.items() if path in kinds and _is_one(path, folder)}
+        good, bad = skills_in(files, "of the repository")
+        groups.append(good)
+        broken += bad
+    found, left = chosen(groups)
+    return found, (*broken, *left)
+
+
+def _is_one(path: str, folder: str) -> bool:
+    """A SKILL.md counts in a folder of its own, right below `folder`."""
+    return path.startswith(f"{folder}/") and path.count("/") == folder.count("/") + 2

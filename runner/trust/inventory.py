@@ -9,7 +9,7 @@ from hashlib import sha256
 from policy.record import dataclass
 
 # In what is hashed, so that a later version, which may use more of these kinds, asks again.
-_FORMAT = "ringfence-trust-1"
+_FORMAT = "ringfence-trust-2"
 
 
 class Kind(Enum):
@@ -17,6 +17,7 @@ class Kind(Enum):
 
     CONFIGURATION = "configuration"
     INSTRUCTIONS = "instructions"
+    PROMPT = "prompt"
     HOOK = "hook"
     SKILL = "skill"
     SERVERS = "servers"
@@ -24,12 +25,13 @@ class Kind(Enum):
     @property
     def used(self) -> bool:
         """Whether this version does anything with it."""
-        return self in (Kind.CONFIGURATION, Kind.INSTRUCTIONS)
+        return self in (Kind.CONFIGURATION, Kind.INSTRUCTIONS, Kind.PROMPT, Kind.SKILL)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file, or what lies where one would be. `path` is relative to the workspace, as untrusted as its content.
+    """One file, or what lies where one would be. `path` is relative to the workspace (`../` is above it), and as
+    untrusted as its content.
 
     `refused` says why it is not read: it is never used then, whatever a person says to the rest, and `sha256` is empty.
     """

@@ -1,10 +1,13 @@
-"""One look at what a repository brings. Nothing outside of it is read, nothing is waited for, and there is an end."""
+"""One look at what a repository brings. Outside of it, only texts for agents above it in the home are read; nothing is
+waited for, and there is an end."""
 
+import contextlib
 import os
 import stat
 from hashlib import sha256
 
 from policy.record import dataclass
+from policy.secrecy import inside
 from policy.verdict import Problem
 from runner.problems import Exit, Stopped
 from runner.trust.inventory import Entry, Inventory, Kind
@@ -12,15 +15,20 @@ from runner.trust.inventory import Entry, Inventory, Kind
 OURS = ".ringfence"
 CONFIGURATION = (f"{OURS}/config.toml", f"{OURS}/config.local.toml")
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
+SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of one name, the first counts
 SERVERS = ".mcp.json"
-_FOLDERS = ((f"{OURS}/hooks", Kind.HOOK), (f"{OURS}/skills", Kind.SKILL))
+_TEXTS = (Kind.INSTRUCTIONS, Kind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
 _MOST = 500  # files and folders below hooks, and below skills
 _ALL = 16 << 20  # bytes of all of them
 _DEEPEST = 8
 
+_HIGHEST = 32  # folders above, or between the workspace and the folder of the session
+
 # SAFETY: open(2). No link is followed, no pipe is waited for, no terminal becomes ours.
+_ONLY_PASSED = getattr(os, "O_PATH", os.O_RDONLY)  # a folder on the way need not be one that we may list
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -28,8 +36,9 @@ class _TooMuch(Exception):
     """More than anybody reads before saying yes."""
 
 
-def look(workspace: str) -> Inventory:
-    """What `workspace`, a real path, brings. Raises Stopped when it cannot be looked into at all."""
+def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
+    """What `workspace` brings to a session in `cwd`, with the texts for agents between the two and those above in
+    `home`. All three are real paths. Raises Stopped when the workspace cannot be looked into at all."""
     found = _Found({}, {})
     try:
         top = os.open(workspace, _PLAIN | os.O_DIRECTORY)
@@ -43,30 +52,101 @@ def look(workspace: str) -> Inventory:
         ours = found.folder(top, OURS, OURS, Kind.CONFIGURATION)
         if ours is not None:
             try:
-                _ours(found, ours)
+                for path in CONFIGURATION:
+                    found.file(ours, os.path.basename(path), path, Kind.CONFIGURATION)
+                for path in PROMPTS:
+                    found.file(ours, os.path.basename(path), path, Kind.PROMPT)
+                _all(found, ours, f"{OURS}/hooks", Kind.HOOK)
             finally:
                 os.close(ours)
+        for path in SKILLS:
+            _skills(found, top, path)
+        if cwd != workspace and inside(cwd, workspace):
+            _between(found, top, os.path.relpath(cwd, workspace).split("/"))
     finally:
         os.close(top)
+    _above(found, workspace, home)
     entries = tuple(found.entries[path] for path in sorted(found.entries))
     return Inventory(workspace, entries, found.contents)
 
 
-def _ours(found: "_Found", ours: int) -> None:
-    for path in CONFIGURATION:
-        found.file(ours, os.path.basename(path), path, Kind.CONFIGURATION)
-    for path, kind in _FOLDERS:
-        below = _Found({}, {})
-        handle = below.folder(ours, os.path.basename(path), path, kind)
-        if handle is not None:
+def look_below(folder: str, kind: Kind) -> Inventory:
+    """All that is below one folder, a real path; its paths are relative to it. Empty when it is not there."""
+    found = _Found({}, {})
+    above, name = os.path.split(folder)
+    with contextlib.suppress(OSError):
+        handle = os.open(above, _PLAIN | os.O_DIRECTORY)
+        try:
+            _all(found, handle, name, kind)
+        finally:
+            os.close(handle)
+    return Inventory(folder, tuple(found.entries[path] for path in sorted(found.entries)), found.contents)
+
+
+def _all(found: "_Found", at: int, path: str, kind: Kind) -> None:
+    """Everything below the folder that is the last part of `path`, in the open folder `at`; or one entry, why not."""
+    below = _Found({}, {})
+    handle = below.folder(at, os.path.basename(path), path, kind)
+    if handle is not None:
+        try:
+            below.everything(handle, path, kind, depth=1)
+        except _TooMuch as error:
+            below = _Found({path: Entry(path, kind, refused=str(error))}, {})
+        finally:
+            os.close(handle)
+    found.entries.update(below.entries)
+    found.contents.update(below.contents)
+
+
+def _skills(found: "_Found", top: int, path: str) -> None:
+    above = os.path.dirname(path)
+    if above in found.entries:
+        return
+    handle = found.folder(top, above, above, Kind.SKILL)
+    if handle is not None:
+        try:
+            _all(found, handle, path, Kind.SKILL)
+        finally:
+            os.close(handle)
+
+
+def _between(found: "_Found", top: int, names: list[str]) -> None:
+    """The texts for agents in each folder on the way down to that of the session."""
+    at, path = os.dup(top), ""
+    try:
+        for name in names[:_HIGHEST]:
+            if not name.isprintable():
+                return  # nobody could see what they say yes to
+            path = f"{path}{name}/"
             try:
-                below.everything(handle, path, kind, depth=1)
-            except _TooMuch as error:
-                below = _Found({path: Entry(path, kind, refused=str(error))}, {})
-            finally:
-                os.close(handle)
-        found.entries.update(below.entries)
-        found.contents.update(below.contents)
+                below = os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=at)
+            except OSError:
+                return
+            os.close(at)
+            at = below
+            for each in INSTRUCTIONS:
+                found.file(at, each, f"{path}{each}", Kind.INSTRUCTIONS)
+    finally:
+        os.close(at)
+
+
+def _above(found: "_Found", workspace: str, home: str) -> None:
+    """The texts for agents in each folder above the workspace, up to the home. They came with no repository, yet in
+    whoever's archive the workspace may lie."""
+    at, path = workspace, ""
+    for _ in range(_HIGHEST):
+        if not home or at == home or not inside(at, home):
+            return
+        at, path = os.path.dirname(at), f"{path}../"
+        try:
+            handle = os.open(at, _ONLY_PASSED | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return
+        try:
+            for each in INSTRUCTIONS:
+                found.file(handle, each, f"{path}{each}", Kind.INSTRUCTIONS)
+        finally:
+            os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +240,7 @@ def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | Non
     executable = bool(status.st_mode & 0o111)
     if len(data) > LARGEST:
         return Entry(path, kind, executable, refused=f"is longer than {LARGEST >> 20} MiB"), None
-    if kind is Kind.INSTRUCTIONS and not _is_text(data):
+    if kind in _TEXTS and not _is_text(data):
         return Entry(path, kind, executable, len(data), refused="is not UTF-8 text"), None
     return Entry(path, kind, executable, len(data), sha256(data).hexdigest()), data
 

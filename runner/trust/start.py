@@ -26,7 +26,8 @@ _HASH = 64  # hex digits
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How a session is started. `pinned` is the hash after --trust-config; `reads`: texts for agents are wanted.
+    """How a session is started, in `cwd`, a real path. `pinned` is the hash after --trust-config; `reads`: texts for
+    agents are wanted, `skilled`: skills are.
 
     `asks`: the question may be put on this terminal; with `asker`, it is put by that, from whatever thread this is.
     """
@@ -37,17 +38,19 @@ class Wish:
     reads: bool = True
     asks: bool = True
     asker: "Asker | None" = None
+    skilled: bool = True
+    cwd: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What the session may use: the hashes of trusted configuration files, and the inventory whose texts are told.
+    """What the session may use: the hashes of trusted configuration files, and the inventory that was trusted.
 
     `sha256` is that of all that was trusted; empty when nothing was.
     """
 
     trusted: Mapping[str, str]
-    texts: Inventory | None
+    inventory: Inventory | None
     notices: tuple[str, ...] = ()
     sha256: str = ""
 
@@ -58,11 +61,11 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
     `settings` are those without any trust. Raises Stopped for a pinned hash that is not that of the content,
     KeyboardInterrupt when the person leaves, StateError or PlaceError when answers cannot be kept.
     """
-    inventory = look(wish.workspace)
-    brought, notices = weigh(inventory, settings, environ, reads=wish.reads)
+    inventory = look_at(wish.workspace, wish.cwd, environ)
+    brought, notices = weigh(inventory, settings, environ, reads=wish.reads, skilled=wish.skilled)
     if wish.pinned is not None:
         agree(brought, wish.pinned, "--trust-config")
-        return replace(_all_of(inventory, wish), notices=notices)
+        return replace(_all_of(inventory), notices=notices)
     if not brought.counts:
         return Granted({}, None, notices)
     if not wish.attended:
@@ -82,7 +85,7 @@ def granted(wish: Wish, settings: "Settings", environ: Mapping[str, str]) -> Gra
         if not yes:
             text = f"left out, as you said: {named(brought.counts)}; `agent trust` shows it and asks again"
             notices = (*notices, text)
-    return replace(_all_of(inventory, wish), notices=notices) if yes else Granted({}, None, notices)
+    return replace(_all_of(inventory), notices=notices) if yes else Granted({}, None, notices)
 
 
 def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
@@ -91,7 +94,12 @@ def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
 
 
 def weigh(
-    inventory: Inventory, settings: "Settings", environ: Mapping[str, str], *, reads: bool = True
+    inventory: Inventory,
+    settings: "Settings",
+    environ: Mapping[str, str],
+    *,
+    reads: bool = True,
+    skilled: bool = True,
 ) -> tuple[Brought, tuple[str, ...]]:
     """The inventory with what it would widen and what was said to it, and what is to be told about the answers."""
     answers: tuple[Answer, ...] = ()
@@ -109,13 +117,20 @@ def weigh(
         reads,
         tuple(each for each in vain if each.path in readable),
         tuple(path for path in readable if os.path.join(inventory.workspace, path) not in used),
+        skilled,
     )
     return brought, notices
 
 
-def _all_of(inventory: Inventory, wish: Wish) -> Granted:
-    texts = inventory if wish.reads else None
-    return Granted(inventory.hashes(Kind.CONFIGURATION), texts, sha256=inventory.sha256 if inventory.entries else "")
+def look_at(workspace: str, cwd: str, environ: Mapping[str, str]) -> Inventory:
+    """What `workspace` brings to a session in `cwd`; both are real paths."""
+    return look(workspace, cwd=cwd, home=os.path.realpath(home(environ)))
+
+
+def _all_of(inventory: Inventory) -> Granted:
+    return Granted(
+        inventory.hashes(Kind.CONFIGURATION), inventory, sha256=inventory.sha256 if inventory.entries else ""
+    )
 
 
 def _asked(brought: Brought, store: TrustStore, asker: "Asker | None") -> tuple[bool, tuple[str, ...]]:
@@ -153,8 +168,11 @@ def now() -> str:
 Again = Callable[[Mapping[str, str]], "Settings"]
 
 
-def started(wish: Wish, settings: "Settings", environ: Mapping[str, str], again: Again) -> tuple["Settings", str]:
-    """The settings that hold, and the texts for the model (empty when there are none or nobody trusts them).
+def started(
+    wish: Wish, settings: "Settings", environ: Mapping[str, str], again: Again
+) -> tuple["Settings", str, Inventory | None]:
+    """The settings that hold, the texts for the model (empty when there are none or nobody trusts them), and everything
+    that was trusted.
 
     `again` loads the settings with what is trusted; it compares the very bytes that it reads with these hashes.
     """
@@ -166,9 +184,9 @@ def started(wish: Wish, settings: "Settings", environ: Mapping[str, str], again:
         settings = again(found.trusted)
     if found.sha256:
         settings = replace(settings, sources=(*settings.sources, f"trust:{found.sha256}"))  # for the record
-    told = block(found.texts) if found.texts else ""
+    told = block(found.inventory) if found.inventory and wish.reads else ""
     notices = [*condensed(settings, mention=not found.notices), *found.notices]
-    if found.texts and told:
-        names = tuple(each.path for each in texts(found.texts))
+    if found.inventory and told:
+        names = tuple(each.path for each in texts(found.inventory))
         notices.append(f"the model is given {named(names)}, as the words of the repository")
-    return replace(settings, notices=tuple(notices)), told
+    return replace(settings, notices=tuple(notices)), told, found.inventory

@@ -34,10 +34,13 @@ def description(brought: Brought, *, brief: bool = False) -> list[str]:
 def summary(brought: Brought) -> str:
     """What hangs on the answer, in a line: whatever stands above it, and however much that is."""
     told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
-    wide = len(brought.widenings)
+    wide, skills = len(brought.widenings), len(brought.skills[0]) if brought.skilled else 0
+    prompts = len(brought.prompts)
     parts = [
         f"{wide} {'setting' if wide == 1 else 'settings'} would change" if wide else "",
+        f"{prompts} {'text' if prompts == 1 else 'texts'} would stand in the system prompt" if prompts else "",
         f"{told} {'text' if told == 1 else 'texts'} would be given to the model" if told else "",
+        f"{skills} {'skill' if skills == 1 else 'skills'} would be offered to it" if skills else "",
     ]
     return "in short: " + ", ".join(part for part in parts if part)
 
@@ -63,9 +66,18 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     )
     yield "no repository may set it, trusted or not", list(map(_widening, brought.never))
     yield "it cannot be used, and counts for nothing", [f"  {path}" for path in brought.faulty]
+    yield (
+        "the system prompt would hold it: SYSTEM.md instead of our words about the work, the other behind them; it "
+        "changes no rule",
+        [line for each in brought.prompts for line in _prompt(brought, each)],
+    )
     title = "the model would read it as the words of the repository; it changes no rule"
     told = [line for each in entries if each.kind is Kind.INSTRUCTIONS for line in _text(brought, each)]
     yield title if brought.reads else "texts for agents, which are switched off", told
+    title = "the model would be told of these skills, and may read them; they change no rule"
+    rows = [f"  {_whole(each.path)}  {one_line(each.description, _WIDE)}" for each in brought.skills[0]]
+    yield title if brought.skilled else "skills, which are switched off", rows
+    yield "skills that cannot be used", [f"  {_whole(each.path)}  {_whole(each.why)}" for each in brought.skills[1]]
     yield (
         "this version does nothing with it",
         [line for each in entries if not each.kind.used for line in _unused(brought, each)],
@@ -98,6 +110,15 @@ def _text(brought: Brought, entry: Entry) -> Iterator[str]:
     yield f"  {entry.path}  {', '.join(notes)}"
     shown = [line for line in text.splitlines() if line.strip()][:_FIRST]
     for line in shown:
+        yield f"    | {one_line(line, _WIDE)}"
+
+
+def _prompt(brought: Brought, entry: Entry) -> Iterator[str]:
+    text = brought.inventory.contents[entry.path].decode("utf-8")
+    hidden = _hidden(text)
+    more = f", {hidden} characters in it cannot be seen, and are spelled out" if hidden else ""
+    yield f"  {entry.path}  {entry.size:,} bytes{more}"
+    for line in [line for line in text.splitlines() if line.strip()][:_FIRST]:
         yield f"    | {one_line(line, _WIDE)}"
 
 
