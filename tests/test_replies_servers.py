@@ -1,0 +1,264 @@
+"""Whole runs of the program against servers on loopback that break off, are busy, or find a conversation too long."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AGENT = Path(sys.executable).with_name("agent")
+Events = list[dict[str, Any]]
+# What a server does with one request: a refusal (status, headers, body), or pieces of a stream that just ends.
+Refusal = tuple[int, dict[str, str], dict[str, Any]]
+Answer = Refusal | list[str]
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each request with the next of `answers`; the last one again and again."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: list[Answer]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers = answers
+        self.bodies: list[dict[str, Any]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.server.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        number = len(self.server.bodies)
+        answer = self.server.answers[min(number, len(self.server.answers)) - 1]
+        self.close_connection = True
+        if isinstance(answer, tuple):
+            status, headers, body = answer
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in {
+                **headers,
+                "content-type": "application/json",
+                "content-length": str(len(data)),
+            }.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for piece in answer:
+            data = piece.encode()
+            self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        if answer and answer[-1] == END:
+            self.wfile.write(b"0\r\n\r\n")  # else the connection just breaks
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the test looks at what arrived."""
+
+
+END = ": end\n\n"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    open_: list[tuple[Server, threading.Thread]] = []
+
+    def make(*answers: Answer) -> Server:
+        server = Server(list(answers))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        open_.append((server, thread))
+        return server
+
+    yield make
+    for server, thread in open_:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+# ---- Anthropic's stream
+
+
+def _event(kind: str, **fields: object) -> str:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n"
+
+
+def began(tokens: int = 50) -> list[str]:
+    return [_event("message_start", message={"usage": {"input_tokens": tokens, "output_tokens": 1}})]
+
+
+def text(index: int, *pieces: str, whole: bool = True) -> list[str]:
+    stop = [_event("content_block_stop", index=index)] if whole else []
+    start = _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
+    deltas = [
+        _event("content_block_delta", index=index, delta={"type": "text_delta", "text": piece}) for piece in pieces
+    ]
+    return [start, *deltas, *stop]
+
+
+def tool(index: int, command: str, whole: bool = True) -> list[str]:
+    raw = json.dumps({"command": command})
+    block = {"type": "tool_use", "id": f"toolu_{index}", "name": "bash", "input": {}}
+    parts = (raw[:9], raw[9:]) if whole else (raw[:9],)
+    deltas = [
+        _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": part})
+        for part in parts
+    ]
+    stop = [_event("content_block_stop", index=index)] if whole else []
+    return [_event("content_block_start", index=index, content_block=block), *deltas, *stop]
+
+
+def ended(reason: str) -> list[str]:
+    delta = _event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": 20})
+    return [delta, _event("message_stop"), END]
+
+
+DONE: Answer = [*began(), *text(0, "done"), *ended("end_turn")]
+OVERLOADED: Answer = (529, {}, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+
+
+def agent(tmp_path: Path, url: str, *words: str, **more: str) -> tuple[int, Events]:
+    work = tmp_path / "work"
+    work.mkdir(exist_ok=True)
+    (work / "makefile").write_text("all:\n")
+    done = subprocess.run(
+        [AGENT, "run", "--json", "--mode", "trust-project", "--model", "anthropic:claude-opus-4-5", *words, "look"],
+        cwd=work,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path / "home"),
+            "RINGFENCE_STATE_DIR": str(tmp_path / "state"),
+            "ANTHROPIC_API_KEY": "sk-ant-of-nobody-0123456789abcdef",
+            "ANTHROPIC_BASE_URL": url,
+            **more,
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.stderr == "", done.stderr
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def said(events: Events) -> str:
+    return "".join(event["text"] for event in events if event["type"] == "text")
+
+
+def of(events: Events, kind: str) -> Events:
+    return [event for event in events if event["type"] == kind]
+
+
+def test_an_answer_that_breaks_off_twice_is_one_answer_for_everybody(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
+    server = serve(
+        [*began(), *text(0, "I look into", " the mak", whole=False)],
+        [
+            *began(),
+            *text(0, "I look into", " the makefile."),
+            *tool(1, "cat makefile"),
+            *tool(2, "touch x", whole=False),
+        ],
+        DONE,
+    )
+    code, events = agent(tmp_path, server.url)
+    assert code == 0
+    assert said(events) == "I look into the makefile.done"
+    assert [event["failure"] for event in of(events, "retrying")] == ["retryable"]
+    (finished,) = of(events, "finished")
+    assert finished["text"].startswith("all:")
+    assert not (tmp_path / "work/x").exists(), "a call that was not whole is lost"
+    first, second, third = (body["messages"] for body in server.bodies)
+    assert [message["role"] for message in second] == [*(message["role"] for message in first), "assistant", "user"]
+    assert "note of the program" in json.dumps(second[-1])
+    assistant, results = third[-2:]
+    assert [block["type"] for block in assistant["content"]] == ["text", "tool_use"]
+    assert assistant["content"][0]["text"] == "I look into the makefile."
+    assert [block["tool_use_id"] for block in results["content"]] == ["toolu_1"]
+    assert "note of the program" not in json.dumps(third)
+
+
+def test_a_reading_is_done_before_its_answer_is_whole(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """The stream stands still behind the call until the program has said how the call ended."""
+    server = serve([*began(), *tool(0, "cat makefile")], DONE)
+    code, events = agent(tmp_path, server.url)
+    assert code == 0
+    kinds = [event["type"] for event in events]
+    assert kinds.index("tool_proposed") < kinds.index("notice") < kinds.index("run_ended")
+    assert "the call that was whole is done" in of(events, "notice")[0]["text"]
+    assert len(of(events, "finished")) == 1
+
+
+def test_a_busy_server_is_asked_again_when_it_says(serve: Callable[..., Server], tmp_path: Path) -> None:
+    server = serve((429, {"retry-after": "1"}, {"error": {"type": "rate_limit_error", "message": "slowly"}}), DONE)
+    code, events = agent(tmp_path, server.url)
+    assert code == 0
+    (retrying,) = of(events, "retrying")
+    assert retrying["failure"] == "rate_limited"
+    assert 1 <= retrying["wait"] <= 1.5, "not sooner"
+    assert (retrying["attempt"], retrying["attempts"]) == (1, 7)
+
+
+def test_a_wait_beyond_the_end_of_the_run_is_not_begun(serve: Callable[..., Server], tmp_path: Path) -> None:
+    server = serve((429, {"retry-after": "500"}, {"error": {"type": "rate_limit_error", "message": "slowly"}}))
+    code, events = agent(tmp_path, server.url, "--timeout", "120s")
+    assert code == 1
+    assert of(events, "retrying") == []
+    assert len(server.bodies) == 1
+
+
+def test_another_provider_goes_on_in_the_middle_of_an_answer(serve: Callable[..., Server], tmp_path: Path) -> None:
+    busy = serve([*began(), *text(0, "I look into the mak", whole=False)], OVERLOADED)
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"content": "I look into the makefile"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "."}, "finish_reason": "stop"}]},
+    ]
+    other = serve([*(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks), "data: [DONE]\n\n", END])
+    home = tmp_path / "home/.config/ringfence"
+    home.mkdir(parents=True)
+    (home / "config.toml").write_text('fallback_model = "openai:theirs"\n')
+    key = "sk-of-another-0123456789abcdef"
+    code, events = agent(tmp_path, busy.url, OPENAI_API_KEY=key, OPENAI_BASE_URL=f"{other.url}/v1")
+    assert code == 0
+    assert said(events) == "I look into the makefile."
+    assert [(event["was"], event["now"]) for event in of(events, "changed")] == [
+        ("anthropic:claude-opus-4-5", "openai:theirs"),
+        ("openai:theirs", "anthropic:claude-opus-4-5"),
+    ]
+    assert len(busy.bodies) == 5
+    (body,) = other.bodies
+    assert body["model"] == "theirs"
+    assert body["messages"][-2] == {"role": "assistant", "content": "I look into the mak"}
+
+
+def test_a_conversation_that_is_too_long_is_shown_shorter(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """The server's word counts, whatever is known of the model."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/long").write_text("a line of the long file\n" * 1500)
+    long: Answer = (
+        400,
+        {},
+        {"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}},
+    )
+    reads: Answer = [*began(), *tool(0, "cat long"), *ended("tool_use")]
+    server = serve(reads, reads, reads, long, DONE)
+    code, events = agent(tmp_path, server.url)
+    assert code == 0, events[-1]
+    assert of(events, "compacted")
+    sizes = [len(json.dumps(body["messages"])) for body in server.bodies]
+    assert sizes[-1] < max(sizes) * 0.7
