@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from policy.record import dataclass
 from policy.tier import Mode
@@ -27,6 +27,7 @@ from runner.talk import Talk
 
 if TYPE_CHECKING:
     from runner.approval import Approver
+    from runner.callback import Decide
     from runner.config import Settings
     from runner.events import Emit, Event
     from runner.loop import Ending
@@ -44,7 +45,7 @@ class Start:
     settings: "Settings"
     environ: Mapping[str, str]
     model: "Opened"
-    opener: "Callable[[str], Opened]"
+    opener: "Callable[[str], Opened] | None" = None
 
 
 def starting(
@@ -79,7 +80,7 @@ class Agent:
         *,
         model: "str | Opened | None" = None,
         mode: Mode | None = None,
-        approver: "Approver | None" = None,
+        approver: "Approver | Decide | None" = None,
         emit: "Emit | None" = None,
         go_on: GoOn | None = None,
         limits: tuple[str, ...] = (),
@@ -88,14 +89,15 @@ class Agent:
         trust_config: str | None = None,
         start: Callable[[], Start] | None = None,
     ) -> None:
-        """`approver` answers questions; without one nobody is there, and every question is a denial.
+        """`approver` answers questions: a function of one `Question` that answers True, or an `Answer`; or an Approver.
+        Without one nobody is there, and every question is a denial.
 
         `model` is `provider:model`, or a provider of the program's own. `emit` is called with every event of every
         session, also of those that nobody iterates over. `go_on`: an earlier session (`GoOn(resume=ID)`), or none kept
         (`GoOn(unkept=True)`). What the repository brings counts where it was trusted before, or has the hash
         `trust_config`; nobody is asked about it. `start`, in place of all but `approver` and `emit`: how it begins.
         """
-        self._approver = approver
+        self._approver = _approver(approver)
         self._told = emit
         named = model if isinstance(model, str) else None
         args = RunArgs(
@@ -339,6 +341,14 @@ class Answering:
 def _stop(work: "asyncio.Task[Ending]") -> None:
     if not work.done() and not work.cancelling():  # once: a second cancel would cut short the killing of its child
         work.cancel()
+
+
+def _approver(given: "Approver | Decide | None") -> "Approver | None":
+    from runner.callback import Callback
+
+    if given is None or hasattr(given, "ask"):
+        return cast("Approver | None", given)
+    return Callback(given)
 
 
 def _let_go(beginning: "Beginning | None") -> None:

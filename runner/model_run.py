@@ -87,19 +87,14 @@ async def play(
     import asyncio
     import signal
 
-    from runner.loop import run
-    from runner.session import open_session
-    from runner.sessions.recall import recall
+    from runner.agent import Agent, Start
 
     task = asyncio.current_task()
     if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    async with open_session(
-        options, settings, environ, model=model, approver=approver, emit=emit, opener=opener
-    ) as world:
-        world.emit(world.opening())
-        history = recall(options.beginning, world)
-        return await run(prompt, world, history)
+    start = Start(options, settings, environ, model, opener)
+    async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
+        return await agent.run(prompt)
 
 
 def start_conversation(args: RunArgs) -> int:

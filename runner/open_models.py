@@ -22,6 +22,7 @@ class OpenModels:
         self._opener = opener
         self._settings = settings
         self._opened = {f"{first.provider.name}:{first.model}": first}
+        self._all = [first]
 
     def get(self, spec: str) -> Opened:
         """The model that `spec` (`provider:model`) names. Raises SetupError, SecretError."""
@@ -29,7 +30,9 @@ class OpenModels:
             if self._opener is None:
                 why = "this program gave the session one model, and no way to open others"
                 raise SetupError(Problem(f"`{spec}` cannot be opened here", why, "start a session with that model"))
-            self._opened[spec] = self._opener(spec)
+            made = self._opener(spec)
+            self._all.append(made)
+            self._opened[spec] = self._opened.setdefault(f"{made.provider.name}:{made.model}", made)
         return self._opened[spec]
 
     def vendors(self, spec: str) -> bool:
@@ -44,5 +47,5 @@ class OpenModels:
         return bounds if self._settings is None else priced(bounds, model, self._settings)
 
     async def close(self) -> None:
-        for each in self._opened.values():
+        for each in self._all:
             await each.provider.close()

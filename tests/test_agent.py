@@ -12,7 +12,7 @@ import pytest
 from policy.tier import Mode
 from policy.verdict import Ask
 from runner.agent import Agent, starting
-from runner.approval import Answer, No, Yes
+from runner.approval import Answer, Halt, No, Question, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.events import Changed, Chunk, Denied, Event, Finished, Prompted, Resumed, RunEnded, Said, SessionStarted
@@ -141,6 +141,39 @@ def test_the_programs_answers_hold(folder: Path) -> None:
     assert not (folder / "two").exists()
     assert len(asked) == 2
     assert "not that" in str(of(seen, Denied)[0].problem)
+
+
+# fmt: off
+SAID: list[tuple[object, bool, str]] = [
+    (True,          True,  "the one plain yes"),
+    (Yes(),         True,  "an answer"),
+    (False,         False, "a plain no"),
+    (None,          False, "a function that forgot to answer"),
+    ("yes",         False, "words are no answer"),
+    (1,             False, "what is only like True is no yes"),
+    (No("not so"),  False, "a no with words"),
+    (Halt(),        False, "the turn is stopped"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T107")
+@pytest.mark.parametrize(("said", "ran", "why"), SAID, ids=[row[2] for row in SAID])
+def test_a_function_allows_by_a_clear_yes_alone(folder: Path, said: object, ran: bool, why: str) -> None:
+    seen: list[Question] = []
+
+    async def decide(question: Question) -> Answer | bool | None:
+        seen.append(question)
+        return said  # type: ignore[return-value]  # what a program may get wrong
+
+    async def work() -> None:
+        turns = bash("echo > made"), Turn("done")
+        async with Agent(folder, model=model(*turns), mode=Mode.DEFAULT, approver=decide) as agent:
+            await all_of(agent, "go")
+
+    asyncio.run(work())
+    assert [each.card.command for each in seen] == ["echo > made"]
+    assert (folder / "made").exists() is ran
 
 
 def test_what_an_approver_raises_reaches_the_program_and_nothing_runs(folder: Path, tmp_path: Path) -> None:
