@@ -29,9 +29,10 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules, and the keys into docs/configuration.md
+docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules, the keys into docs/configuration.md, the events into docs/embedding.md
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_configuration.py
+	$(BIN)/python docs/make_events.py
 
 tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write what came of it into SECURITY.md
 	$(BIN)/python tests/make_tables.py

@@ -308,7 +308,7 @@ class Notice(_Event):
 @dataclass(frozen=True, slots=True)
 class Shown(_Event):
     """The answer to a `/command`: for the person, and neither for the model nor for the session's file. `kind`: text,
-    diff, or markdown."""
+    diff, markdown, or draft (words for the person to change and send)."""
 
     type: ClassVar[str] = "shown"
     text: str
