@@ -60,8 +60,8 @@ def block(inventory: Inventory) -> str:
     mark = inventory.sha256[:16]
     parts = [_BEFORE.format(mark=mark)]
     for each in given:
-        given = -(-len(each.text.encode()) >> 10)
-        more = f"\n[cut: the first {given} KiB of {each.size:,} bytes; read the file for the rest]" if each.cut else ""
+        kib = -(-len(each.text.encode()) >> 10)
+        more = f"\n[cut: the first {kib} KiB of {each.size:,} bytes; read the file for the rest]" if each.cut else ""
         parts.append(marked("repository-text", f"{each.text}{more}", mark=mark, file=each.path))
     return "\n\n".join(parts)
 
