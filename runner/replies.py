@@ -99,8 +99,11 @@ class Replies:
 
     @property
     def _cap(self) -> int:
-        """The most tokens that an answer may have, as long as the budget has them."""
-        return self._raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
+        """The most tokens that an answer may have, as long as the budget has them. Some servers refuse a request that
+        could fill more than the window."""
+        wanted = self._raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
+        left = self.world.view.left(self._messages, self.world)
+        return wanted if left is None else min(wanted, left)
 
     @property
     def _facts_output(self) -> int | None:

@@ -163,6 +163,14 @@ def test_old_output_is_trimmed_and_the_history_keeps_it(stage: Make) -> None:
     assert max(used) < 20_000
 
 
+@pytest.mark.parametrize(("window", "most"), [(20_000, 16_384), (12_000, 7_700), (5_000, 1_024), (None, 16_384)])
+def test_an_answer_is_not_asked_to_be_longer_than_what_is_left(stage: Make, window: int | None, most: int) -> None:
+    clerk = Clerk("done")
+    found = small(stage(provider=clerk), window)
+    assert found.play().exit is Exit.DONE
+    assert clerk.requests[0].max_tokens == pytest.approx(most, rel=0.1)
+
+
 # ---- the view by itself
 
 MARK = "the tests failed in tests/test_paint.py"

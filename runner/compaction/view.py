@@ -6,6 +6,7 @@ beginning of every request is the same, which is what a provider's cache lives f
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING
 
 from runner.compaction.fold import Fold, shown
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from runner.spending import Spending
     from runner.world import World
 
+_WHOLE = Fold()
 _ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
+_LEAST = 1_024  # tokens of an answer that are asked for even where the window seems full: we may have counted too much
 _UNKNOWN = 64_000  # tokens; what /compact measures by where nobody knows the window
 _CAPS = (24_000, 8_000, 2_500, 800, 250)  # characters of one text, tried in turn
 _SHRINKS = (0.6, 0.35, 0.15)  # of what was too long, by the try
 _TOLD = 0.4  # characters of notes for each token of the window, at most: a tenth of it
-_REST = 0.03  # of the window: how much more there must be before notes that failed are tried again
+_REST = 0.03  # of the window: how much more there must be before what did not help is tried again
 
 
 class View:
@@ -44,6 +47,7 @@ class View:
         self._scribe = scribe or Scribe()
         self._said = window
         self._made: list[tuple[Fold, Message]] = []  # the folds so far, each with the last message before its end
+        self._cache: tuple[Fold, tuple[Message, ...], tuple[Message, ...]] = (_WHOLE, (), ())  # what came of the last
         self._rests: dict[Level, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
 
@@ -54,15 +58,29 @@ class View:
         proven = self._proven.get(spec)
         return min(known, proven) if known and proven else known or proven
 
+    def left(self, messages: Sequence[Message], world: "World") -> int | None:
+        """The tokens that the window has for the answer to what `shown` answers; None where nobody knows."""
+        window = self.window(world)
+        if window is None:
+            return None
+        return max(window - world.gauge.size(self.shown(messages)).tokens - window // 50, _LEAST)
+
     def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """What is sent of `messages`, the whole history."""
         while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
             self._made.pop()
-        return shown(messages, self._fold)
+            self._rests.clear()
+        fold = self._fold
+        for_fold, source, made = self._cache
+        if for_fold is not fold or len(source) > len(messages) or not all(map(is_, source, messages)):
+            source = tuple(messages[: fold.end])
+            made = shown(source, fold)
+            self._cache = (fold, source, made)
+        return (*made, *messages[len(source) :])
 
     @property
     def _fold(self) -> Fold:
-        return self._made[-1][0] if self._made else Fold()
+        return self._made[-1][0] if self._made else _WHOLE
 
     def restore(self, folds: Sequence[tuple[int, Fold]], messages: Sequence[Message]) -> None:
         """Go on as an earlier run left off: each fold with the place in `messages` that its numbers count back from."""
@@ -76,11 +94,12 @@ class View:
         room = self._room(world)
         if room is None:
             return self.shown(messages)
+        used = world.gauge.size(self.shown(messages)).tokens
         for level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY, Level.RECENT, Level.TRUNCATE):
-            used = world.gauge.size(self.shown(messages)).tokens
             if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
                 continue
-            await self._reach(level, messages, world, spent, room)
+            if (done := await self._reach(level, messages, world, spent, room)) is not None:
+                used = done.after
         return self.shown(messages)
 
     async def shrink(
@@ -133,13 +152,15 @@ class View:
             case _:
                 fold = replace(fold, cut=kept)
                 if not self._gains(fold, messages, world, before, room, level):
+                    self._rest(level, before, room)
                     return None
                 notes = await self._notes(level, messages[self._fold.cut : kept], focus, world, spent)
                 if notes is None:
-                    self._rests[level] = before + room * _REST
+                    self._rest(level, before, room)
                     return None
                 fold = replace(fold, notes=notes)
         if not self._gains(fold, messages, world, before, room, level):
+            self._rest(level, before, room)
             return None
         self._set(messages, fold)
         if spent is not None:
@@ -151,6 +172,11 @@ class View:
         world.emit(told)
         world.emit(now(self.shown(messages), world, spent.money if spent is not None else None))
         return told
+
+    def _rest(self, level: Level, before: int, room: float) -> None:
+        """It did not help: not again with every request."""
+        if level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY):
+            self._rests[level] = before + room * _REST
 
     def _gains(
         self, fold: Fold, messages: Sequence[Message], world: "World", before: int, room: float, level: Level

@@ -50,6 +50,7 @@ class Gauge:
         self._weighed = 0.0  # the same by our own scales, without what is fixed
         self._rate = 1.0
         self._ours = True  # the model that counted is the one that will be asked
+        self._known: dict[int, tuple[Message, float]] = {}  # the weights of what was weighed last, by identity
 
     def fixed(self, text: str, tools: Sequence[ToolSpec]) -> None:
         """What every request holds beside the messages. Matters until the provider has counted once."""
@@ -61,7 +62,7 @@ class Gauge:
         if asked <= 0:
             self._counted = None
             return
-        before = _of_all(sent)
+        before = self._weigh(sent)
         self._rate = min(max(asked / (before + self._fixed), _LEAST), _MOST)
         self._counted = asked + usage.output
         self._weighed = before + weight_of(answer)
@@ -78,12 +79,23 @@ class Gauge:
 
     def size(self, messages: Sequence[Message]) -> Size:
         """What a request with `messages` takes of the window."""
-        weighed = _of_all(messages)
+        weighed = self._weigh(messages)
         if self._counted is None:
             return Size(round((self._fixed + weighed) * self._rate), exact=False)
         more = weighed - self._weighed
         least = round(weighed * _LEAST)  # shorter messages never make it less than themselves
         return Size(max(self._counted + round(more * self._rate), least), exact=self._ours and abs(more) < 1)
+
+    def _weigh(self, messages: Iterable[Message]) -> float:
+        """Most of a conversation is what it was at the last request."""
+        before, self._known = self._known, {}
+        total = 0.0
+        for message in messages:
+            known = before.get(id(message))
+            found = known if known is not None and known[0] is message else (message, weight_of(message))
+            self._known[id(message)] = found
+            total += found[1]
+        return total
 
 
 def weight(text: str) -> float:
@@ -97,10 +109,6 @@ def weight(text: str) -> float:
 def weight_of_tools(tools: Iterable[ToolSpec]) -> float:
     """The tokens of what is said about tools, estimated."""
     return sum(_CALL + weight(each.name) + weight(each.description) + weight(json.dumps(each.schema)) for each in tools)
-
-
-def _of_all(messages: Iterable[Message]) -> float:
-    return sum(map(weight_of, messages))
 
 
 def weight_of(message: Message) -> float:
