@@ -32,7 +32,9 @@ def _providers(incomplete: str) -> list[str]:
 PROVIDER = Annotated[
     str,
     typer.Argument(
-        metavar="PROVIDER", help="anthropic, openai, or a `keyring` of a [[credential]].", autocompletion=_providers
+        metavar="PROVIDER",
+        help="anthropic, openai, gemini, or a `keyring` of a [[credential]].",
+        autocompletion=_providers,
     ),
 ]
 MAYBE = Annotated[str | None, typer.Argument(metavar="[PROVIDER]", help="This one only.", autocompletion=_providers)]

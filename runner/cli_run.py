@@ -16,7 +16,10 @@ from runner.problems import Exit, usage
 from runner.sessions.flags import go_on
 
 MODEL = Annotated[
-    str | None, typer.Option(metavar="PROVIDER:MODEL", help="Which model: anthropic:NAME, openai:NAME, scripted:FILE.")
+    str | None,
+    typer.Option(
+        metavar="PROVIDER:MODEL", help="Which model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE."
+    ),
 ]
 PROVIDER = Annotated[str | None, typer.Option(metavar="NAME", help="Its provider alone, for the default model.")]
 

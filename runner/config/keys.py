@@ -24,7 +24,7 @@ from runner.config import checks
 from runner.config.migrations import VERSION
 
 # As in runner/providers, whose import would cost more than reading all settings.
-REMOTE = ("anthropic", "openai")  # those that have an address
+REMOTE = ("anthropic", "openai", "gemini")  # those that have an address
 PROVIDERS = (*REMOTE, "scripted")
 
 Fault = tuple[str, str]  # why, and what to do
@@ -170,7 +170,7 @@ KEYS: tuple[Key, ...] = (
         Key(f"provider.{name}.base_url", Shape.TEXT, NEVER, f"where `{name}` is reached", check=checks.address,
             example=f'"https://{name}.example/v1"'),
         Key(f"provider.{name}.model", Shape.TEXT, NEVER, f"the model of `{name}` when only the provider is named",
-            example='"qwen3:8b"' if name == "openai" else '"claude-sonnet-5-5"'),
+            example={"openai": '"qwen3:8b"', "gemini": '"gemini-3.8-flash"'}.get(name, '"claude-sonnet-5-5"')),
     )),
     Key("provider.openai.api", Shape.TEXT, NEVER,
         "the API it is asked by; unless said, `responses` at OpenAI itself and `chat` at other addresses",

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from runner.credentials import Wanted
 
 
+GOOGLE = "https://generativelanguage.googleapis.com"
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """A provider behind a URL. `make` imports its module, so that naming a provider loads no HTTP library."""
@@ -51,6 +54,12 @@ def _openai(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: 
     return OpenAiProvider(endpoint, secret, timeouts)
 
 
+def _gemini(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
+    from runner.providers.gemini import GeminiProvider
+
+    return GeminiProvider(endpoint, secret, timeouts)
+
+
 def _scripted(file: str) -> Provider:
     from pathlib import Path
 
@@ -62,8 +71,9 @@ def _scripted(file: str) -> Provider:
 
 # fmt: off
 PROVIDERS: dict[str, Remote | Callable[[str], Provider]] = {
-    "anthropic": Remote("https://api.anthropic.com", "claude-sonnet-5-5", "ANTHROPIC_BASE_URL", _anthropic),
-    "openai":    Remote("https://api.openai.com/v1", "gpt-6.2-sol",       "OPENAI_BASE_URL",    _openai),
+    "anthropic": Remote("https://api.anthropic.com", "claude-sonnet-5-5", "ANTHROPIC_BASE_URL",     _anthropic),
+    "openai":    Remote("https://api.openai.com/v1", "gpt-6.2-sol",       "OPENAI_BASE_URL",        _openai),
+    "gemini":    Remote(GOOGLE,                      "gemini-4-argon",    "GOOGLE_GEMINI_BASE_URL", _gemini),
     "scripted":  _scripted,
 }
 # fmt: on

@@ -18,6 +18,7 @@ from pathlib import Path
 from runner.messages import Provider, Reply, Request, StreamEvent, TextBlock, UserMessage
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
+from runner.providers.gemini import GeminiProvider
 from runner.providers.openai import OpenAiProvider
 from runner.providers.responses import ResponsesProvider
 from runner.secrets import Secret
@@ -159,6 +160,8 @@ def make(name: str, url: str, key: str | None = KEY, timeouts: Timeouts = QUICK)
     match name:
         case "anthropic":
             return AnthropicProvider(parse_endpoint(url), secret, timeouts)
+        case "gemini":
+            return GeminiProvider(parse_endpoint(url), secret, timeouts)
         case "responses":
             return ResponsesProvider(parse_endpoint(f"{url}/v1"), secret, timeouts)
         case _:
