@@ -44,10 +44,11 @@ class Fallback:
         """The run is over: the next one goes to the chosen model again, unless the person chose another meanwhile."""
         if self._chosen is None or _name(world) != self._now:
             return
-        was = _name(self._chosen)
+        chosen, was = self._chosen, _name(self._chosen)
+        world.steering.change({"provider": chosen.provider, "model": chosen.model, "bounds": chosen.bounds})
         without_thoughts(messages)
         world.gauge.another()
-        world.journal.model(was, self._chosen.bounds.price)
+        world.journal.model(was, chosen.bounds.price)
         world.emit(Changed("model", self._now, was, "the next prompt goes to it again"))
 
 

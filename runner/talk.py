@@ -19,6 +19,9 @@ _ONE_MODEL = Problem(
 )
 
 
+_STOPS = (Exit.INTERRUPTED, Exit.FAILED, Exit.SANDBOX)  # the next prompt would only fail as well
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """The moment before a prompt: what /rewind goes back to. `step` is the last one that /undo knew then."""
@@ -51,10 +54,11 @@ class Talk:
         return self._running is not None
 
     async def prompt(self, text: str) -> Ending:
-        """Work on `text`, then on what was queued meanwhile; the Ending of the last run."""
+        """Work on `text`, then on what was queued meanwhile; the Ending of the last run. After one that was stopped, or
+        that failed, what is queued stays so."""
         while True:
             ending = await self._run(text)
-            if ending.exit is Exit.INTERRUPTED or (more := self.world.steering.next()) is None:
+            if ending.exit in _STOPS or (more := self.world.steering.next()) is None:
                 return ending
             text = more
 

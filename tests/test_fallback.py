@@ -1,5 +1,6 @@
 """Another model goes on where the chosen one stays busy: for the rest of the run, said, paid for, and with its own key."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +33,7 @@ from runner.providers import Opened
 from runner.providers.endpoint import SetupError
 from runner.secrets import Secret, SecretError
 from runner.sessions.cost import Price
+from runner.talk import Talk
 from runner.world import Bounds, Patience
 
 BUSY: list[Item] = [busy()]
@@ -102,9 +104,9 @@ def test_the_next_prompt_goes_to_the_chosen_model_again(stage: Make) -> None:  #
     one, other = Plays(*[BUSY] * 4, says("again")), Plays(says("done"))
     found = stage()
     two(found, one, other)
-    found.play()
-    found.world.steering.settled()  # as a talk does when a run is over
-    found.play()
+    talk = Talk(found.world, found.history)
+    asyncio.run(talk.prompt("one"))
+    asyncio.run(talk.prompt("two"))
     assert (len(one.requests), len(other.requests)) == (5, 1)
     assert [type(event) for event in found.of(Retrying)] == [Retrying] * 3
 
@@ -117,9 +119,9 @@ def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:  
     one, other = Plays(thinks("mine"), *[BUSY] * 4, says("again")), Plays(thinks("theirs"), says("done"))
     found = stage()
     two(found, one, other)
-    found.play()
-    found.world.steering.settled()
-    found.play()
+    talk = Talk(found.world, found.history)
+    asyncio.run(talk.prompt("one"))
+    asyncio.run(talk.prompt("two"))
     assert "mine" not in repr(other.requests[0].messages)
     assert "theirs" in repr(other.requests[1].messages), "its own thoughts it keeps"
     assert "theirs" not in repr(one.requests[-1].messages)
