@@ -217,6 +217,33 @@ def test_how_claude_is_told_to_think(model: str, level: Thinking, most: int, sen
         assert 1024 <= budget < most
 
 
+CALLED = ToolCall("a", "bash", {"command": "ls"})
+RESULT = ToolMessage((ToolResult("a", (TextBlock("x"),)),))
+
+
+@pytest.mark.parametrize(
+    ("messages", "thinks", "why"),
+    [
+        ([AssistantMessage((ThinkingBlock("t", "signed"), CALLED)), RESULT], True, "calls that were thought about"),
+        ([AssistantMessage((TextBlock("so"), CALLED)), RESULT], False, "calls of an answer that broke off"),
+        (
+            [AssistantMessage((CALLED,)), RESULT, UserMessage((TextBlock("also"),))],
+            False,
+            "and something said meanwhile",
+        ),
+        ([AssistantMessage((TextBlock("so"),)), UserMessage((TextBlock("go on"),))], True, "no calls"),
+        ([AssistantMessage((CALLED,)), RESULT, AssistantMessage((TextBlock("so"),))], True, "calls that are done with"),
+        ([AssistantMessage((ThinkingBlock("t", "openai:x"), CALLED)), RESULT], False, "another provider's thought"),
+    ],
+)
+def test_calls_without_a_thought_are_sent_without_asking_for_thoughts(messages: list, thinks: bool, why: str) -> None:
+    """The server refuses to think behind calls that do not begin with a thought."""
+    history = (UserMessage((TextBlock("look"),)), *messages)
+    body = our_anthropic.request_body(Request("claude-haiku-4-5", "", history, (), 16_384, Thinking.LOW))
+    assert ("thinking" in body) is thinks, why
+    vendors.check_body("anthropic", body)
+
+
 @pytest.mark.parametrize(
     ("model", "level", "sent"),
     [

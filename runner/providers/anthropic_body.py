@@ -44,10 +44,10 @@ def request_body(request: Request, *, unbound: bool = False) -> Json:
     for message in [each for each in messages if each["role"] == "user"][-TURNS_CACHED:]:
         if isinstance(content := message["content"], list):
             content[-1] = _cached(content[-1])
-    return {**body, **_thinking(request, unbound=unbound)}
+    return {**body, **_thinking(request, messages, unbound=unbound)}
 
 
-def _thinking(request: Request, *, unbound: bool) -> Json:
+def _thinking(request: Request, messages: list[Json], *, unbound: bool) -> Json:
     facts = facts_of(f"anthropic:{request.model}")
     asked = request.thinking is not Thinking.OFF
     body: Json = {}
@@ -57,13 +57,24 @@ def _thinking(request: Request, *, unbound: bool) -> Json:
         thinking = {"type": "adaptive", "display": "summarized"}
         if asked:
             body["output_config"] = {"effort": facts.effort(request.thinking)}
-    elif facts.thinking is ThinkingKind.BUDGET and asked:
+    elif facts.thinking is ThinkingKind.BUDGET and asked and not _thoughtless_calls(messages):
         budget = max(int(request.max_tokens * SHARES[request.thinking]), LEAST_BUDGET)
         if budget + LEAST_BUDGET <= request.max_tokens:  # else there is no room for an answer
             thinking = {"type": "enabled", "budget_tokens": budget}
     if unbound:
         thinking = {"type": "adaptive", **thinking, "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     return {**body, "thinking": thinking} if thinking else body
+
+
+def _thoughtless_calls(messages: list[Json]) -> bool:
+    """Whether calls whose results are sent came without a thought: of an answer that broke off, or of another model.
+
+    A server that was told to think refuses such calls: the answer that they stand in must begin with a thought.
+    """
+    for message in reversed(messages):
+        if message["role"] == "assistant" and isinstance(content := message["content"], list):
+            return content[0]["type"] not in ("thinking", "redacted_thinking") and content[-1]["type"] == "tool_use"
+    return False
 
 
 def _cached(block: Json) -> Json:
