@@ -42,7 +42,9 @@ class Card:
 
     def running(self, width: int, rows: int, now: float, theme: Theme) -> list[Row]:
         """While it runs: at most `rows` rows, two at least when there is something to say."""
-        head = self.head(width, theme)[0]
+        head, *more = self.head(width, theme)
+        if more:
+            head = fit([*head, (theme.dim, " …")], width)
         state = "waits" if self.began is None else f"running, {_elapsed(now - self.began)}"
         if self._lines > 1:
             state += f", {self._lines} lines"

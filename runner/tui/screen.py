@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import assert_never
 
 from policy.matrix import Ruling
-from policy.verdict import Problem
 from runner.events import (
     Answered,
     Asked,
@@ -41,15 +40,15 @@ from runner.events import (
     Unqueued,
 )
 from runner.tui.blocks import Block, Blocks, Code
-from runner.tui.cards import Card, malformed_rows, problem_rows, titled
+from runner.tui.cards import Card, malformed_rows, titled
 from runner.tui.code import code_rows
 from runner.tui.diff import diff_rows
 from runner.tui.markdown import markdown_rows
-from runner.tui.rows import WIDEST, Row, ansi, chop, hang, held, measure, safe, spelled, wrap
+from runner.tui.rows import WIDEST, Row, ansi, held, measure, safe, spelled, wrap
 from runner.tui.theme import Theme
+from runner.tui.told import ended_words, failed_rows, prompt_rows, resumed_rows, started_rows
 from runner.visible import one_line, visible
 
-_PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
 _OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
 _CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
 
@@ -177,13 +176,15 @@ class Screen:
                 case Code():
                     lines = block.lines[-room:]
                     before = (*block.before, *block.lines[: len(block.lines) - len(lines)])[-_CONTEXT:]
-                    return code_rows(block.info, lines, width, theme, before)[-room:]
+                    rows = code_rows(block.info, lines, width, theme, before)
+                    return (rows if block.before else [[], *rows])[-room:]
                 case _ if len(block.text) > _OPEN_MOST:
                     whole = (len(block.text) - width * room) // 1000 * 1000  # so that the rows stand still for a while
                     start = max(block.text.find(" ", whole, whole + 200), whole, 0)
                     return wrap(safe(block.text[start:]), width)[-room:]
                 case _:
-                    return [[], *markdown_rows(block.text, width, theme)][-room:]
+                    rows = markdown_rows(block.text, width, theme)
+                    return (rows if block.tight else [[], *rows])[-room:]
         if self._thought:
             return [[], [(theme.dim, one_line("thinking: " + self._thought[-width:].strip(), width))]]
         if self._writes:
@@ -253,11 +254,12 @@ class Screen:
         theme = self.theme
         match event:
             case SessionStarted():
-                self._started(event)
+                self._cwd = event.cwd
+                self._put(lambda width: started_rows(event, width, theme))
             case Resumed():
-                self._resumed(event)
+                self._put(lambda width: resumed_rows(event, width, theme))
             case Prompted(text) | Steered(text):
-                self._put(lambda width: _prompt_rows(text, width, theme))
+                self._put(lambda width: prompt_rows(text, width, theme))
             case Proposed(call, tool, action):
                 self._cards[call] = Card(call, tool, action, self._cwd)
             case Finished(call):
@@ -288,13 +290,7 @@ class Screen:
             case Changed(what, was, now, why):
                 self._note(f"the {what} is now {now} (was {was}){': ' + why if why else ''}")
             case Failed(problem):
-                badge = [(theme.badge_bad, " failed "), ("", "  ")]
-                self._put(
-                    lambda width: (
-                        titled(badge, visible(problem.what), width, theme)
-                        + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
-                    )
-                )
+                self._put(lambda width: failed_rows(problem, width, theme))
             case RunEnded():
                 self._ended(event)
             case never:
@@ -312,73 +308,12 @@ class Screen:
         elif kind == "diff":
             self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
         else:
-            self._put(lambda width: [row for line in text.split("\n") for row in chop(safe(line), width)])
-
-    def _started(self, event: SessionStarted) -> None:
-        self._cwd = event.cwd
-        found = event.enforcement
-        held = sum(ok for _, ok in found.checks)
-        alone = ", unattended" if event.unattended else ""
-        self._labelled(
-            ("workspace", event.workspace),
-            *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
-            ("mode", f"{event.mode.value}{alone}"),
-            ("model", event.model),
-            ("sandbox", f"{found.backend} {found.level.value}, {held} of {len(found.checks)} checks held"),
-            *((("limits", f"kept by {found.limits}"),) if found.limits else ()),
-            *(("not held", words) for words in found.missing),
-        )
-
-    def _resumed(self, event: Resumed) -> None:
-        prompts = f"{event.prompts} {'prompt' if event.prompts == 1 else 'prompts'}"
-        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
-        since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
-        how = "forked" if event.forked else "resumed"
-        self._labelled(
-            (how, f"{event.session[:8]}: {prompts}, {turns}, {since} to {until} UTC"),
-            *((("first", event.first),) if event.first != event.last else ()),
-            ("last", event.last),
-            *((("answered", event.said),) if event.said else ()),
-            *(("changed", words) for words in event.changes),
-        )
-
-    def _labelled(self, *pairs: tuple[str, str]) -> None:
-        theme = self.theme
-        lead = 11
-
-        def draw(width: int) -> list[Row]:
-            rows: list[Row] = []
-            for label, words in pairs:
-                style = theme.warn if label == "not held" else ""
-                body = wrap(safe(words, style), max(width - lead, 10))
-                rows += hang(body, (theme.dim, f"{label:<{lead}}"), ("", " " * lead))
-            return rows
-
-        self._put(draw)
+            self._put(lambda width: wrap(safe(text), width))
 
     def _ended(self, event: RunEnded) -> None:
         for card in self._cards.values():
             if card.began is not None:
                 self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
         self._cards.clear()
-        count = len(event.denied)
-        denied = f", {count} denied" if count else ""
-        usage = event.usage
-        used = f"; {usage.input} tokens in, {usage.output} out" if usage.input or usage.output else ""
-        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
         self._noted = False
-        self._note(f"{event.reason} ({turns}{denied}{used})")
-
-
-def _prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
-    """What a person said, so that it is found again above; a long one is folded."""
-    lines = visible(text.rstrip()).split("\n")
-    first, last = _PROMPT_FOLD
-    hidden = len(lines) - first - last
-    if hidden > 1:
-        lines[first : first + hidden] = [f"… {hidden} more lines"]
-    rows: list[Row] = []
-    for number, line in enumerate(lines):
-        shown = line if len(line) <= 4000 else f"{line[:4000]}… {len(line) - 4000} more characters"
-        rows += hang(wrap([(theme.prompt, shown)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
-    return rows
+        self._note(ended_words(event))
