@@ -1,6 +1,5 @@
 """The card on the screen: what is drawn for every tier, what each key answers, and that no stray key says yes."""
 
-import asyncio
 import os
 import re
 from collections.abc import Callable
@@ -21,10 +20,8 @@ from policy.verdict import Ask, Cell
 from runner.approval import Answer, Edited, Halt, No, Question, Yes
 from runner.card import card
 from runner.grant_store import GrantStore
-from runner.plan_mode import Stay as PlanStay
 from runner.remembered import offer
 from runner.tui.approval import ApprovalPanel
-from runner.tui.approver import CardApprover
 from runner.tui.fragments import Fragments, cells
 from runner.tui.guard import CAREFUL, GUARD
 from runner.tui.panel import Done, Edit, Stay, Step
@@ -393,20 +390,7 @@ def _fixed(width: int, rows: int) -> Screen:
 _FIXED: Callable[[int, int], Screen] = _fixed
 
 
-# ---- as the loop asks
-
-
-@pytest.mark.threat("T35")
-@pytest.mark.parametrize("found", [None, "y", True, Yes()], ids=["nothing", "a letter", "true", "one for all"])
-def test_a_panel_that_goes_away_without_answers_is_a_no(found: object) -> None:
-    async def show(panel: object) -> object:
-        return found
-
-    approver = CardApprover(show)
-    asked = (put("npm test", "1.1"), put("sudo ls", "1.2"))
-    assert asyncio.run(approver.ask_all(asked)) == (No(), No())
-    assert asyncio.run(approver.ask(asked[0].ask)) == No()
-    assert asyncio.run(approver.leave_plan("1")) == PlanStay()
+# ---- the plan's question
 
 
 @pytest.mark.threat("T102")

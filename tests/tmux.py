@@ -45,6 +45,15 @@ class Tmux:
             assert time.monotonic() < end, whole[-3000:]
             time.sleep(0.05)
 
+    def press(self, key: str, told: str) -> str:
+        """Press a key until the screen shows `told`: at a card, one that comes too early counts for nothing."""
+        end = time.monotonic() + 180
+        while told not in (screen := self._do("capture-pane", "-p", "-S", "-")):
+            assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
+            self.type(key)
+            time.sleep(1.5)  # longer than any card waits
+        return screen
+
     def driven(self) -> list[str]:
         """What was done to the terminal by what was written to it: its title, its clipboard."""
         title, buffers = self._do("display-message", "-p", "#{pane_title}").strip(), self._do("list-buffers").strip()

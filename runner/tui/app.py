@@ -193,7 +193,9 @@ class App:
         panel = self.panel
         if panel is None:
             return
-        step = panel.key(key)
+        # A person presses one key at a time: what comes in a heap was pasted.
+        alone = not getattr(panel, "alone", False) or not self.application.key_processor.input_queue
+        step = panel.key(key if alone or key == "c-c" else "<paste>")
         if key == "c-c" and not isinstance(step, Done | Edit) and not self.host.interrupt():
             self._drop(panel)
         else:

@@ -27,8 +27,10 @@ Answers = tuple[Answer, ...]
 class ApprovalPanel:
     """A Panel whose value is the answer to each of `questions`, in their order.
 
-    `clock` answers seconds that only grow.
+    `clock` answers seconds that only grow. `alone`: a key that others follow at once is no answer.
     """
+
+    alone = True
 
     def __init__(
         self, questions: Sequence[Question], *, theme: Theme = DARK, clock: Callable[[], float] = time.monotonic

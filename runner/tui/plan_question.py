@@ -21,6 +21,8 @@ _LABEL = "what should be other about the plan?"
 class PlanQuestion:
     """A Panel. Enter alone begins nothing: the row it stands on first is the no."""
 
+    alone = True  # a key that others follow at once is no answer
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._at = len(WAYS)
         self._guard = Guard(clock)

@@ -1,60 +1,26 @@
 """Who answers at the terminal: the gate's questions, what a repository brings, and whether a plan begins."""
 
 import asyncio
+from collections.abc import Sequence
 
 from policy.verdict import Ask
-from runner.approval import Answer, Halt, No, Yes
+from runner.approval import Answer, Question
 from runner.approval_offer import NOTHING, Offer
+from runner.card import card
 from runner.events import Shown
 from runner.plan_mode import PlanAnswer
 from runner.trust.brought import Brought
 from runner.trust.question import Said
 from runner.trust.words import contents, description, summary
 from runner.tui.app import App
+from runner.tui.approval import ApprovalPanel
 from runner.tui.choice import Choice, Way
-from runner.tui.fragments import Fragments, fit, wrapped
-from runner.tui.panel import Done, Edit, Stay
 from runner.tui.plan_question import PlanQuestion
-from runner.visible import visible
-from runner.wording import action_words, terms_words
-
-
-class Question:
-    """y, n, f; nothing else."""
-
-    def __init__(self, ask: Ask, offer: Offer) -> None:
-        self._ask = ask
-        self._offer = offer
-
-    def lines(self, width: int, rows: int) -> list[Fragments]:
-        ask = self._ask
-        drawn = [[("reverse", f" {ask.cell.tier.label} "), ("bold", f" {visible(ask.question)}")]]
-        drawn += wrapped("", visible(action_words(ask.assessment.action, ask.terms.workspace)), width)
-        drawn += wrapped("dim", f"why  {ask.reason.text} ({ask.reason.rule})", width)
-        for label, words in terms_words(ask.terms):
-            drawn += wrapped("dim", visible(f"{label}  {words}"), width)
-        drawn = [*drawn[: rows - 1], [("bold", "y yes, once   n no   f no, and say what to do instead")]]
-        return [fit(row, width) for row in drawn]
-
-    def key(self, key: str) -> Stay | Done[Answer] | Edit:
-        match key:
-            case "y":
-                return Done(Yes())
-            case "n" | "escape":
-                return Done(No())
-            case "f":
-                return Edit("", "what to do instead")
-            case "c-c":
-                return Done(Halt())
-            case _:
-                return Stay()
-
-    def edited(self, text: str | None) -> Stay | Done[Answer] | Edit:
-        return Done(No(text)) if text else Stay()
+from runner.tui.theme import DARK
 
 
 class Panels:
-    """Asks the person at an App."""
+    """Asks the person at an App. A question that goes away without an answer is a no."""
 
     name = "terminal"
 
@@ -62,7 +28,12 @@ class Panels:
         self._app = app
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        return await self._app.ask(Question(ask, offer))
+        return (await self.ask_all((Question("", ask, offer, card(ask, offer)),)))[0]
+
+    async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
+        """One panel for all of them."""
+        theme = getattr(self._app.screen, "theme", DARK)  # no screen yet: no session, and so no question
+        return await self._app.ask(ApprovalPanel(questions, theme=theme))
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         return await self._app.ask(PlanQuestion())
