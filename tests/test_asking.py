@@ -99,7 +99,7 @@ def test_a_grant_given_in_the_list_answers_no_other_question_of_it(stage: Make) 
 # ---- what an answer counts for
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 @pytest.mark.parametrize("many", [False, True], ids=["one", "a list"])
 def test_a_yes_to_what_has_changed_since_is_asked_again(stage: Make, many: bool, tmp_path: Path) -> None:
     """While the person looks, `notes.txt` becomes a link out of the workspace."""
@@ -119,7 +119,7 @@ def test_a_yes_to_what_has_changed_since_is_asked_again(stage: Make, many: bool,
     assert "echo hi > notes.txt" not in found.sandbox.ran
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 def test_a_yes_to_a_diff_counts_for_that_diff(stage: Make, tmp_path: Path) -> None:
     def rewrite(question: Question) -> Answer:
         (tmp_path / "w" / "a.txt").write_text("somebody else's work\n")
@@ -133,7 +133,7 @@ def test_a_yes_to_a_diff_counts_for_that_diff(stage: Make, tmp_path: Path) -> No
     assert found.sandbox.ran == []
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 def test_a_mode_that_became_stricter_meanwhile_counts(stage: Make) -> None:
     def tighten(question: Question) -> Answer:
         found.world.steering.change({"mode": Mode.PLAN})
@@ -145,7 +145,7 @@ def test_a_mode_that_became_stricter_meanwhile_counts(stage: Make) -> None:
     assert len(found.of(Denied)) == 1
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 def test_a_no_holds_although_the_mode_would_allow_it_by_then(stage: Make) -> None:
     def loosen(question: Question) -> Answer:
         found.world.steering.change({"mode": Mode.TRUST_PROJECT})
@@ -172,7 +172,7 @@ NO_ANSWER: list[tuple[Script, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 @pytest.mark.parametrize(("answer", "why"), NO_ANSWER, ids=[why for _, why in NO_ANSWER])
 def test_what_is_no_answer_is_a_no(stage: Make, answer: Script, why: str) -> None:
     found = ask_in(stage, Panel(answer), bash(WORK))
@@ -180,7 +180,7 @@ def test_what_is_no_answer_is_a_no(stage: Make, answer: Script, why: str) -> Non
     assert len(found.of(Denied)) == 1
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 def test_answers_that_are_not_as_many_as_questions_answer_none(stage: Make) -> None:
     class Short(Panel):
         async def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
@@ -189,7 +189,7 @@ def test_answers_that_are_not_as_many_as_questions_answer_none(stage: Make) -> N
     assert ask_in(stage, Short(), bash(WORK, NETWORK)).sandbox.ran == []
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 def test_a_file_tool_has_no_command_to_edit(stage: Make) -> None:
     found = ask_in(stage, Panel(lambda _: Edited("ls")), call("write", {"path": "a.txt", "content": "x"}))
     assert found.sandbox.ran == []
@@ -208,7 +208,7 @@ EDITS = [
 # fmt: on
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T108")
 @pytest.mark.parametrize(("script", "more", "runs", "why"), EDITS, ids=[row[-1] for row in EDITS])
 def test_an_edited_command_is_judged_as_any_other(
     stage: Make, script: str, more: list[Script], runs: bool, why: str

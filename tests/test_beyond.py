@@ -81,7 +81,7 @@ NEVER = [
 # fmt: on
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 @pytest.mark.parametrize(("words", "tier", "where", "gained", "why"), OFFERED, ids=[row[-1] for row in OFFERED])
 def test_exactly_the_right_that_was_missing(
     words: str, tier: Tier, where: str, gained: tuple[str, ...], why: str
@@ -97,7 +97,7 @@ def test_exactly_the_right_that_was_missing(
     assert approve(ask).permit.terms == ask.terms
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 @pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.TRUST_PROJECT, Mode.DANGEROUSLY])
 @pytest.mark.parametrize(("words", "why"), NEVER, ids=[why for _, why in NEVER])
 def test_what_nobody_may_say_yes_to_is_not_offered(words: str, why: str, mode: Mode) -> None:
@@ -105,7 +105,7 @@ def test_what_nobody_may_say_yes_to_is_not_offered(words: str, why: str, mode: M
     assert extra is None or ask_for(at, SCRIPT, had(at), extra) is None, why
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 def test_a_link_to_a_secret_is_a_secret(tmp_path: Path) -> None:
     (Path(HOME) / ".ssh").mkdir(exist_ok=True)
     (Path(HOME) / ".ssh" / "id_rsa").write_text("k")
@@ -127,14 +127,14 @@ STRICT = [
 # fmt: on
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 @pytest.mark.parametrize(("at", "why"), STRICT, ids=[why for _, why in STRICT])
 def test_where_nothing_is_asked_nothing_is_offered(at: Hearing, why: str) -> None:
     before = had(hearing())
     assert ask_for(at, SCRIPT, before, Extra("--read", f"{TOP}/log/syslog")) is None, why
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 def test_rights_that_have_grown_meanwhile_are_not_given_along() -> None:
     """The terms of the second run are those of the first, and the one right."""
     at = hearing()
@@ -206,7 +206,7 @@ def test_stopping_there_stops_the_turn(stage: Make, tmp_path: Path) -> None:
     assert found.events[-1].exit == Exit.INTERRUPTED  # type: ignore[union-attr]  # RunEnded
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 def test_what_has_changed_meanwhile_is_asked_anew(stage: Make, tmp_path: Path) -> None:
     path, other = tmp_path / "data" / "in.txt", tmp_path / "other"
     other.write_text("x")
@@ -223,7 +223,7 @@ def test_what_has_changed_meanwhile_is_asked_anew(stage: Make, tmp_path: Path) -
     assert found.sandbox.ran == [WORK]
 
 
-@pytest.mark.threat("T35")
+@pytest.mark.threat("T109")
 @pytest.mark.parametrize(
     "right", ["", "--read /root/.ssh/id_rsa", "--host 127.0.0.1:2375 private", "--read", "rm -rf /"]
 )
