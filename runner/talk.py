@@ -89,6 +89,7 @@ class Talk:
         del self.history[mark.length :]
         del self.marks[self.marks.index(mark) :]
         self.world.journal.back_to(mark.leaf)
+        self.world.view.rewound(self.history, self.world)
 
     async def compact(self, focus: str = "") -> bool:
         """Show the model notes instead of what is old; `focus` is what matters. Whether anything became shorter.

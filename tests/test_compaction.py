@@ -1,13 +1,16 @@
 """What a model is shown of a long conversation: shorter by levels, never torn, and all of it stays in the session."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from model_server import Delta, calling, serving
 from session_files import ID, begun, new_store
 from test_loop import Make, Stage, bash, stage
 
@@ -40,7 +43,7 @@ from runner.messages import (
 )
 from runner.open_models import OpenModels
 from runner.problems import Exit
-from runner.providers import Opened
+from runner.providers import Opened, open_provider
 from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
 from runner.redactor import Redactor
@@ -587,6 +590,90 @@ def test_a_file_that_somebody_wrote_into_tears_nothing(counts: dict[str, int], w
     view.restore([(len(history), Fold(**counts))], history)  # type: ignore[arg-type]  # places alone
     assert whole(view.shown(history)), why
     assert whole(view.shown([*history, said("go on")])), why
+
+
+# What gave way once: notes made after the moment that the person went back to
+BACK: list[tuple[list[Message], str]] = [([said("a"), said("b"), said("c" * 800)], "fit"), ([], "shrink"), ([], "back")]
+
+
+def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, tmp_path: Path) -> None:
+    """Pieces of a conversation come, notes work or do not, the server finds it too long, and the person goes back."""
+    table, numbers = lay(Clerk()), count()
+
+    steps = st.sampled_from(("fit", "fit", "shrink", "asked", "back"))
+    several = st.lists(st.tuples(histories(), steps), max_size=6)
+
+    @example(BACK, 9_000, False)
+    @given(several, st.integers(9_000, 30_000), st.booleans())
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    def holds(pieces: list[tuple[list[Message], str]], window: int, writes: bool) -> None:
+        store = new_store(tmp_path / str(next(numbers)))
+        journal = begun(store)
+        view = View(window=lambda spec: window)
+        clerk = Clerk("noted") if writes else failing()
+        world = replace(table.world, provider=clerk, view=view, gauge=Gauge(), journal=journal)
+        history: list[Message] = []
+        mark, sent = (0, journal.leaf), view.shown(history)
+        first: tuple[list[Message], str] = ([said("begin")], "fit")
+        for more, what in [first, *pieces]:
+            if what == "back":
+                del history[mark[0] :]
+                journal.back_to(mark[1])
+                view.rewound(history, world)
+                sent = view.shown(history)
+                continue
+            mark = (len(history), journal.leaf)
+            for message in more:
+                history.append(message)
+                if isinstance(message, ToolMessage):
+                    for place, result in enumerate(message.results):
+                        journal.result(place, result)
+                else:
+                    journal.message(message)
+            before, told = (*sent, *more), len(table.levels)
+            with contextlib.suppress(ProviderError):
+                if what == "asked":
+                    asyncio.run(view.compact(history, world))
+                else:
+                    asyncio.run(view.fit(history, world) if what == "fit" else view.shrink(history, world))
+            sent = view.shown(history)
+            assert whole(sent)
+            assert sent == before or len(table.levels) > told, "nothing changes unless it is told"
+            if what == "fit":
+                assert world.gauge.size(sent).tokens <= window
+        journal.message(said("end"))
+        history.append(said("end"))
+        assert journal.close() is None
+        with store.reading(ID) as file:
+            past_one = past(index(file, ID), ID, model="scripted:s")
+        assert list(past_one.history) == history
+        again = View()
+        again.restore(past_one.folds, past_one.history)
+        assert again.shown(history) == view.shown(history)
+
+    holds()
+
+
+# ---- a real server
+
+
+def test_a_server_that_refuses_what_is_too_long_gets_less(stage: Make) -> None:
+    """Nobody said how much fits into its model."""
+
+    def answer(number: int, headers: str, body: bytes) -> Delta | str:
+        if len(body) > 60_000:
+            return "This model's maximum context length is 15000 tokens."
+        return calling(f"ls {number}", f"c{number}") if number < 9 else {"content": "all is read"}
+
+    with serving(answer) as server:
+        model = open_provider("openai:m", base_url=server.url, environ={"OPENAI_API_KEY": "sk-test-of-nothing"})
+        found = stage(provider=model.provider, behave=lambda _: LONG)
+        ending = found.play()
+        assert ending.exit is Exit.DONE, ending.reason
+    bodies = [len(body) for _, body in server.requests]
+    assert any(size > 60_000 for size in bodies)
+    assert found.of(Compacted)
+    assert all(text.count("printed") > 100 for text in found.told())
 
 
 # ---- no authority

@@ -87,6 +87,14 @@ class View:
         for at, fold in folds:
             self._set(messages, fold.turned(at))
 
+    def rewound(self, messages: Sequence[Message], world: "World") -> None:
+        """The person went back to where `messages` end. What the session file says of notes made since lies on a branch
+        that is over, and those that tell of nothing later still hold: so it is said again."""
+        now_shown = self.shown(messages)
+        if self._made:
+            size = world.gauge.size(now_shown).tokens
+            world.journal.compaction("rewound", size, size, self._fold.turned(len(messages)))
+
     async def fit(
         self, messages: Sequence[Message], world: "World", spent: "Spending | None" = None
     ) -> tuple[Message, ...]:
