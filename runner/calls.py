@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 200  # characters
 
 
+def bounded(name: str) -> str:
+    """The name of a tool as a model wrote it, of bounded length: a longer one is of no tool."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of this session. `key` is ours and unique; the id is the provider's and may repeat."""
@@ -30,9 +35,8 @@ class Call:
 
     @property
     def name(self) -> str:
-        """What the model called, cut: it stands in events and records, and a name that long is of no tool."""
-        name = self.of.name
-        return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+        """What the model called, as it stands in events and records."""
+        return bounded(self.of.name)
 
 
 @dataclass(frozen=True, slots=True)

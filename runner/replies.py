@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 
 from policy.verdict import Problem
+from runner.calls import bounded
 from runner.context.used import after
 from runner.events import CallBegun, Notice, Retrying, Said, Thought
 from runner.fallback import Fallback
@@ -135,7 +136,7 @@ class Replies:
                     case CallOpened(tool):
                         say(seam.end())
                         opened.calling = True
-                        world.emit(CallBegun(tool))
+                        world.emit(CallBegun(bounded(tool)))
                     case CallReady(call):
                         say(seam.end())
                         opened.calling = False

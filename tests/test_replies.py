@@ -140,6 +140,15 @@ def test_an_answer_that_breaks_off_is_gone_on_with(
     assert not any("note of the program" in repr(message) for message in found.history), "our note is not kept"
 
 
+@pytest.mark.threat("T26")
+def test_a_call_that_begins_with_a_name_of_megabytes_is_named_shortly(stage: Make) -> None:  # noqa: F811
+    long = ToolCall("c", "x" * 10_000_000, {})
+    found = stage(provider=Plays(says("", long), says("done")))
+    found.play()
+    assert [event.tool for event in found.of(CallBegun)] == ["x" * 200 + "…"]
+    assert max(len(event.line()) for event in found.events) < 2000
+
+
 def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  # noqa: F811
     provider = Plays([TextDelta("I look into the mak"), CallOpened("bash"), BROKEN], says("efile"))
     stage(provider=provider).play()
