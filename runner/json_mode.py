@@ -34,11 +34,11 @@ from runner.questions import NoAnswer, Questions, Said
 from runner.sessions.flags import GoOn
 from runner.slash.command import Row
 from runner.slash.known import known
+from runner.talk import BUSY, Talk
 
 if TYPE_CHECKING:
     from runner.config import Settings
     from runner.model_run import RunArgs
-    from runner.talk import Talk
 
 
 def serve(args: "RunArgs", prompt: str | None) -> int:
@@ -187,9 +187,7 @@ class JsonMode:
         """What works on the talk itself, one at a time."""
         if self._main is not None:
             work.close()
-            raise Misread(
-                Problem("something is on its way already", "one thing at a time", "wait for it, or interrupt it")
-            )
+            raise Misread(BUSY)
         self._main = self._begin(work)
 
     def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
@@ -230,7 +228,7 @@ class JsonMode:
     # ---- the desk of /commands
 
     @property
-    def talk(self) -> "Talk":
+    def talk(self) -> Talk:
         return self._agent.talk
 
     @property

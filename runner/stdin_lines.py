@@ -34,16 +34,20 @@ class Lines:
 
     def _read(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody wants it any more
-            held = b""
+            held = bytearray()
             while piece := self._piece():
                 *whole, rest = piece.split(b"\n")
                 for line in whole:
-                    self._put((held + line)[: self._longest + 1])
-                    held = b""
-                held = (held + rest)[: self._longest + 1]
+                    self._put(bytes(self._more(held, line)))
+                    held.clear()
+                self._more(held, rest)
             if held:
-                self._put(held)
+                self._put(bytes(held))
             self._put(None)
+
+    def _more(self, held: bytearray, piece: bytes) -> bytearray:
+        held += piece[: self._longest + 1 - len(held)]
+        return held
 
     def _piece(self) -> bytes:
         try:

@@ -7,7 +7,7 @@ from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
 from runner.calls import Call
-from runner.events import Changed, Failed, Notice, Queued, Unqueued
+from runner.events import Changed, Failed, Notice, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, answer, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
@@ -32,10 +32,14 @@ class Mark:
     step: int
 
 
+BUSY = Problem("something is on its way already", "one thing at a time", "wait for it, or interrupt it")
+_HALTED = "it was stopped"
+
+
 class Talk:
     """One conversation over a World that is replaced as settings change.
 
-    Every method belongs to the event loop's thread. `prompt` must not be called while `busy`.
+    Every method belongs to the event loop's thread.
     """
 
     def __init__(self, world: World, history: list[Message]) -> None:
@@ -55,7 +59,9 @@ class Talk:
 
     async def prompt(self, text: str) -> Ending:
         """Work on `text`, then on what was queued meanwhile; the Ending of the last run. After one that was stopped, or
-        that failed, what is queued stays so."""
+        that failed, what is queued stays so. Raises
+        Stopped while `busy`."""
+        self._free()
         while True:
             ending = await self._run(text)
             if ending.exit in _STOPS or (more := self.world.steering.next()) is None:
@@ -73,10 +79,24 @@ class Talk:
             self._spent(ending.usage, ending.cost)
             self.turns += ending.turns
             return ending
+        except asyncio.CancelledError:
+            if _cancelled():
+                raise
+            return self._unbegun()
         finally:
             self._running = None
             self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
             self.world.steering.settled()
+
+    def _unbegun(self) -> Ending:
+        """It was interrupted before its first step."""
+        ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
+        self.world.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
+        return ending
+
+    def _free(self) -> None:
+        if self.busy:
+            raise Stopped(BUSY, Exit.USAGE)
 
     def _spent(self, usage: Usage, cost: float | None) -> None:
         names = ("input", "output", "cache_read", "cache_write")
@@ -93,7 +113,8 @@ class Talk:
 
     async def compact(self, focus: str = "") -> bool:
         """Show the model notes instead of what is old; `focus` is what matters. Whether anything became shorter.
-        Raises ProviderError; CancelledError when it was interrupted. Not while `busy`."""
+        Raises ProviderError; CancelledError when it was interrupted; Stopped while `busy`."""
+        self._free()
         world, spent = self.world, Spending(self.world.bounds, unattended=self.world.unattended)
         self._running = running = asyncio.create_task(world.view.compact(self.history, world, focus, spent))
         try:
@@ -104,11 +125,16 @@ class Talk:
 
     async def shell(self, script: str) -> None:
         """Run a command that the person typed, through the gate and the sandbox as every other, and tell the model of
-        it, who answers with the next prompt. Not while `busy`."""
+        it, who answers with the next prompt. Raises Stopped while `busy`."""
+        self._free()
         self._typed += 1
         self._running = running = asyncio.create_task(self._shell(f"!{self._typed}", script))
         try:
             told = await running
+        except asyncio.CancelledError:
+            if _cancelled():
+                raise
+            told = _HALTED  # before its first step
         finally:
             self._running = None
         script, told = self.world.redactor.text(script), self.world.redactor.text(told)
@@ -130,7 +156,7 @@ class Talk:
             return f"not done: {error.problem}"
         except asyncio.CancelledError:  # the person, who goes on talking
             self.world.emit(Notice("the command was stopped"))
-            return "it was stopped"
+            return _HALTED
         return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))
 
     async def stopped(self) -> None:
@@ -197,3 +223,9 @@ class Talk:
         if was is not thinking:
             self.world.steering.change({"thinking": thinking})
             self.world.emit(Changed("thinking", was.value, thinking.value))
+
+
+def _cancelled() -> bool:
+    """Whether it is we that are to stop, and not only what we wait for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

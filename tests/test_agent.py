@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,19 @@ from runner.agent import Agent, starting
 from runner.approval import Answer, Halt, No, Question, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.audit.log import AuditLog
-from runner.events import Changed, Chunk, Denied, Event, Finished, Prompted, Resumed, RunEnded, Said, SessionStarted
+from runner.events import (
+    Changed,
+    Chunk,
+    Denied,
+    Event,
+    Finished,
+    Prompted,
+    Resumed,
+    RunEnded,
+    Said,
+    SessionStarted,
+    Unqueued,
+)
 from runner.messages import (
     AssistantMessage,
     Reply,
@@ -53,6 +66,9 @@ def bash(script: str) -> Turn:
 
 def model(*turns: Turn) -> Opened:
     return Opened(ScriptedProvider(turns), "m")
+
+
+SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
 
 
 class Person:
@@ -306,6 +322,91 @@ def test_what_cannot_be_opened_is_raised_and_leaves_nothing(folder: Path) -> Non
     asyncio.run(work())
 
 
+def test_a_time_that_is_over_stops_the_run_and_its_child(folder: Path) -> None:
+    async def work() -> None:
+        turns = bash(SLEEPS), Turn("done")
+        async with Agent(folder, model=model(*turns), mode=Mode.TRUST_PROJECT) as agent:
+            began = asyncio.Event()
+
+            async def listen() -> None:
+                async for event in agent.prompt("sleep"):
+                    if isinstance(event, Chunk):
+                        began.set()
+
+            listening = asyncio.create_task(listen())
+            await began.wait()
+            listening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await listening
+            assert not agent.busy
+            assert (await agent.run("go on")).exit == Exit.DONE
+
+    asyncio.run(work())
+
+
+def test_closing_stops_what_runs(folder: Path, tmp_path: Path) -> None:
+    async def work() -> list[Event]:
+        agent = Agent(folder, model=model(bash(SLEEPS), Turn("done")), mode=Mode.TRUST_PROJECT)
+        seen: list[Event] = []
+        async for event in agent.prompt("sleep"):
+            seen.append(event)
+            if isinstance(event, Chunk):
+                await agent.close()
+        return seen
+
+    assert of(asyncio.run(work()), RunEnded)[-1].exit == Exit.INTERRUPTED
+    assert ended_whole(tmp_path / "state")
+
+
+def test_interrupted_before_its_first_step_it_ends_like_any_other(folder: Path) -> None:
+    async def work() -> None:
+        seen: list[Event] = []
+        async with Agent(folder, model=model(Turn("yes")), emit=seen.append) as agent:
+            for work in (agent.talk.prompt("go"), agent.talk.shell("echo no")):
+                job = asyncio.ensure_future(work)
+                asyncio.get_running_loop().call_soon(agent.interrupt)  # between the two steps
+                await job
+            assert of(seen, RunEnded)[0].exit == Exit.INTERRUPTED
+            assert "it was stopped" in str(agent.talk.history)
+            assert not of(seen, Finished)
+            assert (await agent.run("and now")).exit == Exit.DONE
+
+    asyncio.run(work())
+
+
+def test_agents_beside_each_other_share_nothing(folder: Path, tmp_path: Path) -> None:
+    async def one(name: str) -> list[Event]:
+        (folder / name).mkdir()
+        turns = bash(f"echo {name}"), Turn(f"this is {name}")
+        async with Agent(folder / name, model=model(*turns), mode=Mode.TRUST_PROJECT) as agent:
+            return await all_of(agent, "who are you?")
+
+    async def both() -> list[list[Event]]:
+        return await asyncio.gather(*(one(name) for name in ("first", "second", "third")))
+
+    found: list[list[Event]] = []
+    thread = threading.Thread(target=lambda: found.extend(asyncio.run(both())))  # no event loop of the main thread
+    thread.start()
+    thread.join()
+    said = ["".join(event.text for event in of(seen, Said)) for seen in found]
+    assert said == ["this is first", "this is second", "this is third"]
+    assert [of(seen, Finished)[0].text.split()[0] for seen in found] == ["first", "second", "third"]
+    assert ended_whole(tmp_path / "state")
+
+
+def test_what_waits_is_given_back_when_the_session_is_left(folder: Path) -> None:
+    async def work() -> None:
+        seen: list[Event] = []
+        async with Agent(folder, model=model(Turn("a"), Turn("b")), emit=seen.append) as agent:
+            agent.follow_up("later")  # nobody works on anything, so it waits
+            await agent.clear()
+            assert of(seen, Unqueued)[0].texts == ("later",)
+            await agent.run("go")
+            assert [event.text for event in of(seen, Prompted)] == ["go"]
+
+    asyncio.run(work())
+
+
 # ---- the person's own command
 
 
@@ -414,8 +515,14 @@ def test_another_model_goes_on_without_the_thoughts_of_the_first(folder: Path) -
             talk.set_model("one:m")
             await agent.run("back")
             assert thoughts(one.requests[1]) == []
+            kept = str(agent.talk.world.journal.kept)
             await agent.clear()
             assert agent.talk.world.model == "m"
+            talk = agent.talk
+            await agent.resume(kept)
+            await agent.run("again")
+            # Of the file, too, comes back only what the model of today thought itself.
+            assert thoughts(one.requests[-1]) == ["of one"] * 2
 
     asyncio.run(work())
     assert [(event.was, event.now) for event in of(seen, Changed)] == [("one:m", "two:n"), ("two:n", "one:m")]
