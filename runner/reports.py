@@ -27,9 +27,12 @@ class Report:
     output: int = 0
 
 
-def refused(call: Call, problem: Problem, world: World) -> ToolResult:
-    """A refusal in words, with the way out: the model can act on it."""
-    text = world.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}")
+def refused(call: Call, problem: Problem, world: World, note: str | None = None) -> ToolResult:
+    """A refusal in words, with the way out: the model can act on it. `note` comes behind it; without one the call made
+    no sense, which is counted."""
+    if note is None:
+        note = world.refusals.malformed(call.name)
+    text = world.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}{note}")
     return ToolResult(call.of.id, (TextBlock(text),), is_error=True)
 
 
@@ -38,7 +41,7 @@ def denied(planned: Planned, verdict: Deny, world: World, record: int) -> Report
     action = one_line(action_words(planned.action, world.cwd), _REFUSED)
     event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem, record)
     world.emit(event)
-    return Report(refused(planned.call, verdict.problem, world), event)
+    return Report(refused(planned.call, verdict.problem, world, world.refusals.denied(verdict.cell.tier)), event)
 
 
 def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> Report:

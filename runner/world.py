@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from runner.context.context import Context
+from runner.context.refusals import Refusals
 from runner.context.tokens import Gauge
 from runner.messages import Thinking
 from runner.retry import Patience
@@ -99,6 +100,7 @@ class World:
     grants: "GrantStore" = field(default_factory=_no_grants)
     thinking: Thinking = Thinking.OFF
     steering: Steering = field(default_factory=Steering)  # what is said while the model works
+    refusals: Refusals = field(default_factory=Refusals)
     gauge: Gauge = field(default_factory=Gauge)  # how much of the model's window the conversation takes
     view: "View" = field(default_factory=_view)  # what of the conversation the model is shown
     fallback: str = ""  # `provider:model` that goes on where the model stays busy; empty: none

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from policy.tier import Mode
+from policy.tier import Mode, Tier
 from runner.approval import Unattended
 from runner.config import load
 from runner.context.base import BASE
 from runner.context.context import Context, Text
 from runner.context.git_state import git_state
 from runner.context.marked import marked
+from runner.context.refusals import Refusals
 from runner.events import ContextUsed, Event
 from runner.loop import run
-from runner.messages import Message, Request, StreamEvent, TextBlock, ToolCall, UserMessage
+from runner.messages import Message, Request, StreamEvent, TextBlock, ToolCall, ToolMessage, UserMessage
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.session import SessionOptions, open_session
-from runner.world import World
+from runner.world import Bounds, World
 
 
 class Watched(ScriptedProvider):
@@ -39,14 +40,16 @@ class Watched(ScriptedProvider):
 class Play:
     """One session in `workspace`: what the model was sent, and what was seen."""
 
-    def __init__(self, workspace: Path, context: Context, *turns: Turn, instructions: str = "") -> None:
+    def __init__(self, workspace: Path, context: Context, *turns: Turn, instructions: str = "", row: int = 3) -> None:
         home = workspace.parent / "home"
         home.mkdir(exist_ok=True)
         environ = {"HOME": str(home), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(home / "state")}
         self.model = Watched(turns or (Turn("done"),))
         self.events: list[Event] = []
         self.history: list[Message] = []
-        options = SessionOptions(workspace, True, mode=Mode.TRUST_PROJECT, context=context, instructions=instructions)
+        options = SessionOptions(
+            workspace, True, mode=Mode.TRUST_PROJECT, context=context, instructions=instructions, bounds=Bounds(row=row)
+        )
         opened = Opened(self.model, "m", ())
         seen = self.events.append
 
@@ -59,6 +62,11 @@ class Play:
                 self.world: World = world
 
         asyncio.run(work())
+
+    def result(self, call: str) -> str:
+        found = [each for message in self.history if isinstance(message, ToolMessage) for each in message.results]
+        content = next(each.content for each in found if each.call_id == call)
+        return "".join(block.text for block in content if isinstance(block, TextBlock))
 
     @property
     def system(self) -> str:
@@ -102,6 +110,7 @@ def test_the_gate_has_the_last_word_whatever_a_file_says(
     tail = system[system.lower().index(GATE) :]
     assert HOSTILE.text.strip() not in tail, "nothing that a file says stands behind it"
     assert LAST in tail.splitlines()[-1], why
+    assert tail.endswith("After 3 refusals in a row, or 20 in all, the run is ended: do not try at random.\n")
 
 
 def test_the_parts_are_named_in_the_order_they_are_sent(workspace: Path) -> None:
@@ -140,6 +149,25 @@ def test_the_day_and_the_machine_are_said(workspace: Path) -> None:
     system = Play(workspace, Context()).system
     assert os.uname().machine in system
     assert str(workspace) in system
+
+
+def test_a_model_that_goes_on_trying_is_told_what_would_get_it_further(workspace: Path) -> None:
+    scripts = ("curl https://a.example", "curl https://b.example", "cat ~/.ssh/id_rsa", "wget c.example", "ls")
+    calls = tuple(ToolCall(str(place), "bash", {"command": script}) for place, script in enumerate(scripts))
+    wrong = tuple(ToolCall(f"w{place}", "read", {"file": "x"}) for place in range(7))
+    play = Play(workspace, Context(), Turn(calls=calls), Turn(calls=wrong), Turn("done"), row=9)
+    told = [play.result(call.id) for call in (*calls, *wrong)]
+    noted = [place for place, text in enumerate(told) if "\nnote: " in text]
+    assert noted == [3, 5 + 2, 5 + 5], "the third of one kind, and each third after it"
+    assert "the 3rd refusal for `network`. That host cannot be reached now" in told[3]
+    assert "the 3rd call of `read` that makes no sense" in told[7]
+    assert "the 6th call" in told[10]
+
+
+def test_every_kind_of_refusal_has_its_way_out() -> None:
+    for tier in Tier:
+        counts = Refusals()
+        assert [bool(counts.denied(tier)) for _ in range(7)] == [False, False, True, False, False, True, False]
 
 
 def git(folder: Path, *words: str) -> str:

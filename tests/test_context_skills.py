@@ -1,5 +1,6 @@
 """Skills, and the texts that a person or a repository keeps for the model: what is used of them, what is not, and why."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from runner.context.skills import Broken, Skill, invoked, listing, skill_of
 from runner.facts import gather
 from runner.instructions import block, texts
 from runner.problems import Stopped
+from runner.slash.dispatch import find
+from runner.slash.known import known
 from runner.trust.brought import Brought, skills_of
 from runner.trust.look import look
 
@@ -319,3 +322,20 @@ def test_only_a_folder_right_below_holds_a_skill(place: Place) -> None:
     place.file(root / "SKILL.md", GOOD)
     place.file(root / "good/references/SKILL.md", GOOD)
     assert [each.name for each in skills_of(look(str(place.work)))[0]] == ["good"]
+
+
+def test_a_person_hands_over_a_skill(place: Place) -> None:
+    place.skill(place.home / ".agents/skills", "release")
+    context, _ = place.given(trusted=False)
+    sent: list[str] = []
+
+    class Desk:
+        async def send(self, prompt: str) -> None:
+            sent.append(prompt)
+
+    found = find("/skill:release", known(place.environ, context.skills).commands)
+    assert found is not None
+    assert (found.summary, found.source) == ("does it", context.skills[0].path)
+    asyncio.run(found.run("1.2.3", Desk()))  # type: ignore[arg-type]  # all of a desk that it uses
+    assert "\nDo release.\n</skill " in sent[0]
+    assert sent[0].endswith("\n\n1.2.3")

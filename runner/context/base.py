@@ -1,6 +1,11 @@
 """What the model is told of its work and of the gate, before anything that others wrote."""
 
+from typing import TYPE_CHECKING
+
 from policy.tier import Mode
+
+if TYPE_CHECKING:
+    from runner.world import Bounds
 
 # A SYSTEM.md takes the place of this, and of nothing else.
 BASE = """\
@@ -44,9 +49,12 @@ MEANING = {
     Mode.DONT_ASK: "reading, editing and running this project's code is free; what reaches outside is refused.",
     Mode.DANGEROUSLY: "most actions are allowed without a question; secrets and denied commands are still refused.",
 }
-_ALONE = " Nobody is there to answer questions, so whatever would be a question is refused."
+_ALONE = """\
+ Nobody is there to answer questions, so whatever would be a question is refused. After {row} refusals in a row, or \
+{total} in all, the run is ended: do not try at random."""
 
 
-def gate(cwd: str, mode: Mode, *, unattended: bool) -> str:
-    """What the gate does, and the mode of now."""
-    return _GATE.format(cwd=cwd, mode=mode.value, meaning=MEANING[mode], alone=_ALONE if unattended else "")
+def gate(cwd: str, mode: Mode, bounds: "Bounds | None") -> str:
+    """What the gate does, and the mode of now. `bounds` are those of a run that nobody watches."""
+    alone = _ALONE.format(row=bounds.row, total=bounds.total) if bounds is not None else ""
+    return _GATE.format(cwd=cwd, mode=mode.value, meaning=MEANING[mode], alone=alone)

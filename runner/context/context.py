@@ -92,7 +92,7 @@ class Context:
         base = self.base or Text("ringfence", BASE)
         rest = (
             ("surroundings", Text("ringfence", self.surroundings.text)),
-            ("gate", Text("ringfence", gate(world.cwd, world.mode, unattended=world.unattended))),
+            ("gate", Text("ringfence", gate(world.cwd, world.mode, world.bounds if world.unattended else None))),
         )
         rows = (("base", base), *(("added", each) for each in self.added), *rest)
         return tuple(_part(name, each.source, "system", f"{each.text.strip()}\n") for name, each in rows if each.text)

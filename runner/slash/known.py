@@ -5,10 +5,13 @@ from runner.places import config_file
 from runner.slash import custom
 from runner.slash.command import Command
 from runner.slash.commands import COMMANDS
+from runner.slash.skills import commands as of_skills
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from runner.context.skills import Skill
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Known:
     notices: tuple[str, ...] = ()
 
 
-def known(environ: "Mapping[str, str]") -> Known:
-    """What can be typed. Reads the disk."""
+def known(environ: "Mapping[str, str]", skills: "Sequence[Skill]" = ()) -> Known:
+    """What can be typed, with a `/skill:NAME` for each of `skills`. Reads the disk."""
     mine = custom.of_folder(config_file(environ).parent / "commands")
-    return Known((*COMMANDS, *custom.merged(mine)), mine.notices)
+    return Known((*COMMANDS, *custom.merged(mine), *of_skills(skills)), mine.notices)

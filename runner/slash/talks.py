@@ -95,18 +95,18 @@ async def _trust(words: str, desk: Desk) -> None:
     """What the repository brings that counts only when you trust it; and your answer."""
     from runner.config import load
     from runner.places import state_dir
-    from runner.trust.look import look
-    from runner.trust.start import now, weigh
+    from runner.trust.start import look_at, now, weigh
     from runner.trust.store import store_at
     from runner.trust.words import description, state_line
 
     world = desk.talk.world
     workspace = world.look().workspace
-    inventory = await asyncio.to_thread(look, workspace)
+    inventory = await asyncio.to_thread(look_at, workspace, world.cwd, desk.environ)
     from pathlib import Path
 
     settings = await asyncio.to_thread(lambda: load(Path(workspace), desk.environ, unattended=True))
-    brought, notices = weigh(inventory, settings, desk.environ, reads=bool(settings.value("instructions")))
+    reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
+    brought, notices = weigh(inventory, settings, desk.environ, reads=reads, skilled=skilled)
     if not inventory.entries:
         say(desk, "this repository brings nothing that would change or run something")
         return

@@ -85,7 +85,7 @@ async def _session(given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App,
         return
     agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
     async with agent:
-        found = await asyncio.to_thread(known, os.environ)
+        found = await asyncio.to_thread(known, os.environ, agent.talk.world.context.skills)
         desk.commands = found.commands
         for notice in found.notices:
             agent.talk.world.emit(Notice(notice))

@@ -1,0 +1,21 @@
+"""/skill:NAME: a person hands the model a skill, with what they want of it."""
+
+from collections.abc import Sequence
+
+from runner.context.skills import Skill, invoked
+from runner.slash.command import Command, Desk
+from runner.visible import one_line
+
+_HINT = 200  # characters of a description
+
+
+def commands(skills: Sequence[Skill]) -> tuple[Command, ...]:
+    """One for each skill of a session."""
+    return tuple(map(_command, skills))
+
+
+def _command(skill: Skill) -> Command:
+    async def run(words: str, desk: Desk) -> None:
+        await desk.send(invoked(skill, words))
+
+    return Command(f"skill:{skill.name}", "[WORDS]", one_line(skill.description, _HINT), run, source=skill.path)
