@@ -66,7 +66,7 @@ class Replies:
         await self.world.view.fit(self._messages, self.world, self._spent)
         while True:
             self.world = renewed()
-            cap, sent = self._cap, self._sent()
+            cap, sent = self._most(self._raised), self._sent()
             most = self._spent.room(sent, cap)
             self._spent.turns += requests == 0  # however many requests it takes
             requests += 1
@@ -98,11 +98,10 @@ class Replies:
 
     # ---- asking
 
-    @property
-    def _cap(self) -> int:
+    def _most(self, raised: int | None) -> int:
         """The most tokens that an answer may have, as long as the budget has them. Some servers refuse a request that
         could fill more than the window."""
-        wanted = self._raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
+        wanted = raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
         left = self.world.view.left(self._messages, self.world)
         return wanted if left is None else min(wanted, left)
 
@@ -183,16 +182,15 @@ class Replies:
     def _longer(self, reply: Reply, cap: int) -> Reply | None:
         """What there is to do with an answer that was cut; None: ask on."""
         opened, calls = self._open, reply.message.calls
-        most = self._facts_output
-        higher = min(cap * 2, most) if most is not None else cap
-        grown = higher > cap
-        cut = bool(calls) and calls[-1].arguments is None
+        twice = min((self._raised or MOST_ANSWERED) * 2, self._facts_output or 0) or None
+        higher = self._most(twice)
+        grown, cut = higher > cap, bool(calls) and calls[-1].arguments is None
         if cut and not grown:
             return reply  # the model is told that its call was cut, and can make it shorter
         if not cut and (calls or not (opened.text.strip() or grown)):
             return reply
         if grown:
-            self._raised = higher
+            self._raised = twice
             self.world.emit(Notice(f"the answer was cut at {cap} tokens; from here on it may have {higher}"))
         if len(calls) > 1:
             rest = tuple(block for block in reply.message.content if block is not calls[-1])

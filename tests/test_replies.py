@@ -9,6 +9,7 @@ from test_loop import Make, busy, stage  # noqa: F401  # the fixture
 
 from policy.verdict import Permit, Problem
 from runner.audit.log import AuditLog
+from runner.compaction.view import View
 from runner.events import CallBegun, Event, Finished, Notice, Proposed, Retrying, Said
 from runner.loop import Ending, run
 from runner.messages import (
@@ -244,6 +245,24 @@ def test_an_answer_that_was_cut(
     texts = [block.text for block in first.content if isinstance(block, TextBlock)]
     if not ran or text == "so":
         assert "".join(texts) == text
+
+
+def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(stage: Make) -> None:  # noqa: F811
+    """What an answer may have is raised by what the model may give, never by what there was room for once."""
+
+    class Narrow(View):
+        left_now = 3000
+
+        def left(self, messages: object, world: object) -> int:
+            return self.left_now
+
+    view = Narrow()
+    provider = Plays(says("a", stop=Stop.LENGTH), says("b", ls("ls")), says("c"))
+    provider.name = "anthropic"
+    found = stage(provider=provider, behave=lambda _: setattr(view, "left_now", 100_000))
+    found.world = replace(found.world, model=OPUS, view=view)
+    assert found.play().exit is Exit.DONE
+    assert [request.max_tokens for request in provider.requests] == [3000, 3000, 16_384]
 
 
 def test_thoughts_stay_first_when_an_answer_is_joined(stage: Make) -> None:  # noqa: F811
