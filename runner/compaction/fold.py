@@ -8,6 +8,7 @@ from dataclasses import replace
 from policy.record import dataclass
 from runner.compaction.shorter import capped, lined, middle_out, trimmed
 from runner.compaction.units import start
+from runner.context.marked import marked
 from runner.messages import Message, TextBlock, UserMessage
 
 PLACES = ("cut", "lined", "trimmed", "capped")
@@ -67,9 +68,8 @@ def _told(old: Sequence[Message], fold: Fold) -> UserMessage:
     THREAT T104: what a file says can come back as notes; it has no more weight there than it had.
     """
     notes = middle_out(fold.notes.strip(), fold.space) or _NO_NOTES
-    # Nobody can write the closing tag into the notes: it holds their own hash.
     mark = hashlib.sha256(notes.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    wrapped = f'{_BEFORE.format(mark=mark)}\n\n<notes number="{mark}">\n{notes}\n</notes {mark}>'
+    wrapped = f"{_BEFORE.format(mark=mark)}\n\n{marked('notes', notes, mark=mark)}"
     said = _prompts(old, fold.space)
     return UserMessage((*((TextBlock(f"{_SAID}\n\n{said}"),) if said else ()), TextBlock(wrapped)))
 

@@ -34,26 +34,40 @@ class Scribe:
     price: "Callable[[Opened], Price | None]" = lambda opened: None
 
     async def notes(
-        self, old: Sequence[Message], before: str, focus: str, world: "World", spent: "Spending | None"
+        self,
+        old: Sequence[Message],
+        before: str,
+        focus: str,
+        world: "World",
+        spent: "Spending | None",
+        window: Callable[[str], int | None],
     ) -> str | None:
-        """Notes about `old`; None when the budget has no room for them, or nothing was answered.
-
-        Raises ProviderError.
-        """
-        small, price = self._opened(world, spent)
-        window = facts_of(_name(small)).window or _UNKNOWN
-        asked = request(old, before, focus, small.model, min(window * 3 // 4, _MOST))
-        sends = round(sum(map(weight_of, asked.messages)))
-        if spent is not None and not spent.affords(sends, ANSWER, price):
-            return None
-        reply = await _reply(small, asked, world)
+        """Notes about `old`; None when the budget has no room for them, or nothing was answered. `window` answers what
+        fits into a model. Raises ProviderError."""
+        small, price = self._opened(world)
+        room = min((window(_name(small)) or _UNKNOWN) * 3 // 4, _MOST)
+        for attempt in count(1):
+            asked = request(old, before, focus, small.model, room)
+            sends = round(sum(map(weight_of, asked.messages)))
+            if spent is not None and not spent.affords(sends, ANSWER, price):
+                return None
+            if attempt == 1:
+                world.emit(Notice(f"`{_name(small)}` writes notes about what was said and done before"))
+            try:
+                reply = await _reply(small, asked, world)
+            except ProviderError as error:
+                if error.failure is not Failure.CONTEXT or attempt > world.bounds.patience.resumes:
+                    raise
+                room //= 2  # nobody had said that so little fits into it
+            else:
+                break
         world.journal.usage(reply.usage, model=_name(small), price=price)
         if spent is not None:
             spent.aside(reply.usage, asked.messages, reply.message, price)
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
         return cleaned(world.redactor.text(text)) or None
 
-    def _opened(self, world: "World", spent: "Spending | None") -> "tuple[Opened, Price | None]":
+    def _opened(self, world: "World") -> "tuple[Opened, Price | None]":
         """The small model and its price. The conversation's own where there is no other, or where money is counted and
         nobody knows the small one's price."""
         own = Opened(world.provider, world.model)

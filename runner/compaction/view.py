@@ -53,7 +53,9 @@ class View:
 
     def window(self, world: "World") -> int | None:
         """The tokens that the model takes, request and answer together; None where nobody knows."""
-        spec = f"{world.provider.name}:{world.model}"
+        return self._window(f"{world.provider.name}:{world.model}")
+
+    def _window(self, spec: str) -> int | None:
         known = self._said(spec) or facts_of(spec).window
         proven = self._proven.get(spec)
         return min(known, proven) if known and proven else known or proven
@@ -201,7 +203,7 @@ class View:
         """Notes about `old` and what was noted before; None when there should be, and are none."""
         why = "there is no budget for it"
         try:
-            notes = await self._scribe.notes(old, self._fold.notes, focus, world, spent)
+            notes = await self._scribe.notes(old, self._fold.notes, focus, world, spent, self._window)
         except ProviderError as error:
             if level is Level.ASKED:
                 raise
