@@ -50,7 +50,11 @@ def bash(command: str, text: str = "") -> dict[str, object]:
 
 
 def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
-    turns = [bash("echo one > kept; cat kept", "I write it."), {"text": "That is **done**."}, {"text": "Still here."}]
+    turns: list[dict[str, object]] = [
+        bash("echo one > kept; cat kept", "I write it."),
+        {"text": "That is **done**."},
+        {"text": "Still here."},
+    ]
     window = desk.start(turns, "--mode", "trust-project")
     window.type("write it", "Enter")  # before anything is open
     screen = window.until("done (2 turns)")
@@ -66,11 +70,15 @@ def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
     assert (desk.work / "kept").read_text() == "one\n"
 
 
+def leave(window: Tmux) -> str:
+    window.type("C-u")
+    window.type("C-d")
+    return window.until("LEFT 0")
+
+
 def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
     window = desk.start([bash("curl -s http://example.test/"), {"text": "So be it."}])
-    window.type("go", "Enter")
-    window.until("y yes, once")
-    window.type("y", "q", "s")  # at once: a heap of keys, and too early as well
+    window.type("go", "Enter", "y", "y", "Enter")  # into the input, or too early
+    window.until("f no, and say why")
     window.press("n", "So be it.")
-    window.type("C-d")
-    window.until("LEFT 0")
+    assert "you said no" in leave(window)

@@ -35,6 +35,22 @@ class Tmux:
             time.sleep(0.05)
         return screen
 
+    def screen(self) -> str:
+        """What is on it now."""
+        return self._do("capture-pane", "-p")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._do("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def paste(self, text: str) -> None:
+        """As a terminal pastes, bracketed where the program asked for that."""
+        subprocess.run([*self._server, "load-buffer", "-"], check=True, input=text, text=True)
+        self._do("paste-buffer", "-p", "-r")
+
+    def pid(self) -> int:
+        """Of the shell that runs the command."""
+        return int(self._do("display-message", "-p", "#{pane_pid}"))
+
     def asked(self, number: int) -> tuple[str, str]:
         """When the question after `number` answers waits: the screen, and that with all that has left it."""
         end = time.monotonic() + 180

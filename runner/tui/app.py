@@ -102,7 +102,6 @@ class App:
         self._label = ""  # above the input, where a panel has text changed
         self._draft: Draft | None = None
         self._questions: deque[tuple[Panel[Any], asyncio.Future[Any]]] = deque()
-        self._typing = False
         self._due: asyncio.TimerHandle | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._beat = 0
@@ -222,9 +221,11 @@ class App:
         self.editor.put(text)
         self.soon()
 
-    def typed(self) -> None:
-        """The next change of the input is somebody's typing."""
-        self._typing = True
+    def propose(self) -> None:
+        """Somebody typed: look what fits."""
+        if not self._label:
+            self.menu.follow(self.editor.buffer.document.text_before_cursor)
+            self.soon()
 
     # drawing
 
@@ -242,8 +243,7 @@ class App:
         self._frame()
 
     def _edited(self) -> None:
-        self.menu.follow(self.editor.buffer.document.text_before_cursor, typed=self._typing and not self._label)
-        self._typing = False
+        self.menu.leave(self.editor.buffer.document.text_before_cursor)
 
     def _compose(self) -> None:
         """Before each drawing. A question takes the keys from here on; what was typed before went into the input."""

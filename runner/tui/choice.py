@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from policy.record import dataclass
 from runner.tui.fragments import Fragments, fit, wrapped
+from runner.tui.guard import Guard
 from runner.tui.panel import Done, Edit, Stay
 from runner.visible import visible
 
@@ -22,20 +23,25 @@ class Way(Generic[T]):
 
 
 class Choice(Generic[T]):
-    """A Panel whose answer is a way's value, the text that was written, or `left` for Escape. Enter answers nothing."""
+    """A Panel whose answer is a way's value, the text that was written, or `left` for Escape. Enter answers nothing,
+    nor does a key that comes before somebody can have read the question."""
 
     def __init__(self, question: str, ways: Sequence[Way[T]], left: T) -> None:
         self._question = visible(question)
         self._ways = tuple(ways)
         self._left = left
+        self._guard = Guard()
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
+        self._guard.drawn()
         room = max(rows - len(self._ways), 1)
         drawn = wrapped("bold", self._question, width)[:room]
         drawn += [[("bold ansicyan", f"  {way.key}"), ("", f"  {way.words}")] for way in self._ways]
         return [fit(row, width) for row in drawn]
 
     def key(self, key: str) -> Stay | Done[T | str] | Edit:
+        if self._guard.early():
+            return Stay()
         if key in ("escape", "c-d"):
             return Done(self._left)
         for way in self._ways:

@@ -55,6 +55,11 @@ class TerminalDesk:
         if waited := {*self._tasks, *((self._work,) if self._work is not None else ())}:
             await asyncio.wait(waited)
 
+    @property
+    def open(self) -> bool:
+        """Whether a session is."""
+        return self._agent is not None
+
     # what the App asks
 
     @property

@@ -87,6 +87,12 @@ class Editor:
         self.buffer.reset()
         self._pastes.clear()
 
+    def recall(self) -> None:
+        """The history holds more than it did."""
+        draft = self.draft()
+        self.buffer.reset()
+        self.restore(draft)
+
     def draft(self) -> Draft:
         return Draft(self.buffer.text, self.buffer.cursor_position)
 

@@ -14,30 +14,37 @@ _LARGEST = 8 << 20  # bytes
 
 
 class Remembered(History):
-    """`path` lies in our state folder; None remembers for this talk only. `clean` takes secrets out of a text.
+    """Remembers for this talk; from `keep` on also for later ones.
 
     A file that is not ours alone, or no file at all, is left alone: nothing is read from it or written to it.
     """
 
-    def __init__(self, path: Path | None, clean: Callable[[str], str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.path = path
-        self.clean = clean
+        self.path: Path | None = None
+        self._clean: Callable[[str], str] = str
+        self._loaded = True  # there is nothing to load, and what is added is in the list
+
+    def keep(self, path: Path, clean: Callable[[str], str]) -> None:
+        """`path` lies in our state folder; `clean` takes secrets out of a text."""
+        self.path, self._clean = path, clean
+        early = self._loaded_strings
+        self._loaded_strings = [*early, *reversed(self._read())]
+        for text in reversed(early):
+            self.store_string(text)
 
     def load_history_strings(self) -> Iterable[str]:
-        """The latest first."""
-        return reversed(self._read())
+        return ()
 
     def store_string(self, string: str) -> None:
         if self.path is None or string.startswith(" ") or len(string) > LONGEST:
             return
-        line = json.dumps(self.clean(string)).encode() + b"\n"
+        line = json.dumps(self._clean(string)).encode() + b"\n"
         handle = _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         if handle is None:
             return
         try:
-            size = os.fstat(handle).st_size
-            if size + len(line) <= _LARGEST:
+            if os.fstat(handle).st_size + len(line) <= _LARGEST:
                 os.write(handle, line)
         except OSError:
             return  # a full disk takes no history; what was typed was sent

@@ -51,8 +51,8 @@ def bindings(app: "App") -> KeyBindings:
     @keys.add("<any>", filter=typing)
     def character(event: KeyPressEvent) -> None:
         _quiet(app)
-        app.typed()
         event.current_buffer.insert_text(event.data)
+        app.propose()
 
     @keys.add("c-m", filter=typing)
     def enter(event: KeyPressEvent) -> None:
@@ -78,8 +78,8 @@ def bindings(app: "App") -> KeyBindings:
     @keys.add("c-h", filter=typing)
     def rub_out(event: KeyPressEvent) -> None:
         _quiet(app)
-        app.typed()
         app.editor.rub_out()
+        app.propose()
 
     @keys.add(Keys.BracketedPaste, filter=typing)
     def paste(event: KeyPressEvent) -> None:
@@ -92,8 +92,8 @@ def bindings(app: "App") -> KeyBindings:
 
     @keys.add("c-i", filter=typing & ~menu)
     def nothing(event: KeyPressEvent) -> None:
-        app.typed()
-        app._edited()  # propose again what Escape closed
+        app.menu.reopen()
+        app.propose()
 
     @keys.add("up", filter=menu)
     @keys.add("c-p", filter=menu)
@@ -189,8 +189,8 @@ def _complete(app: "App") -> None:
         start, entry = chosen
         buffer = app.editor.buffer
         buffer.delete_before_cursor(buffer.cursor_position - start)
-        app.typed()
         buffer.insert_text(entry.text if entry.ready else f"{entry.text.rstrip()} ")
+        app.propose()
 
 
 async def _search(app: "App") -> None:

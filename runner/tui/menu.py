@@ -30,31 +30,39 @@ Source = Callable[[str], Proposals | None]  # given the text before the cursor; 
 
 
 class Menu:
-    """Follows the input. Closed until there is something to propose, and after Escape until the text changes."""
+    """Follows what is typed, and nothing else. After Escape it is closed until the text changes."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = tuple(sources)
         self._found: Proposals | None = None
         self._at = 0
+        self._for = ""  # the text that the proposals are for
         self._closed_for: str | None = None
 
     @property
     def open(self) -> bool:
         return self._found is not None
 
-    def follow(self, before: str, *, typed: bool) -> None:
-        """The text before the cursor is now `before`. Nothing is proposed where nobody `typed` it."""
-        if before == self._closed_for or not typed:
-            self._found = None
+    def follow(self, before: str) -> None:
+        """Somebody typed, and the text before the cursor is `before`."""
+        if before == self._closed_for:
             return
-        self._closed_for = None
         found = next((found for source in self._sources if (found := source(before)) is not None), None)
         entries = found.entries[:200] if found is not None else ()
         self._found = Proposals(found.start, entries) if found is not None and entries else None
-        self._at = 0
+        self._for, self._closed_for, self._at = before, None, 0
+
+    def leave(self, before: str) -> None:
+        """The text, or the cursor, is another one."""
+        if before != self._for:
+            self._found = None
 
     def close(self, before: str) -> None:
         self._found, self._closed_for = None, before
+
+    def reopen(self) -> None:
+        """Propose again what was closed."""
+        self._closed_for = None
 
     def move(self, by: int) -> None:
         if self._found is not None:

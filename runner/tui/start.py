@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from runner.events import Notice
 from runner.problems import Exit, say
 from runner.tui.app import App
+from runner.tui.commands import commands
 from runner.tui.desk import TerminalDesk
+from runner.tui.files import Files
 from runner.tui.history import Remembered
 from runner.tui.painter import canvas
 
@@ -38,13 +41,19 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     output = canvas(environ)
     errors: list[BaseException] = []
     desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
-    history = Remembered(None, str)
+    history = Remembered()
     input = Vt100Input(sys.stdin)
     input.vt100_parser.feed(early)
     store_typeahead(input, input.flush_keys())
-    app = desk.app = App(desk, history, output, input, environ)
+    loop = asyncio.get_running_loop()
+
+    def listed() -> None:
+        loop.call_soon_threadsafe(app.propose)
+
+    files = Files(listed)
+    app = desk.app = App(desk, history, output, input, environ, (partial(commands, desk), files))
     kept: list[str] = []
-    session = asyncio.ensure_future(_session(args, desk, app, kept))
+    session = asyncio.ensure_future(_session(args, desk, app, files, history, kept))
     session.add_done_callback(lambda task: _over(task, app, errors))
     code: int = Exit.DONE
     with _ends(app):
@@ -65,37 +74,69 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     return code
 
 
-async def _session(given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App, kept: list[str]) -> None:
+async def _session(
+    given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App, files: Files, history: Remembered, kept: list[str]
+) -> None:
     """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
     await asyncio.to_thread(_load)
+    from policy.secrecy import Secrets
     from runner.agent import Agent, starting
+    from runner.places import state_dir
+    from runner.redactor import Redactor
     from runner.slash.known import known
     from runner.tui.question import Panels, asker
     from runner.tui.screen import Screen
     from runner.tui.theme import theme_for
 
-    def columns() -> int:
-        return app.application.output.get_size().columns
-
-    app.screen = Screen(columns, theme_for(os.environ), encoding=sys.stdout.encoding)
+    output = app.application.output
+    app.screen = Screen(lambda: output.get_size().columns, theme_for(os.environ), encoding=output.encoding())
     ask = partial(asker, app, asyncio.get_running_loop())
-    begun = await asyncio.to_thread(_unless_left, lambda: starting(given(), unattended=False, asker=ask))
+    args = await asyncio.to_thread(given)
+    if args.go_on.resume == "":
+        args = await _picked(args, app)
+    begun = await asyncio.to_thread(_unless_left, lambda: starting(args, unattended=False, asker=ask))
     if begun is None:
         app.leave(Exit.INTERRUPTED)
         return
+    history.keep(state_dir(os.environ) / "history", Redactor(live=True, shapes=True).text)
+    app.editor.recall()
     agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
     async with agent:
-        found = await asyncio.to_thread(known, os.environ, agent.talk.world.context.skills)
+        world = agent.talk.world
+        facts = world.look()
+        files.root, files.secret = world.cwd, Secrets(world.profile, facts.home, facts.private).holds
+        found = await asyncio.to_thread(known, os.environ, world.context.skills)
         desk.commands = found.commands
         for notice in found.notices:
-            agent.talk.world.emit(Notice(notice))
+            world.emit(Notice(notice))
         desk.join(agent, begun.settings)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             await desk.part()
+            history.shorten()
             if (name := agent.talk.world.journal.kept) is not None:
                 kept.append(name)
+
+
+async def _picked(args: "RunArgs", app: App) -> "RunArgs":
+    """`--resume` without a name: the session that the person picks from a list; none begins a new one."""
+    from runner.gate import folder
+    from runner.places import home, state_dir
+    from runner.problems import usage
+    from runner.sessions.flags import GoOn
+    from runner.sessions.glance import glances, row
+    from runner.sessions.store import Store
+    from runner.tui.picker import Row
+    from runner.workspace import workspace_of
+
+    workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
+    store = Store.of(state_dir(os.environ), workspace)
+    found = await asyncio.to_thread(lambda: list(glances(store)))
+    if not found:
+        raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+    picked = await app.pick("resume which session?", [Row[str | None](each.id, row(each, width=90)) for each in found])
+    return replace(args, go_on=GoOn(resume=picked) if picked is not None else GoOn())
 
 
 def _unless_left(start: "Callable[[], Start]") -> "Start | None":

@@ -1,6 +1,7 @@
 """The line at the bottom: mode, model, how full it is, cost, sandbox, network; or what is said for a moment."""
 
-from policy.tier import Mode
+from policy.matrix import MATRIX, Ruling
+from policy.tier import Mode, Tier
 from runner.events import Changed, ContextUsed, Event, RunEnded, SessionStarted
 from runner.tui.fragments import Fragments, cells, fit
 from runner.visible import one_line
@@ -13,15 +14,15 @@ _MODE = {  # the more goes without a question, the louder
     Mode.DONT_ASK: "ansiyellow",
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
+_NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "network asks", Ruling.DENY: "network off"}
 _GAP: Fragments = [("dim", " · ")]
 
 
 class Status:
-    """What the line says. Everything in it came by an event, but `network`, `told` and `busy`, which are set."""
+    """What the line says. All of it came by events, but `told`, which is set."""
 
     def __init__(self) -> None:
         self.told = ""  # instead of all else, until the next key
-        self.network = ""
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -64,7 +65,7 @@ class Status:
             (2, [(loud, self._context)]),
             (4, [("dim", f"${self._cost:.2f}" if self._cost is not None else "")]),
             (1, [("dim" if self._sandbox == "FULL" else "bold ansired", f"sandbox {self._sandbox}")]),
-            (5, [("dim", self.network)]),
+            (5, [("dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]])]),
             (6, [("dim", "? /help")]),
         ]
         parts = [(rank, said) for rank, said in parts if said[0][1]]

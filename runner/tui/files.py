@@ -1,0 +1,80 @@
+"""What `@` proposes: the names of files below the folder of the talk, as far as they are no secret.
+
+A name is no more than a word of the prompt: whether the model may read the file is the gate's business.
+"""
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+
+from runner.tui.fuzzy import best
+from runner.tui.menu import Entry, Proposals
+
+_TOKEN = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
+_FRESH = 10.0  # seconds that a list is good for
+_MOST, _DEEPEST = 20_000, 12
+_SHOWN = 50
+_HEAVY = frozenset(
+    ("node_modules", "__pycache__", "venv", "target", "dist", "build")
+)  # many files, and made by machines
+
+
+class Files:
+    """A Source. The list is read in a thread; `ready` is called from there once it is new. Nothing is proposed until
+    `root` is a folder; `secret` says of a path whether it is one."""
+
+    def __init__(self, ready: Callable[[], None]) -> None:
+        self.root = ""
+        self.secret: Callable[[str], bool] = lambda path: False
+        self._ready = ready
+        self._names: list[str] = []
+        self._read = 0.0
+        self._reading = False
+
+    def __call__(self, before: str) -> Proposals | None:
+        found = _TOKEN.search(before)
+        if found is None or not self.root:
+            return None
+        if time.monotonic() - self._read > _FRESH and not self._reading:
+            self._reading = True
+            threading.Thread(target=self._look, name="names of files", daemon=True).start()
+        typed = found[1] if found[1] is not None else found[2]
+        names = best(typed, self._names, str, _SHOWN)
+        return Proposals(found.start(), [Entry(f'@"{name}"' if " " in name else f"@{name}") for name in names])
+
+    def _look(self) -> None:
+        self._names = listed(self.root, self.secret)
+        self._read, self._reading = time.monotonic(), False
+        self._ready()
+
+
+def listed(root: str, secret: Callable[[str], bool]) -> list[str]:
+    """Files and folders (these with a `/`) below `root`, the nearest first. Hidden ones, secrets, links and what cannot
+    be typed are left out."""
+    names: list[str] = []
+    level = [""]
+    for _ in range(_DEEPEST):
+        below: list[str] = []
+        for folder in level:
+            try:
+                with os.scandir(os.path.join(root, folder)) as entries:
+                    rows = sorted(entries, key=lambda entry: entry.name)
+            except OSError:
+                continue  # not ours to read, or gone
+            for entry in rows:
+                path = f"{folder}{entry.name}"
+                if entry.name.startswith(".") or not path.isprintable() or '"' in path or entry.is_symlink():
+                    continue
+                if secret(os.path.join(root, path)):
+                    continue
+                if not entry.is_dir():
+                    names.append(path)
+                elif entry.name not in _HEAVY:
+                    names.append(f"{path}/")
+                    below.append(f"{path}/")
+                if len(names) >= _MOST:
+                    return names
+        level = below
+    return names
