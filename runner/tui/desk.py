@@ -132,22 +132,14 @@ class TerminalDesk:
     # inside
 
     async def _prompt(self, text: str) -> None:
-        """Prompt, and whatever was said too late for the run that it was said in."""
-        talk, following = self.talk, text
-        while True:
-            ending = await talk.prompt(following)
-            if ending.exit is Exit.INTERRUPTED:
-                if texts := talk.take_back():
-                    self.app.editor.add("\n\n".join(texts))
-                return
-            if (more := talk.world.steering.next()) is None:
-                return
-            following = more
+        """Prompt. Who stops it gets back what waits."""
+        talk = self.talk
+        ending = await talk.prompt(text)
+        if ending.exit is Exit.INTERRUPTED and (texts := talk.take_back()):
+            self.app.editor.add("\n\n".join(texts))
 
     async def _shell(self, script: str) -> None:
         await self.talk.shell(script)
-        if (more := self.talk.world.steering.next()) is not None:
-            await self._prompt(more)
 
     async def _command(self, line: str) -> None:
         from runner.slash.dispatch import run_line
@@ -164,6 +156,8 @@ class TerminalDesk:
         def over(task: asyncio.Task[None]) -> None:
             self._work = None
             self.app.soon()
+            if self._agent is not None and (more := self.talk.world.steering.next()) is not None:
+                self._begin(self._prompt(more))  # said when nothing was left to say it in
 
         self._work = self._beside(work)
         self._work.add_done_callback(over)
