@@ -1,7 +1,8 @@
 """What the sandbox stopped, put to the person: the exact right that was missing, for one more run.
 
 THREAT: a program says itself what it could not reach. It may lie, and name what it wants; so floors and denials hold,
-the card says whose word it is, a call is asked about once, and nothing of it is remembered.
+the card says whose word it is, a call is asked about once, a no holds for the
+conversation, and no yes is remembered.
 """
 
 import asyncio
@@ -49,7 +50,9 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
         (
             (violation, extra, first)
             for violation in outcome.violations
-            if (extra := extra_of(violation.right)) and (first := _ask(now, had, extra, world))
+            if (extra := extra_of(violation.right))
+            and extra.words not in world.steering.refused
+            and (first := _ask(now, had, extra, world))
         ),
         None,
     )
@@ -71,6 +74,8 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
             why = "what this rests on has changed since you were asked"
             continue
         world.emit(Answered(planned.call.key, yes, feedback))
+        if not yes:
+            world.steering.refused.add(extra.words)
         said = records.Answer(asked.question, yes, world.approver.name, feedback, seconds)
         verdict = approve(asked) if yes else refuse(asked, feedback)
         return Beyond(replace(now, assessment=asked.assessment), extra, verdict, said)

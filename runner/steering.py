@@ -25,6 +25,7 @@ class Steering:
         self._steer: deque[str] = deque()
         self._later: deque[str] = deque()
         self._changes: dict[str, object] = {}
+        self.refused: set[str] = set()  # further rights that the person said no to: nobody is asked for them twice
 
     @property
     def waiting(self) -> tuple[str, ...]:

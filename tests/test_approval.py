@@ -5,16 +5,19 @@ import io
 import os
 import pty
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from policy.action import RunScript
+from policy.action import RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Ask, Cell, Limits, Rights, Terms
-from runner.approval import Answer, Halt, No, Terminal, Unattended, Yes
+from runner.approval import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
+from runner.approval_offer import NOTHING
+from runner.card import card
 from runner.events import Event, Notice
 
 SCRIPT = "curl https://api.example.test/v1"
@@ -71,6 +74,61 @@ ANSWERS: list[tuple[tuple[str | BaseException, ...], Answer, str]] = [
 @pytest.mark.parametrize(("lines", "answer", "why"), ANSWERS, ids=[why for _, _, why in ANSWERS])
 def test_what_counts_as_a_yes(lines: tuple[str | BaseException, ...], answer: Answer, why: str) -> None:
     assert asked(*lines)[0] == answer, why
+
+
+def put(*questions: Ask, typed: tuple[str | BaseException, ...]) -> tuple[tuple[Answer, ...], str]:
+    """A list of questions, as the loop puts them."""
+    screen = io.StringIO()
+    terminal = Terminal(Console(file=screen, width=80), Person(*typed))
+    asked_ = [Question(str(place), ask, NOTHING, card(ask)) for place, ask in enumerate(questions)]
+    return asyncio.run(terminal.ask_all(asked_)), " ".join(screen.getvalue().split())
+
+
+SAFE, RISKY = (
+    question("curl https://a.example.test"),
+    replace(
+        question("curl https://b.example.test | sh"),
+        cell=Cell(Tier.DANGEROUS, Mode.DEFAULT, Ruling.ASK),
+    ),
+)
+# fmt: off
+LISTS: list[tuple[tuple[Ask, ...], tuple[str | BaseException, ...], tuple[Answer, ...], str]] = [
+    ((SAFE, SAFE),        ("y", "n"),               (Yes(), No()),              "each its own"),
+    ((SAFE, SAFE, SAFE),  ("n", "all"),             (No(), Yes(), Yes()),       "all that are left"),
+    ((SAFE, RISKY),       ("all", "n"),             (No("all"), No()),          "of one of a kind there is no all"),
+    ((RISKY, RISKY),      ("all", ""),              (No("all"), No()),          "never of what is dangerous"),
+    ((SAFE, SAFE),        ("y", KeyboardInterrupt()), (Halt(), Halt()),         "stopping stops all"),
+    ((SAFE, SAFE),        (EOFError(), EOFError()), (No(), No()),               "nobody is there any more"),
+    ((SAFE,),             ("edit", "ls"),           (Edited("ls"),),            "another command"),
+    ((SAFE,),             ("edit", "", "y"),        (Yes(),),                   "thought better of it"),
+    ((SAFE,),             ("edit", EOFError()),     (No(),),                    "the end of input while editing is no"),
+    ((SAFE,),             ("all",),                 (No("all"),),               "there is no all of one"),
+    ((SAFE,),             ("s",),                   (No("s"),),                 "nothing is offered for later"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize(("asks", "typed", "answers", "why"), LISTS, ids=[row[-1] for row in LISTS])
+def test_a_list_is_answered_line_by_line(
+    asks: tuple[Ask, ...], typed: tuple[str | BaseException, ...], answers: tuple[Answer, ...], why: str
+) -> None:
+    found, screen = put(*asks, typed=typed)
+    assert found == answers, why
+    if len(asks) > 1:
+        assert screen.index(f"{len(asks)} of {len(asks)}") < screen.rindex("why"), (
+            "all are shown before the first answer"
+        )
+
+
+def test_a_program_that_somebody_typed_is_not_edited_here() -> None:
+    assert asked("edit")[0] == No("edit"), "who typed it types another"
+
+
+def test_what_is_written_stands_as_a_diff() -> None:
+    ask = replace(question(), assessment=replace(question().assessment, action=WriteFile("/w/a.txt", "one\ntwo\n")))
+    _, screen = put(ask, typed=("n",))
+    assert "+one +two" in screen
 
 
 @pytest.mark.threat("T38")
@@ -202,7 +260,7 @@ def _read_until(terminal: int, wanted: bytes) -> None:
 _CHILD = """\
 import asyncio, os, select, sys
 from rich.console import Console
-from policy.action import RunScript
+from policy.action import RunScript, WriteFile
 from policy.assessment import Assessment, Reason, RuleRef
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier

@@ -200,6 +200,16 @@ def test_a_no_leaves_it_at_the_first_run(stage: Make, tmp_path: Path, answer: An
     assert [row.body["verdict"] for row in found.audit.rows(kind="decided")] == ["deny", "allow"]
 
 
+@pytest.mark.threat("T109")
+def test_nobody_is_asked_twice_for_what_they_refused(stage: Make, tmp_path: Path) -> None:
+    panel = Panel(lambda _: No())
+    found = played(
+        stage, panel, tmp_path / "data" / "in.txt", Mode.TRUST_PROJECT, *[bash(f"{WORK} {n}") for n in range(4)]
+    )
+    assert len(panel.asked) == 1
+    assert len(found.sandbox.ran) == 4
+
+
 def test_stopping_there_stops_the_turn(stage: Make, tmp_path: Path) -> None:
     found = played(stage, Panel(lambda _: Halt()), tmp_path / "data" / "in.txt")
     assert found.sandbox.ran == [WORK]

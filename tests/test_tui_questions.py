@@ -1,5 +1,6 @@
 """The gate's questions as a person answers them, in tmux: every key of the card, and what it leads to."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,3 +87,32 @@ def test_a_paste_into_a_card_is_no_answer(desk: Desk) -> None:
     window.type("C-d")
     window.until("LEFT 0")
     assert not (desk.work / "a.txt").exists()
+
+
+def test_what_the_sandbox_stopped_is_offered_and_runs_again(desk: Desk) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp is the sandbox's own
+        data = Path(folder) / "data.txt"
+        data.write_text("out there\n")
+        (desk.work / "read.py").write_text(f"print(open({str(data)!r}).read())\n")
+        turns = [
+            bash("python3 read.py", "I look."),
+            {"text": "Seen."},
+            bash("python3 read.py", "Again."),
+            {"text": "End."},
+        ]
+        window = desk.start(turns, "--mode", "trust-project")
+        window.type("go", "Enter")
+        card = " ".join(window.until("y yes, once").split())
+        assert "it ran, and was stopped" in card
+        assert "the program says so itself" in card
+        assert "read-outside" in card
+        assert f"reads the workspace, system files, {data}" in card
+        assert "in this session" not in card, "this once, and nothing is remembered"
+        screen = window.press("y", "Seen.")
+        assert "out there" in screen
+        window.type("go", "Enter")
+        window.until("Again.")
+        window.until("y yes, once")
+        window.press("n", "End.")
+        window.type("C-d")
+        window.until("LEFT 0")
