@@ -28,6 +28,7 @@ from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
 from runner.grant_json import to_json
 from runner.grant_store import GrantStore
+from runner.messages import Thinking
 from runner.open_models import OpenModels
 from runner.places import cache_dir, state_dir
 from runner.providers import Opened
@@ -192,6 +193,7 @@ async def open_session(
             models=models,
             view=view_of(settings),
             fallback=str(settings.value("fallback_model") or ""),
+            thinking=Thinking(str(settings.value("thinking"))),
         )
 
 

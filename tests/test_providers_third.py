@@ -57,6 +57,14 @@ WAYS = {
     "gemini": ("gemini:gemini-4-argon", "/gemini", None),
 }
 
+# Where in a request it says how much to think, and what it says.
+THINKS = {
+    "anthropic": (("output_config", "effort"), "low"),
+    "openai": (("reasoning_effort",), "low"),
+    "responses": (("reasoning", "effort"), "low"),
+    "gemini": (("generationConfig", "thinkingConfig", "thinkingLevel"), "LOW"),
+}
+
 
 @pytest.fixture(scope="module")
 def third() -> Iterator[LLMockServer]:
@@ -183,10 +191,9 @@ def test_a_whole_run_is_judged_by_the_server(third: LLMockServer, name: str, tmp
     home, project = tmp_path / "home", tmp_path / "project"
     (home / ".config" / "ringfence").mkdir(parents=True)
     project.mkdir()
-    if api:
-        settings = home / ".config" / "ringfence" / "config.toml"
-        settings.write_text(f'[provider.openai]\napi = "{api}"\n')
-        settings.chmod(0o600)
+    settings = home / ".config" / "ringfence" / "config.toml"
+    settings.write_text('thinking = "low"\n' + (f'[provider.openai]\napi = "{api}"\n' if api else ""))
+    settings.chmod(0o600)
     (project / "a.txt").write_text("hello\n")
     third.state.scenarios.add(scenarios.Fail(429, retry_after=0.4, times=2))
     third.state.scenarios.add(scenarios.Reply(tool_calls=(scenarios.ToolCall("read", {"path": "a.txt"}),)))
@@ -209,5 +216,9 @@ def test_a_whole_run_is_judged_by_the_server(third: LLMockServer, name: str, tmp
     assert "The file says hello, and that is all." in done.stdout
     records = third.state.journal.records(wait=20)
     assert [record.status for record in records] == [429, 429, 503, 200, 200]
+    found: object = records[-1].body
+    for step in THINKS[name][0]:
+        found = found[step] if isinstance(found, dict) else None
+    assert found == THINKS[name][1], "the configuration says how much it thinks"
     findings = judge(records).findings
     assert [each for each in findings if each.severity == "error"] == [], findings

@@ -140,6 +140,8 @@ KEYS: tuple[Key, ...] = (
         check=checks.model_of(PROVIDERS), example='"anthropic:claude-haiku-5-5"'),
     Key("fallback_model", Shape.TEXT, NEVER, "who goes on where the model stays busy, as `provider:model`", None,
         check=checks.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5"'),
+    Key("thinking", Shape.TEXT, NEVER, "how much the model is asked to think before it answers", "off",
+        "RINGFENCE_THINKING", choices=("off", "low", "medium", "high", "max")),
     Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
 
     Key("budget.tokens", Shape.WHOLE, TIGHTEN, "most tokens of one run, sent and received", None,
