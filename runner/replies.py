@@ -55,7 +55,7 @@ class Replies:
 
     async def next(self, renewed: Callable[[], World], ready: Callable[[ToolCall], None]) -> Reply:
         """The next answer, counted and paid for. `renewed` answers the world as it is now, `ready` is told each call as
-        soon as it is whole.
+        soon as it and all before it are whole.
 
         Raises ProviderError, Ended; then, and when cancelled, `unfinished` is what there is of it.
         """
@@ -117,6 +117,7 @@ class Replies:
         seam = Seam(opened.kept)
         reply: Reply | None = None
         opened.calling = False
+        begun = 0
 
         def say(text: str) -> None:
             if text:
@@ -135,12 +136,14 @@ class Replies:
                     case CallOpened(tool):
                         say(seam.end())
                         opened.calling = True
+                        begun += 1
                         world.emit(CallBegun(bounded(tool)))
                     case CallReady(call):
                         say(seam.end())
                         opened.calling = False
                         opened.calls.append(call)
-                        ready(call)
+                        if begun <= len(opened.calls):  # else one before it is not whole, and may never be
+                            ready(call)
                     case Reply():
                         reply = event
         finally:

@@ -434,6 +434,16 @@ def test_an_answer_that_contradicts_itself_ends_the_run(stage: Make) -> None:  #
     assert len(found.results()) == 1
 
 
+def test_nothing_is_begun_behind_a_call_that_never_became_whole(stage: Make) -> None:  # noqa: F811
+    """Providers do not tell of such a call before the end: what comes behind it has another place than it seems."""
+    whole = says("", CUT, ls("cat a"), ls("cat b"))[-1:]
+    found = stage(provider=Plays([CallOpened("bash"), *writes(ls("cat a"), ls("cat b")), *whole]))
+    assert found.play().exit is Exit.DONE
+    assert [result.is_error for result in found.results()] == [True, False, False]
+    assert ["of cat a" in found.told()[1], "of cat b" in found.told()[2]] == [True, True]
+    assert [event.call for event in found.events if isinstance(event, Proposed)] == ["1.1", "1.2", "1.3"]
+
+
 def test_a_log_that_cannot_be_written_stops_an_early_reading_too(stage: Make) -> None:  # noqa: F811
     found = stage(provider=Plays(says("", ls("cat a"))))
     found.audit.close()

@@ -191,6 +191,7 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
 
     ending = asyncio.run(work())
     assert journal.close() is None
+    assert "contradicts" not in ending.reason, "it does not"
     whole(history)
     assert shown(found.events) == kept_text(history), "what was shown is what is kept, once"
     raw = store.path(ID).read_bytes()
