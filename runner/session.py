@@ -22,7 +22,7 @@ from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
 from runner.compaction.opening import view_of
 from runner.config import Settings
-from runner.context.context import Context
+from runner.context.context import Context, tool_specs
 from runner.context.surroundings import surroundings
 from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
@@ -163,7 +163,7 @@ async def open_session(
                 if options.unattended and grant.ruling is Ruling.ALLOW:
                     said = "allows nothing while nobody is there"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
-        yield World(
+        world = World(
             session=session,
             cwd=cwd,
             mode=mode,
@@ -195,6 +195,8 @@ async def open_session(
             fallback=str(settings.value("fallback_model") or ""),
             thinking=Thinking(str(settings.value("thinking"))),
         )
+        world.gauge.fixed(world.context.system(world) + world.context.before, tool_specs(world))
+        yield world
 
 
 def _prices(model: str | None, bounds: Bounds) -> dict[str, Price]:

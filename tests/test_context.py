@@ -59,6 +59,7 @@ class Play:
             async with open_session(
                 options, settings, environ, model=opened, approver=Unattended(seen), emit=seen
             ) as world:
+                self.before = world.gauge.size([]).tokens
                 await run("go", world, self.history)
                 self.world: World = world
 
@@ -137,6 +138,12 @@ def test_the_parts_are_named_in_the_order_they_are_sent(workspace: Path) -> None
     assert play.told.startswith("\n\n".join(told))
     assert play.system == "\n".join(part.text for part in parts if part.where == "system")
     assert "bash" in parts[0].text
+
+
+def test_how_full_it_is_can_be_asked_before_anything_is_said(workspace: Path) -> None:
+    play = Play(workspace, Context(), Turn("done"), instructions="word " * 4_000)
+    assert play.before == pytest.approx(sum(part.tokens for part in play.world.context.parts(play.world)), abs=20)
+    assert play.before > 5_000
 
 
 def test_every_reply_says_how_full_the_window_is(workspace: Path) -> None:

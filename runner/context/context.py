@@ -10,6 +10,7 @@ from runner.context.skills import Skill, listing
 from runner.context.surroundings import Surroundings
 from runner.context.tokens import weight, weight_of, weight_of_tools
 from runner.messages import Message, TextBlock, ToolSpec, UserMessage
+from runner.plural import many
 
 if TYPE_CHECKING:
     from runner.world import World
@@ -76,7 +77,7 @@ class Context:
         """Every part of the next request with `messages`, in the order in which it is sent."""
         tools = tool_specs(world)
         names = ", ".join(each.name for each in tools)
-        talk = f"{len(messages)} messages"
+        talk = many(len(messages), "message")
         return (
             Part("tools", "ringfence", "tools", names, round(weight_of_tools(tools))),
             *self._system(world),
@@ -101,7 +102,7 @@ class Context:
         git = self.surroundings.git
         rows = (
             ("instructions", "the repository", self.instructions),
-            ("skills", f"{len(self.skills)} skills", listing(self.skills)),
+            ("skills", many(len(self.skills), "skill"), listing(self.skills)),
             ("git", "the repository", f"{_GIT}\n\n{marked('git-state', git)}" if git else ""),
         )
         return tuple(_part(name, source, "told", text) for name, source, text in rows if text)
