@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,8 +29,14 @@ from runner.tui.panel import Done, Edit, Stay, Step
 from runner.tui.plan_question import PlanQuestion
 from runner.tui.theme import PLAIN
 
+sys.path.insert(0, str(Path(__file__).parent / "adversary"))
+
+from attack import Attack
+from attacks_terminal import ATTACKS
+
 GOLDEN = Path(__file__).with_name("golden") / "cards.txt"
 HERE = machine().workspace
+TOP = str(Path(machine().home).parent)
 
 
 def put(given: Action | str | Ask, call: str = "1.1", before: str | None = None, again: str = "") -> Question:
@@ -150,6 +157,29 @@ def test_by_the_end_the_whole_command_was_on_the_screen(name: str, width: int, r
 
 def _solid(text: str) -> str:
     return "".join(text.split())
+
+
+@pytest.mark.threat("T38")
+@pytest.mark.parametrize("attack", ATTACKS, ids=[attack.id for attack in ATTACKS])
+@pytest.mark.parametrize(("width", "rows"), [(80, 22), (40, 14)])
+def test_what_a_hostile_model_shows_can_be_read(attack: Attack, width: int, rows: int) -> None:
+    """The attacks on the plain question, at the card: what they hide is there, nothing drives the terminal, and no yes
+    counts before it was on the screen."""
+    (name, arguments), *_ = attack.calls
+    given = str(arguments.get("command", "")).replace("@OUT@", f"{TOP}/log")
+    asked = put(given) if name == "bash" else put(WriteFile(f"{HERE}/{arguments['path']}", str(arguments["content"])))
+    screen = Screen(asked, width=width, rows=rows)
+    frames = [screen.text()]
+    while "more rows" in frames[-1]:
+        frames.append(screen.press("down").text())
+    whole = _solid(
+        "".join("".join(text for _, text in row) for row in screen.panel._body(width - 1).rows).replace("↳", "")
+    )
+    for text in attack.seen:
+        if not attack.speech:
+            assert _solid(text) in whole + _solid(frames[-1])
+    if len(frames) > 1:
+        assert Screen(asked, width=width, rows=rows).press("y").answers is None
 
 
 # ---- what a key answers
