@@ -193,7 +193,8 @@ class Turns:
             judged = self._arrow.judge(call, self._renewed())
             if isinstance(judged, Judgement) and call.key in early:
                 judged = replace(judged, early=early[call.key])
-            if isinstance(judged, Judgement) and judged.only_reads:
+            # What somebody answered may be another command by now.
+            if isinstance(judged, Judgement) and judged.only_reads and judged.early is None:
                 self._read(place, judged)
                 continue
             await asyncio.gather(*self._reading)

@@ -235,6 +235,28 @@ def test_an_edit_in_a_list_is_judged_when_its_call_is_due(stage: Make) -> None:
     assert panel.asked[1][0].again
 
 
+@pytest.mark.threat("T108")
+def test_an_edit_of_what_only_reads_by_then_runs_alone(stage: Make, tmp_path: Path) -> None:
+    """`cat link` was a question as long as the link led outside; what the person wrote instead is no read."""
+    link, outside = tmp_path / "w" / "link", tmp_path / "data"
+
+    def answer(question: Question) -> Answer:
+        if question.card.command == "cat link":
+            link.unlink()
+            link.write_text("inside\n")
+            return Edited("python3 y.py")
+        return Yes()
+
+    outside.write_text("x\n")
+    panel = Panel(answer, yes)
+    found = stage(bash("cat link", WORK), DONE, approver=panel, mode=Mode.DEFAULT, unattended=False)
+    link.symlink_to(outside)
+    found.play()
+    assert found.sandbox.ran == ["python3 y.py", WORK]
+    assert found.sandbox.most == 1
+    assert [each.card.command for each in panel.asked[1]] == ["python3 y.py"]
+
+
 def test_an_approver_without_lists_is_asked_one_by_one(stage: Make) -> None:
     person = test_loop.Person(Yes())
     found = stage(bash(WORK, NETWORK), DONE, approver=person, mode=Mode.DEFAULT, unattended=False)
