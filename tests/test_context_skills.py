@@ -287,6 +287,12 @@ def test_texts_of_every_folder_on_the_way_are_told_once_the_nearest_last(place: 
         ("docs/AGENTS.md", "the docs"),
     ]
     assert block(found).count("the repository\n") == 1
+    assert given(found, place.environ).context.files == (
+        "../../AGENTS.md",
+        "../CLAUDE.md",
+        "AGENTS.md",
+        "docs/AGENTS.md",
+    )
     assert Brought(found).counts == ("../../AGENTS.md", "../CLAUDE.md", "AGENTS.md", "docs/AGENTS.md")
     assert look(str(place.work)).sha256 != found.sha256, "a yes is for all of it"
     plain = look(str(place.work), cwd=str(place.work), home=str(place.home / "code"))

@@ -43,13 +43,14 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Context:
     """`base` replaces what we say of the work; `added` comes behind it. `instructions` are the repository's texts in
-    their marks, already fit to be told."""
+    their marks, already fit to be told, and `files` their names."""
 
     base: Text | None = None
     added: tuple[Text, ...] = ()
     skills: tuple[Skill, ...] = ()
     surroundings: Surroundings = Surroundings()
     instructions: str = ""
+    files: tuple[str, ...] = ()
 
     def system(self, world: "World") -> str:
         """The system prompt. The gate has the last word in it."""
@@ -101,7 +102,7 @@ class Context:
     def _told(self) -> tuple[Part, ...]:
         git = self.surroundings.git
         rows = (
-            ("instructions", "the repository", self.instructions),
+            ("instructions", ", ".join(self.files) or "the repository", self.instructions),
             ("skills", many(len(self.skills), "skill"), listing(self.skills)),
             ("git", "the repository", f"{_GIT}\n\n{marked('git-state', git)}" if git else ""),
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.verdict import Problem
-from runner import places
+from runner import instructions, places
 from runner.context.context import Context, Text
 from runner.context.skills import Broken, Skill, chosen, skills_in
 from runner.problems import Exit, Stopped
@@ -47,7 +47,8 @@ def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled:
     if ADDED_FILE in theirs:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
     skills, broken = skills_at(inventory, environ) if skilled else ((), ())
-    return Given(Context(base, texts, skills), (*notices, *_said(broken)))
+    files = tuple(each.path for each in instructions.texts(inventory)) if inventory is not None else ()
+    return Given(Context(base, texts, skills, files=files), (*notices, *_said(broken)))
 
 
 def own(path: str) -> Text | None:
