@@ -1,8 +1,12 @@
 """How full the window is: the provider's own numbers, and estimates between them."""
 
+from pathlib import Path
+
 import pytest
+from test_conversation import Person, talk, told
 
 from runner.context.tokens import Gauge, Size, weight
+from runner.events import Event
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
@@ -16,6 +20,8 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
+from runner.problems import Exit
+from runner.providers.scripted import Turn
 
 
 def said(text: str) -> UserMessage:
@@ -103,3 +109,13 @@ def test_another_model_has_not_counted_yet() -> None:
     assert gauge.size([*history, answer("hi")]) == Size(905, exact=False)
     gauge.answered(Usage(input=700, output=5), history, answer("hi"))
     assert gauge.size([*history, answer("hi")]) == Size(705, exact=True)
+
+
+def test_a_session_that_is_gone_on_with_remembers_the_providers_count(tmp_path: Path) -> None:
+    seen: list[Event] = []
+    counted = Usage(input=5_000, cache_read=70, output=7)
+    assert talk(tmp_path, [Turn("one", usage=counted)], Person("hello", "/quit"), seen.append) == Exit.DONE
+    after: list[Event] = []
+    lines = Person("/resume", "1", "/context", "more", "/quit")
+    assert talk(tmp_path, [Turn("two", usage=counted)], lines, after.append) == Exit.DONE
+    assert "the next request is 5,077 tokens" in told(after), "to the token, since nothing came since"

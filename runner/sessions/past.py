@@ -19,6 +19,7 @@ from runner.messages import (
     ThinkingBlock,
     ToolCall,
     ToolResult,
+    Usage,
     UserMessage,
 )
 from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
@@ -58,6 +59,17 @@ class Past:
     folds: tuple[
         tuple[int, Fold], ...
     ] = ()  # what the model was shown less of, each with the place it counts back from
+    counted: "Counted | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the provider counted last: a request with what was shown of the first `sent` messages, and its `answer`."""
+
+    sent: int
+    answer: AssistantMessage
+    usage: Usage
+    model: str
 
 
 def index(file: BinaryIO, name: str) -> Tree:
@@ -109,7 +121,25 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
             if not lenient:
                 raise _stopped(name, str(error)) from None
             broken, path = broken or str(error), path[:-1]
-    return told.past(name, path, tuple(_notices(tree, broken)), last)
+    found = told.past(name, path, tuple(_notices(tree, broken)), last)
+    return replace(found, counted=_counted(tree, path, found.history))
+
+
+def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Counted | None:
+    """None where the file does not say, or says it of another answer than the last."""
+    types = [tree.type(at) for at in path]
+    try:
+        place = len(types) - 1 - types[::-1].index("usage")
+        ways = [path[place], path[place + 1 :][types[place + 1 :].index("message")]]
+        (_, usage), (_, answer) = tree.entries(ways)
+        message = message_of(answer.body)
+    except (ValueError, Unsound):  # neither is needed to go on
+        return None
+    last = next((at for at in range(len(history) - 1, -1, -1) if isinstance(history[at], AssistantMessage)), None)
+    if last is None or not isinstance(message, AssistantMessage) or history[last] != message:
+        return None
+    counts = {name: int(str(usage.body[name])) for name in Usage.__slots__}
+    return Counted(last, message, Usage(**counts), str(usage.body["model"]))
 
 
 class _Told:

@@ -41,4 +41,8 @@ def recall(beginning: Beginning | None, world: World) -> list[Message]:
         world.emit(Notice(notice))
     history = list(before.history)
     world.view.restore(before.folds, history)
+    if (counted := before.counted) is not None and all(place <= counted.sent for place, _ in before.folds):
+        world.gauge.answered(counted.usage, world.view.shown(history[: counted.sent]), counted.answer)
+        if counted.model != opening.model:
+            world.gauge.another()
     return history
