@@ -70,6 +70,21 @@ class Tmux:
             time.sleep(1.5)  # longer than any card waits
         return screen
 
+    def resize(self, columns: int, rows: int) -> None:
+        self._do("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def until_shown(self, told: str) -> str:
+        """The screen alone, once it shows `told`."""
+        end = time.monotonic() + 180
+        while told not in (screen := self._do("capture-pane", "-p")):
+            assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
+            time.sleep(0.05)
+        return screen
+
+    def whole(self) -> str:
+        """The screen with what has left it, rows that were wrapped joined again."""
+        return self._do("capture-pane", "-p", "-J", "-S", "-")
+
     def driven(self) -> list[str]:
         """What was done to the terminal by what was written to it: its title, its clipboard."""
         title, buffers = self._do("display-message", "-p", "#{pane_title}").strip(), self._do("list-buffers").strip()

@@ -80,9 +80,8 @@ class Painter(Renderer):
         output = self.output
         output.cursor_backward(self._cursor_pos.x)
         output.cursor_up(where)
-        for row in range(height):
-            output.write_raw("\x1b[2K" if row == height - 1 else "\x1b[2K\x1b[B")
-        output.cursor_up(max(height - 1, 0))
+        # The place is kept, and not counted back to: a window made lower cuts rows off below, where down does not move.
+        output.write_raw("\x1b7" + "\x1b[B".join(["\x1b[2K"] * height) + "\x1b8")
         output.reset_attributes()
         output.enable_autowrap()
         output.flush()
@@ -100,15 +99,17 @@ class Painter(Renderer):
         if width >= size.columns or width < 1 or not self._wraps:
             return cursor.y, screen.height
         rows = [screen.data_buffer[place] for place in range(screen.height)]
-        heights = [_rows([row[column].char for column in range(_end(row) + 1)], width) for row in rows]
+        heights = [_rows([row[column].char for column in range(self._end(row) + 1)], width) for row in rows]
         before = _rows([rows[cursor.y][column].char for column in range(cursor.x)], width) if cursor.x else 1
         inside = max(before - 1, cursor.x // width)
         return sum(heights[: cursor.y]) + inside, max(sum(heights), sum(heights[: cursor.y]) + inside + 1)
 
-
-def _end(row: Mapping[int, Any]) -> int:
-    """The last column that was painted."""
-    return max((column for column, char in row.items() if char.char != " " or char.style.strip()), default=0)
+    def _end(self, row: Mapping[int, Any]) -> int:
+        """The last column that was painted. A blank that looks like none was not, though the row may have an entry for
+        it from a comparison with a longer one."""
+        shows = self._style_string_has_style
+        painted = (at for at, char in row.items() if char.char != " " or (shows is not None and shows[char.style]))
+        return max(painted, default=0)
 
 
 def _rows(chars: list[str], width: int) -> int:
