@@ -60,6 +60,9 @@ class Painter(Renderer):
         self._above = above
         # xterm and the consoles of systems cut rows where others wrap them anew.
         self._wraps = "XTERM_VERSION" not in environ and environ.get("TERM") != "linux"
+        # tmux takes what was erased at the end of a row for a part of it when it wraps (seen in 3.3a); others do not.
+        self._keeps = environ.get("TERM", "").startswith(("tmux", "screen"))
+        self._longest: dict[int, int] = {}  # the last column of each row that was painted since the last erase
         super().__init__(style, output)
 
     def render(self, app: Application[Any], layout: Layout, is_done: bool = False) -> None:
@@ -72,6 +75,9 @@ class Painter(Renderer):
             if text:
                 canvas.write_raw(text)
             super().render(app, layout, is_done)
+            if self._keeps and (screen := self._last_screen) is not None:
+                for place in range(screen.height):
+                    self._longest[place] = max(self._longest.get(place, 0), self._end(screen.data_buffer[place]))
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
         """Row by row, and no further: tmux takes an "erase below" at the top of its screen for a clear, and keeps what
@@ -85,6 +91,7 @@ class Painter(Renderer):
         output.reset_attributes()
         output.enable_autowrap()
         output.flush()
+        self._longest.clear()
         self.reset(leave_alternate_screen=leave_alternate_screen)
 
     def _where(self) -> tuple[int, int]:
@@ -99,7 +106,8 @@ class Painter(Renderer):
         if width >= size.columns or width < 1 or not self._wraps:
             return cursor.y, screen.height
         rows = [screen.data_buffer[place] for place in range(screen.height)]
-        heights = [_rows([row[column].char for column in range(self._end(row) + 1)], width) for row in rows]
+        ends = [max(self._end(row), self._longest.get(place, 0)) for place, row in enumerate(rows)]
+        heights = [_rows([row[at].char for at in range(end + 1)], width) for row, end in zip(rows, ends, strict=True)]
         before = _rows([rows[cursor.y][column].char for column in range(cursor.x)], width) if cursor.x else 1
         inside = max(before - 1, cursor.x // width)
         return sum(heights[: cursor.y]) + inside, max(sum(heights), sum(heights[: cursor.y]) + inside + 1)
