@@ -223,7 +223,7 @@ class Replies:
                 raise error
             failed.clear()
             return
-        world.emit(Retrying(error.failure, error.problem, seconds, attempt, tries))
+        world.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
         await asyncio.sleep(seconds)
 
     async def _shorten(self, error: ProviderError, attempt: int) -> None:

@@ -143,7 +143,7 @@ class Spending:
         self._sent = 0
 
     def check(self) -> None:
-        """Raises Ended when more was used than the run may: nothing of the answer is then done."""
+        """Raises Ended when more was used than the run may: nothing of the answer is done, but what it read early."""
         bounds = self._bounds
         if bounds.tokens is not None and self.tokens > bounds.tokens:
             raise Ended(
