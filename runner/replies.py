@@ -65,7 +65,9 @@ class Replies:
         self._spent.turn()
         await self.world.view.fit(self._messages, self.world, self._spent)
         while True:
-            self.world = renewed()
+            before, self.world = self.world, renewed()
+            if (before.provider, before.model) != (self.world.provider, self.world.model):
+                failed.clear()
             cap, sent = self._most(self._raised), self._sent()
             most = self._spent.room(sent, cap)
             self._spent.turns += requests == 0  # however many requests it takes
@@ -221,10 +223,9 @@ class Replies:
         if seconds is None or attempt > tries:
             if not self.fallback.take(world, error.problem.what):
                 raise error
-            failed.clear()
             return
         world.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
-        await asyncio.sleep(seconds)
+        await world.steering.wait(seconds)
 
     async def _shorten(self, error: ProviderError, attempt: int) -> None:
         """The conversation is longer than the model's window: show less of it. Raises `error` when there is no less."""

@@ -1,5 +1,6 @@
 """What a person says while the model works: words that wait for their moment, and settings that hold from now on."""
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ class Steering:
         self._steer: deque[str] = deque()
         self._later: deque[str] = deque()
         self._changes: dict[str, object] = {}
+        self._waiting: asyncio.Future[None] | None = None
         self.refused: set[str] = set()  # further rights that the person said no to: nobody is asked for them twice
 
     @property
@@ -59,6 +61,19 @@ class Steering:
     def change(self, fields: Mapping[str, object]) -> None:
         """From the next call or request on these fields of World are others."""
         self._changes.update(fields)
+        if "model" in fields and self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def wait(self, seconds: float) -> None:
+        """Returns after `seconds`, or as soon as another model is to be asked: it need not be waited for."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._waiting
+        except TimeoutError:
+            return  # nobody changed anything
+        finally:
+            self._waiting = None
 
     def renewed(self, world: "World") -> "World":
         """`world` with what was changed meanwhile. Changes stay until `settled`, so that each asker sees them."""

@@ -14,6 +14,7 @@ from policy.verdict import Problem
 from runner.config import load
 from runner.events import Changed, Notice, Retrying
 from runner.key_flags import KeyFlags
+from runner.loop import Ending
 from runner.messages import (
     AssistantMessage,
     Failure,
@@ -125,6 +126,28 @@ def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:  
     assert "mine" not in repr(other.requests[0].messages)
     assert "theirs" in repr(other.requests[1].messages), "its own thoughts it keeps"
     assert "theirs" not in repr(one.requests[-1].messages)
+
+
+def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) -> None:  # noqa: F811
+    """A server may want ten minutes; the person need not."""
+    wait = ProviderError(Problem("slowly", "429", "wait"), failure=Failure.RATE_LIMITED, retry_after=590)
+    one, other = Plays([TextDelta("half an "), wait]), Plays(*[BUSY] * 3, says("answer"))
+    found = stage(unattended=False)
+    two(found, one, other, spec="")
+    talk = Talk(found.world, found.history)
+
+    async def work() -> Ending:
+        running = asyncio.ensure_future(talk.prompt("go"))
+        async with asyncio.timeout(60):
+            while not found.of(Retrying):
+                await asyncio.sleep(0)
+            talk.set_model("other:b")
+            return await running
+
+    assert asyncio.run(work()).exit is Exit.DONE
+    assert text_of(found.history[-1]) == "half an answer"
+    assert [event.attempt for event in found.events if isinstance(event, Retrying)] == [1, 1, 2, 3], "and counts anew"
+    assert talk.world.model == "b"
 
 
 @pytest.mark.threat("T92")

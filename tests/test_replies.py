@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from test_loop import Make, busy, stage  # noqa: F401  # the fixture
+from test_loop import FakeSandbox, Make, busy, stage  # noqa: F401  # the fixture
 
 from policy.verdict import Permit, Problem
 from runner.audit.log import AuditLog
@@ -33,6 +33,7 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.world import Bounds, Patience
+from sandbox.backend import Listener, Outcome
 
 Wait = Callable[[], Awaitable[object]]
 Item = StreamEvent | ProviderError | Wait
@@ -452,10 +453,24 @@ def test_a_log_that_cannot_be_written_stops_an_early_reading_too(stage: Make) ->
 
 
 def test_the_most_side_by_side_holds_for_what_was_begun_early_too(stage: Make) -> None:  # noqa: F811
+    class Held(FakeSandbox):
+        """Each waits until ten run."""
+
+        ten = asyncio.Event()
+
+        async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+            self._now += 1
+            self.most = max(self.most, self._now)
+            if self._now == 10:
+                self.ten.set()
+            await self.ten.wait()
+            self._now -= 1
+            return Outcome(0)
+
     calls = [ls(f"cat f{number}") for number in range(25)]
-    found = stage(provider=Plays(says("", *calls)), behave=lambda _: 0.3)
-    permits: list[Permit] = []
-    found.sandbox.before_run = permits.append
+    found = stage(provider=Plays(says("", *calls)), bounds=Bounds(seconds=120))
+    held = Held()
+    found.world = replace(found.world, sandbox=held)
     assert found.play().exit is Exit.DONE
-    assert found.sandbox.most == 10
-    assert len(permits) == 25
+    assert held.most == 10
+    assert len(found.results()) == 25
