@@ -26,10 +26,12 @@ from runner.events import Answered, Asked, Judged, Notice, Proposed
 from runner.grant_store import Keep
 from runner.judging import judged
 from runner.remembered import keep, offer, spent
+from runner.visible import one_line
 from runner.world import World
 
 _CHANGED = "what this rests on has changed since you were asked"
 _NUMBERS = itertools.count(1)  # of this process, so that an answer that comes late names no other question
+_TOLD = 200  # characters of the command that was changed
 _EDITED = "this is the command as you changed it"
 
 
@@ -87,6 +89,7 @@ async def heard(judgement: Judgement, world: World) -> Heard:
                     answer, early = No(), Early(question, No(), seconds)
                     continue
                 world.emit(Answered(call.key, False, None, edited=script))
+                world.emit(Notice(f"you changed the command `{one_line(action.script, _TOLD)}`"))
                 proposed, action = proposed or action, replace(action, script=script)
                 planned = replace(judgement.planned, action=action)
                 world.emit(Proposed(call.key, call.name, action))

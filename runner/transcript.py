@@ -128,7 +128,11 @@ class Transcript:
                     self._header(event.call)
             case Asked():
                 return  # whoever asks shows the question
-            case Answered(call, yes, feedback):
+            case Answered(call, yes, feedback, edited):
+                if edited is not None:
+                    self._header(call)
+                    self._row(self._styled("you wrote another command", "yellow"))
+                    return
                 self._header(call)
                 said = "you said yes" if yes else "you said no" + (f": {feedback}" if feedback else "")
                 self._row(self._styled(said, "green" if yes else "red"))

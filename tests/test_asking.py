@@ -1,10 +1,12 @@
 """From a question to a decision: what is answered counts for what was on the screen, and for nothing else."""
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import test_loop
+from rich.console import Console
 from test_loop import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
 
 from policy.grant import Span, What
@@ -18,6 +20,7 @@ from runner.events import Answered, Asked, Denied, Judged, Proposed
 from runner.grant_store import Keep
 from runner.problems import Exit
 from runner.providers.scripted import Turn
+from runner.transcript import Transcript
 
 stage = test_loop.stage
 
@@ -226,6 +229,18 @@ def test_an_edited_command_is_judged_as_any_other(
     assert edited[0] == script
     judged = [event for event in found.of(Judged) if isinstance(event, Judged)]
     assert len(judged) == len(panel.asked) + (not more or why.startswith("as often")), "each time by the same gate"
+
+
+def test_a_transcript_says_that_another_command_was_written(stage: Make) -> None:
+    found = ask_in(stage, Panel(lambda _: Edited("python3 y.py"), yes), bash(NETWORK))
+    screen = io.StringIO()
+    draw = Transcript(Console(file=screen, width=100))
+    for event in found.events:
+        draw(event)
+    told = screen.getvalue()
+    assert told.index(NETWORK) < told.index("you wrote another command") < told.index("$ python3 y.py")
+    assert "you said no" not in told
+    assert told.count("you said yes") == 1
 
 
 def test_an_edit_in_a_list_is_judged_when_its_call_is_due(stage: Make) -> None:

@@ -133,6 +133,8 @@ class Card:
 
     def _said(self, theme: Theme) -> Row:
         assert self.answer is not None
+        if self.answer.edited is not None:
+            return safe("you wrote another command", theme.warn)
         feedback = f": {self.answer.feedback}" if self.answer.feedback else ""
         said, style = ("you said yes", theme.good) if self.answer.yes else ("you said no", theme.bad)
         return safe(f"{said}{feedback}", style)
