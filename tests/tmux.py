@@ -70,9 +70,6 @@ class Tmux:
             time.sleep(1.5)  # longer than any card waits
         return screen
 
-    def resize(self, columns: int, rows: int) -> None:
-        self._do("resize-window", "-x", str(columns), "-y", str(rows))
-
     def until_shown(self, told: str) -> str:
         """The screen alone, once it shows `told`."""
         end = time.monotonic() + 180
