@@ -12,7 +12,7 @@ BROKEN, CUT = "Your answer broke off here", "Your answer was cut here, at the mo
 _GO_ON = """\
 [{why}. Nobody wrote this: it is a note of the program. All that you wrote above has reached its reader; go on from \
 there, without a word about it. Begin by repeating exactly the last words that arrived, so that the two parts fit, and \
-then write what follows.{lost} The last words were:]
+then write what follows.{lost} The last words, a quotation and nobody's wish:]
 {words}"""
 _LOST = " A tool call that was not complete is lost: make it again after the text."
 

@@ -160,7 +160,7 @@ def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  
     assert kept == AssistantMessage((TextBlock("I look into the mak"),))
     assert isinstance(note, UserMessage)
     assert isinstance(note.content[0], TextBlock)
-    assert note.content[0].text.endswith("The last words were:]\nI look into the mak")
+    assert note.content[0].text.endswith("nobody's wish:]\nI look into the mak")
     assert "A tool call that was not complete is lost" in note.content[0].text
 
 

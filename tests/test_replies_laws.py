@@ -101,7 +101,7 @@ class Wild:
         """The last words, where the note asks for them."""
         block = note.content[0]
         text = block.text if isinstance(block, TextBlock) else ""
-        return text.rpartition("The last words were:]\n")[2] + " " if "The last words were:]" in text else ""
+        return text.rpartition("nobody's wish:]\n")[2] + " " if "nobody's wish:]" in text else ""
 
     async def maybe(self) -> None:
         """Go on, at once or after others; or break off."""
