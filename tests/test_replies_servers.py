@@ -136,7 +136,16 @@ def agent(tmp_path: Path, url: str, *words: str, **more: str) -> tuple[int, Even
     work.mkdir(exist_ok=True)
     (work / "makefile").write_text("all:\n")
     done = subprocess.run(
-        [AGENT, "run", "--json", "--mode", "trust-project", "--model", "anthropic:claude-opus-4-5", *words, "look"],
+        [
+            AGENT,
+            "run",
+            "--json",
+            "--mode",
+            "trust-project",
+            *(() if "--model" in words else ("--model", "anthropic:claude-opus-4-5")),
+            *words,
+            "look",
+        ],
         cwd=work,
         env={
             "PATH": "/usr/bin:/bin",
@@ -191,6 +200,100 @@ def test_an_answer_that_breaks_off_twice_is_one_answer_for_everybody(
     assert assistant["content"][0]["text"] == "I look into the makefile."
     assert [block["tool_use_id"] for block in results["content"]] == ["toolu_1"]
     assert "note of the program" not in json.dumps(third)
+
+
+# ---- the other protocols
+
+
+def _data(*events: dict[str, Any]) -> list[str]:
+    return [f"data: {json.dumps(event)}\n\n" for event in events]
+
+
+def _chat(*deltas: dict[str, Any], end: str | None = None) -> list[str]:
+    last = [{"choices": [{"index": 0, "delta": {}, "finish_reason": end}]}] if end else []
+    return _data(*({"choices": [{"index": 0, "delta": delta}]} for delta in deltas), *last)
+
+
+def _chat_call(index: int, arguments: str) -> dict[str, Any]:
+    function = {"name": "bash", "arguments": arguments}
+    return {"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]}
+
+
+def _parts(*parts: dict[str, Any], end: str | None = None) -> list[str]:
+    found: list[dict[str, Any]] = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
+    return _data(*found, *([{"candidates": [{"finishReason": end}]}] if end else []))
+
+
+def _gemini_call(command: str) -> dict[str, Any]:
+    return {"functionCall": {"name": "bash", "args": {"command": command}}}
+
+
+def _item(kind: str, index: int, **item: object) -> dict[str, Any]:
+    return {"type": f"response.output_item.{kind}", "output_index": index, "item": item}
+
+
+def _words(text: str) -> list[dict[str, Any]]:
+    return [
+        _item("added", 0, type="message"),
+        {"type": "response.output_text.delta", "output_index": 0, "delta": text},
+    ]
+
+
+def _arguments(index: int, text: str, whole: bool) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "call_id": f"c{index}", "name": "bash"}
+    delta = {"type": "response.function_call_arguments.delta", "output_index": index, "delta": text}
+    return [_item("added", index, **call), delta, *([_item("done", index, **call, arguments=text)] if whole else [])]
+
+
+CAT = json.dumps({"command": "cat makefile"})
+RESPONSE: dict[str, Any] = {
+    "type": "response.completed",
+    "response": {"usage": {"input_tokens": 9, "output_tokens": 9}},
+}
+# What breaks off in its text, what breaks off behind a call, and what is whole.
+# fmt: off
+PROTOCOLS: dict[str, tuple[Answer, Answer, Answer]] = {
+    "openai:theirs": (
+        _chat({"content": "I look into"}, {"content": " the mak"}),
+        _chat({"content": "I look into the makefile."}, _chat_call(0, CAT), _chat_call(1, CAT[:9])),
+        [*_chat({"content": "done"}, end="stop"), "data: [DONE]\n\n", END],
+    ),
+    "openai:gpt-5": (
+        _data(*_words("I look into the mak")),
+        _data(*_words("I look into the makefile."), *_arguments(1, CAT, True), *_arguments(2, CAT[:9], False)),
+        [*_data(*_words("done"), _item("done", 0, type="message"), RESPONSE), END],
+    ),
+    "gemini:gemini-4-argon": (
+        _parts({"text": "I look into"}, {"text": " the mak"}),
+        _parts({"text": "I look into the makefile."}, _gemini_call("cat makefile")),
+        [*_parts({"text": "done"}, end="STOP"), END],
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("model", PROTOCOLS)
+def test_it_is_the_same_with_every_protocol(serve: Callable[..., Server], tmp_path: Path, model: str) -> None:
+    server = serve(*PROTOCOLS[model])
+    keys = {
+        "OPENAI_API_KEY": "sk-of-nobody-0123456789abcdef",
+        "GEMINI_API_KEY": "AIza-of-nobody-0123456789abcdefghijklmn",
+    }
+    urls = {"OPENAI_BASE_URL": f"{server.url}/v1", "GOOGLE_GEMINI_BASE_URL": server.url}
+    if model == "openai:gpt-5":
+        home = tmp_path / "home/.config/ringfence"
+        home.mkdir(parents=True)
+        (home / "config.toml").write_text('[provider.openai]\napi = "responses"\n')
+    code, events = agent(tmp_path, server.url, "--model", model, **keys, **urls)
+    assert code == 0, events[-1]
+    assert said(events) == "I look into the makefile.done"
+    assert [event["failure"] for event in of(events, "retrying")] == ["retryable"]
+    (finished,) = of(events, "finished")
+    assert finished["text"].startswith("all:")
+    assert len(server.bodies) == 3
+    assert "note of the program" in json.dumps(server.bodies[1])
+    assert "note of the program" not in json.dumps(server.bodies[2])
+    assert "I look into the makefile." in json.dumps(server.bodies[2])
 
 
 def test_a_reading_is_done_before_its_answer_is_whole(serve: Callable[..., Server], tmp_path: Path) -> None:
