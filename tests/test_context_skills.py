@@ -1,6 +1,7 @@
 """Skills, and the texts that a person or a repository keeps for the model: what is used of them, what is not, and why."""
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 
@@ -236,7 +237,10 @@ def test_the_persons_system_prompt_and_what_is_added(place: Place) -> None:
 @pytest.mark.threat("T71")
 def test_the_repositorys_is_used_only_when_it_is_trusted(place: Place) -> None:
     place.file(place.config / "APPEND_SYSTEM.md", "Mine.\n")
+    before_all = place.given(trusted=True)[0].added
     place.file(place.work / ".ringfence/SYSTEM.md", "Theirs.\x1b[2J\n")
+    place.file(place.work / ".ringfence/APPEND_SYSTEM.md", "x" * ((64 << 10) + 1))
+    assert place.given(trusted=True)[0].added == before_all
     place.file(place.work / ".ringfence/APPEND_SYSTEM.md", "Theirs too.\n")
     before, _ = place.given(trusted=False)
     assert before.base is None
@@ -320,6 +324,51 @@ def test_all_of_them_together_have_an_end(place: Place) -> None:
     assert sum(len(each.text) for each in found) == 96 << 10
     assert [len(each.text) >> 10 for each in found] == [0, 0, 32, 32, 32], "the nearest are kept"
     assert all(each.cut for each in found)
+
+
+def test_of_the_persons_own_only_what_is_a_skill_is_looked_at(place: Place) -> None:
+    root = place.home / ".agents/skills"
+    place.skill(root, "big")
+    for number in range(600):
+        place.file(root / f"big/assets/{number}", "x")
+    place.file(root / "README.md", "x")
+    place.file(root / "empty/notes.md", "x")
+    (root / "lent").symlink_to(root / "big")
+    place.file(root / "long/SKILL.md", "x" * ((1 << 20) + 1))
+    context, notices = place.given(trusted=False)
+    assert [each.name for each in context.skills] == ["big"]
+    assert [notice.partition(" is no skill: ")[2] for notice in notices] == [
+        "it is a link and no folder",
+        "it is longer than 1 MiB",
+    ]
+
+
+def test_descriptions_have_an_end_together(place: Place) -> None:
+    for number in range(40):
+        place.skill(place.work / ".ringfence/skills", f"s{number:02}", "x" * 1000)
+    context, notices = place.given(trusted=True)
+    assert len(context.skills) == 32
+    assert "has no room" in notices[0]
+    assert len(listing(context.skills)) < 40 << 10
+
+
+@pytest.mark.threat("T110")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\na: x" + " " * 900_000 + "y\n---\nb",
+        "---\na: " + "\\" * 900_000 + "\n---\nb",
+        "---\n" + "a: b\n" * 150_000 + "---\nb",
+        '---\na: "' + '\\"' * 15_000 + "\n---\nb",
+        "---\na: '" + "''" * 15_000 + "\n---\nb",
+        "---\na: >\n" + "  x\n\n" * 15_000 + "---\nb",
+        "---\na: x" + " " * 30_000 + "y\n---\nb",
+    ],
+    ids=["blanks", "strokes", "lines", "quotes", "single quotes", "folds", "blanks below the bound"],
+)
+def test_a_head_that_was_made_to_be_slow_is_not(text: str) -> None:
+    with contextlib.suppress(HeadError):
+        front_matter(text)
 
 
 def test_only_a_folder_right_below_holds_a_skill(place: Place) -> None:

@@ -11,10 +11,10 @@ from policy.record import dataclass
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}):(?:[ \t]+(.*))?$")
 _BLOCK = re.compile(r"([|>])([+-]?)[ \t]*(?:#.*)?$")
-_COMMENT = re.compile(r"[ \t]+#.*$")
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "/": "/", " ": " ", "0": ""}
 _ESCAPE = re.compile(r"\\(.)")
 _MOST_LINES = 200
+_LONGEST = 32 << 10  # characters of a head
 
 
 class HeadError(ValueError):
@@ -40,6 +40,8 @@ def front_matter(text: str) -> Head:
     end = next(ends, None)
     if end is None:
         raise HeadError(f"its head has no end: a second line of `---` is missing in the first {_MOST_LINES} lines")
+    if sum(map(len, lines[:end])) > _LONGEST:
+        raise HeadError(f"its head is longer than {_LONGEST >> 10} KiB")
     texts: dict[str, str] = {}
     others: list[str] = []
     at = 1
@@ -83,11 +85,18 @@ def _value(name: str, value: str, below: list[str]) -> str | None:
         raise HeadError(f"`{name}` is a text and a table at once")
     if len(found := [line for line in (value, *below) if line.strip()]) > 1 and any(map(_remarked, found)):
         raise HeadError(f"a comment stands in the middle of `{name}`")
-    return " ".join([] if value.startswith("#") else [_COMMENT.sub("", value), *rest])
+    return " ".join([value[: _remark(value)].rstrip(), *rest])
+
+
+def _remark(line: str) -> int:
+    """Where a comment begins, or the end of the line."""
+    if line.lstrip().startswith("#"):
+        return 0
+    return min((at for at in (line.find(" #"), line.find("\t#")) if at >= 0), default=len(line))
 
 
 def _remarked(line: str) -> bool:
-    return line.lstrip().startswith("#") or _COMMENT.search(line) is not None
+    return _remark(line) < len(line)
 
 
 def _quoted(name: str, value: str) -> str:

@@ -13,7 +13,7 @@ from policy.record import dataclass
 from policy.verdict import Problem
 from runner import instructions, places
 from runner.context.context import Context, Text
-from runner.context.skills import Broken, Skill, chosen, skills_in
+from runner.context.skills import FILE, Broken, Skill, chosen, skills_in
 from runner.problems import Exit, Stopped
 from runner.visible import one_line, visible
 
@@ -123,20 +123,15 @@ OWN_SKILLS = (".agents", "skills")
 
 
 def _below(place: str) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    from runner.trust.inventory import Kind
     from runner.trust.look import look_below
 
-    found = look_below(place, Kind.SKILL)
-    above = os.path.dirname(place)
-    top = os.path.basename(place)
-    files = {
-        os.path.join(above, path): data
-        for path, data in found.contents.items()
-        if path.startswith(f"{top}/") and path.count("/") == 2
-    }
+    found = look_below(place, FILE)
+    files = {os.path.join(place, path): data for path, data in found.contents.items()}
     good, bad = skills_in(files, "yours")
-    refused = [each for each in found.entries if each.refused and each.path.count("/") <= 2]
-    return good, (*bad, *(Broken(os.path.join(above, each.path), each.refused) for each in refused))
+    refused = (
+        Broken(os.path.join(place, each.path).rstrip("/"), each.refused) for each in found.entries if each.refused
+    )
+    return good, (*bad, *refused)
 
 
 def _others_may_write(place: str) -> bool:

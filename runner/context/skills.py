@@ -17,6 +17,7 @@ from runner.visible import one_line, visible
 FILE = "SKILL.md"
 LONGEST = 64 << 10  # bytes of a body: the standard wants a few thousand tokens
 MOST = 100  # skills that the model is told of
+ROOM = 32 << 10  # characters of all descriptions: some 8,000 tokens of each request
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_NAME = 64
 _LONGEST_DESCRIPTION = 1024
@@ -89,11 +90,14 @@ def chosen(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...], tuple[
     """One skill of each name: that of the earliest group. The rest are said not to be used."""
     taken: dict[str, Skill] = {}
     left = []
+    room = ROOM
     for skill in (each for group in groups for each in group):
         if skill.name in taken:
             left.append(Broken(skill.path, f"has the name of `{taken[skill.name].path}`, which comes first"))
         elif len(taken) == MOST:
             left.append(Broken(skill.path, f"is one more than the {MOST} that are told"))
+        elif (room := room - len(skill.description)) < 0:
+            left.append(Broken(skill.path, f"has no room: the descriptions of all are longer than {ROOM >> 10} KiB"))
         else:
             taken[skill.name] = skill
     return tuple(taken.values()), tuple(left)

@@ -1,7 +1,6 @@
 """One look at what a repository brings. Outside of it, only texts for agents above it in the home are read; nothing is
 waited for, and there is an end."""
 
-import contextlib
 import os
 import stat
 from hashlib import sha256
@@ -21,6 +20,8 @@ SERVERS = ".mcp.json"
 _TEXTS = (Kind.INSTRUCTIONS, Kind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
+LARGEST_PROMPT = 64 << 10  # of one that would stand in the system prompt
+_MOST_OWN = 2000  # things right below the person's own folder of skills
 _MOST = 500  # files and folders below hooks, and below skills
 _ALL = 16 << 20  # bytes of all of them
 _DEEPEST = 8
@@ -70,17 +71,35 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
     return Inventory(workspace, entries, found.contents)
 
 
-def look_below(folder: str, kind: Kind) -> Inventory:
-    """All that is below one folder, a real path; its paths are relative to it. Empty when it is not there."""
+def look_below(folder: str, name: str) -> Inventory:
+    """The file `name` of each folder right below `folder`, a real path; paths are relative to it. Nothing else in it is
+    read, however much that is. Empty when the folder is not there."""
     found = _Found({}, {})
-    above, name = os.path.split(folder)
-    with contextlib.suppress(OSError):
-        handle = os.open(above, _PLAIN | os.O_DIRECTORY)
-        try:
-            _all(found, handle, name, kind)
-        finally:
-            os.close(handle)
+    try:
+        top = os.open(folder, _PLAIN | os.O_DIRECTORY)
+    except OSError:
+        return Inventory(folder)
+    try:
+        for each in _names(top, most=_MOST_OWN):
+            handle = found.folder(top, each, each, Kind.SKILL) if _is_folder(top, each) else None
+            if handle is not None:
+                try:
+                    found.file(handle, name, f"{each}/{name}", Kind.SKILL)
+                finally:
+                    os.close(handle)
+    except _TooMuch as error:
+        return Inventory(folder, (Entry("", Kind.SKILL, refused=str(error)),))
+    finally:
+        os.close(top)
     return Inventory(folder, tuple(found.entries[path] for path in sorted(found.entries)), found.contents)
+
+
+def _is_folder(at: int, name: str) -> bool:
+    """Whether it is one, or a link to one; a plain file beside folders is nobody's mistake."""
+    try:
+        return name.isprintable() and stat.S_ISDIR(os.stat(name, dir_fd=at).st_mode)
+    except OSError:
+        return False
 
 
 def _all(found: "_Found", at: int, path: str, kind: Kind) -> None:
@@ -216,7 +235,7 @@ def _names(folder: int, most: int) -> list[str]:
         for each in inside:
             names.append(each.name)
             if len(names) > most:
-                raise _TooMuch(f"holds more than {_MOST:,} things, so none of them was looked at")
+                raise _TooMuch(f"holds more than {max(_MOST, most):,} things, so none of them was looked at")
     return sorted(names)
 
 
@@ -240,6 +259,8 @@ def _read(at: int, name: str, path: str, kind: Kind) -> tuple[Entry, bytes | Non
     executable = bool(status.st_mode & 0o111)
     if len(data) > LARGEST:
         return Entry(path, kind, executable, refused=f"is longer than {LARGEST >> 20} MiB"), None
+    if kind is Kind.PROMPT and len(data) > LARGEST_PROMPT:
+        return Entry(path, kind, executable, refused=f"is longer than {LARGEST_PROMPT >> 10} KiB"), None
     if kind in _TEXTS and not _is_text(data):
         return Entry(path, kind, executable, len(data), refused="is not UTF-8 text"), None
     return Entry(path, kind, executable, len(data), sha256(data).hexdigest()), data
