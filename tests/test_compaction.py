@@ -689,6 +689,18 @@ def test_a_server_that_refuses_what_is_too_long_gets_less(stage: Make) -> None:
     assert all(text.count("printed") > 100 for text in found.told())
 
 
+def test_a_server_that_takes_nothing_ends_the_run(stage: Make) -> None:
+    with serving(lambda number, headers, body: "prompt is too long: maximum context length is 3 tokens") as server:
+        model = open_provider("openai:m", base_url=server.url, environ={"OPENAI_API_KEY": "sk-test-of-nothing"})
+        found = stage(provider=model.provider, behave=lambda _: LONG)
+        found.history.extend(worked(5))
+        ending = found.play()
+    assert ending.exit is Exit.FAILED
+    assert "too large" in ending.reason
+    assert len(server.requests) <= 8, "a few tries for the answer, a few for the notes"
+    assert whole(found.history)
+
+
 # ---- no authority
 
 

@@ -382,6 +382,16 @@ def network(folder: str) -> None:
     row("one large answer", f"{kept / 1e6:.0f} MB/s, {kept / rate:.2f}x", ">= 500 MB/s")
 
 
+def long_talk() -> None:
+    """Deciding what of a conversation is shown, and how much that is."""
+    from long_talk import TURNS, measured
+
+    found = measured()
+    print(f"a conversation of {TURNS:,} turns, before a request")
+    row("the first one after a level was reached", f"{found['first']:.1f} ms", "none")
+    row("each one after it (median)", f"{found['each']:.2f} ms", "< 5 ms")
+
+
 def sessions(folder: str) -> None:
     """Going on with a long session (a process each, from the import of ours to the whole conversation), and adding."""
     from sessions import measure as measured
@@ -552,6 +562,7 @@ def main() -> None:
         workspace(real)
         snapshots(real)
         sessions(real)
+        long_talk()
         network(real)
         redaction()
         memory(real)
