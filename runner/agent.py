@@ -116,6 +116,7 @@ class Agent:
         self._models: OpenModels | None = None
         self._open = contextlib.AsyncExitStack()
         self._talk: Talk | None = None
+        self._door = asyncio.Lock()  # held while a session is opened, left or closed: what is asked meanwhile waits
         self._events: asyncio.Queue[Event | None] | None = None  # of whoever iterates
         self._work: asyncio.Task[Ending] | None = None
 
@@ -152,12 +153,14 @@ class Agent:
 
     async def open(self) -> Talk:
         """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
-        if self._talk is None:
-            if self._start is None:
-                self._start = self._starting()
-            self._models = self._models or OpenModels(self._start.model, self._start.opener, self._start.settings)
-            await self._enter(self._start.options, self._start.settings, self._start.model)
-        return self.talk
+        async with self._door:
+            if self._talk is None:
+                if self._start is None:
+                    self._start = self._starting()
+                start = self._start
+                self._models = self._models or OpenModels(start.model, start.opener, start.settings)
+                await self._enter(start.options, start.settings, start.model)
+            return self.talk
 
     def prompt(self, text: str) -> "Answering":
         """Work on `text`, and on what is queued meanwhile: every event, in order, to the last `run_ended`.
@@ -207,19 +210,20 @@ class Agent:
         if self._work is not None:
             _stop(self._work)
             await asyncio.wait({self._work})
-        talk, self._talk = self._talk, None
-        try:
-            if talk is not None:
-                await talk.stopped()
-        finally:
-            stack, self._open = self._open, contextlib.AsyncExitStack()
-            models, self._models = self._models, None
-            self._start = None
+        async with self._door:
+            talk, self._talk = self._talk, None
             try:
-                await stack.aclose()
+                if talk is not None:
+                    await talk.stopped()
             finally:
-                if models is not None:
-                    await models.close()
+                stack, self._open = self._open, contextlib.AsyncExitStack()
+                models, self._models = self._models, None
+                self._start = None
+                try:
+                    await stack.aclose()
+                finally:
+                    if models is not None:
+                        await models.close()
 
     @property
     def _started(self) -> Start:
@@ -251,15 +255,16 @@ class Agent:
         """Leave this session, which is kept, and go on in another. Raises as `resume` does."""
         from runner.sessions.choice import beginning
 
-        await self._idle()
-        start, world = self._started, self.talk.world
-        model = f"{world.provider.name}:{world.model}"
-        into = beginning(where, start.options.cwd, start.environ, model, unattended=world.unattended)
-        self.talk.take_back()
-        options = replace(start.options, mode=world.mode, bounds=world.bounds, beginning=into)
-        assert self._models is not None
-        await self._enter(options, replace(start.settings, notices=()), self._models.get(model))
-        return self.talk
+        async with self._door:
+            await self._idle()
+            start, world = self._started, self.talk.world
+            assert self._models is not None
+            model = f"{world.provider.name}:{world.model}"
+            into = beginning(where, start.options.cwd, start.environ, model, unattended=world.unattended)
+            self.talk.take_back()
+            options = replace(start.options, mode=world.mode, bounds=world.bounds, beginning=into)
+            await self._enter(options, replace(start.settings, notices=()), self._models.get(model))
+            return self.talk
 
     async def _enter(self, options: "SessionOptions", settings: "Settings", model: "Opened") -> None:
         """Open a session, and only then close the one before."""
@@ -287,7 +292,8 @@ class Agent:
             _let_go(options.beginning)
             raise
         if self._talk is not None:
-            world = replace(world, thinking=self._talk.world.thinking)
+            await self._talk.stopped()  # whoever had hold of it may have begun something meanwhile
+            world = replace(world, mode=self._talk.world.mode, thinking=self._talk.world.thinking)
         before, self._open = self._open, stack
         try:
             await before.aclose()

@@ -7,7 +7,7 @@ from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
 from runner.calls import Call
-from runner.events import Changed, Failed, Notice, Queued, RunEnded, Unqueued
+from runner.events import Changed, Failed, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, answer, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
@@ -82,14 +82,15 @@ class Talk:
         except asyncio.CancelledError:
             if _cancelled():
                 raise
-            return self._unbegun()
+            return self._unbegun(text)
         finally:
             self._running = None
             self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
             self.world.steering.settled()
 
-    def _unbegun(self) -> Ending:
+    def _unbegun(self, text: str) -> Ending:
         """It was interrupted before its first step."""
+        self.world.emit(Prompted(self.world.redactor.text(text)))
         ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
         self.world.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
         return ending

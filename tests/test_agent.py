@@ -394,6 +394,35 @@ def test_agents_beside_each_other_share_nothing(folder: Path, tmp_path: Path) ->
     assert ended_whole(tmp_path / "state")
 
 
+def test_what_is_asked_while_the_session_changes_goes_into_the_new_one(folder: Path, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Agent(folder, model=model(*(Turn("yes") for _ in range(9)))) as agent:
+            await agent.run("first")
+            old = agent.talk
+            _, ending = await asyncio.gather(agent.clear(), agent.run("meanwhile"))
+            assert ending.exit == Exit.DONE
+            assert agent.talk is not old
+            assert agent.talk.history[0] == UserMessage((TextBlock("meanwhile"),))
+            changing = asyncio.create_task(agent.clear())
+            await asyncio.sleep(0)
+            await asyncio.gather(agent.talk.prompt("to the one that is left"), changing)  # it ends, or is stopped
+            assert agent.talk.history == []
+            assert (await agent.run("on")).exit == Exit.DONE
+
+    asyncio.run(work())
+    assert ended_whole(tmp_path / "state")
+
+
+def test_opened_twice_at_once_it_is_one_session(folder: Path) -> None:
+    async def work() -> None:
+        agent = Agent(folder, model=model(Turn("yes")))
+        first, second = await asyncio.gather(agent.open(), agent.open())
+        assert first is second
+        await agent.close()
+
+    asyncio.run(work())
+
+
 def test_what_waits_is_given_back_when_the_session_is_left(folder: Path) -> None:
     async def work() -> None:
         seen: list[Event] = []
