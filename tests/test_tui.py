@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,181 @@ def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
     window.until("f no, and say why")
     window.press("n", "So be it.")
     assert "you said no" in leave(window)
+
+
+def test_what_is_said_meanwhile_waits_and_can_be_taken_back(desk: Desk) -> None:
+    window = desk.start(
+        [bash("while [ ! -e go ]; do sleep 0.1; done; echo over"), {"text": "Seen both."}], "--mode", "trust-project"
+    )
+    window.type("work", "Enter")
+    window.until("running")
+    window.type("first", "Enter")
+    window.type("second", "Enter")
+    assert "waits: first" in window.until("waits: second")
+    window.type("Escape")
+    screen = window.gone("waits: first")
+    assert "> first\n\n  second" in blank(screen), "in the input again"
+    window.type(", third", "Enter")
+    window.until("waits: first")
+    (desk.work / "go").touch()
+    screen = window.until("Seen both.")
+    assert screen.index("second, third") < screen.index("Seen both."), "inside the turn, after the call"
+    leave(window)
+
+
+def blank(screen: str) -> str:
+    return "\n".join(line.rstrip() for line in screen.split("\n"))
+
+
+def test_ctrl_c_in_every_state(desk: Desk) -> None:
+    window = desk.start(
+        [bash("echo $$ > pid; sleep 300"), bash("curl -s http://example.test/"), {"text": "never"}],
+        "--mode",
+        "trust-project",
+    )
+    window.until("sandbox FULL")
+    window.type("some words", "C-c")
+    assert "some words" not in window.gone("some words"), "the input is emptied"
+    window.type("run", "Enter")
+    window.until("running")
+    window.type("C-c")
+    window.until("stopped by the user")
+    window.type("ask", "Enter")
+    window.until("f no, and say why")
+    window.type("C-c")
+    screen = window.gone("f no, and say why")
+    assert screen.count("stopped by the user") == 2
+    window.type("C-c")
+    window.until("Ctrl+C again leaves")
+    window.type("C-c")
+    window.until("LEFT 130")
+    assert not sleeping("300")
+
+
+def sleeping(seconds: str) -> list[str]:
+    """Processes `sleep SECONDS` on this machine."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+        except OSError:
+            continue
+        if words[:2] == [b"sleep", seconds.encode()]:
+            found.append(folder.name)
+    return found
+
+
+@pytest.mark.parametrize("how", ["hangup", "killed"])
+def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(desk: Desk, how: str) -> None:
+    seconds = {"hangup": "41231", "killed": "41232"}[how]
+    window = desk.start([bash(f"sleep {seconds}", "I sleep.")], "--mode", "trust-project")
+    window.type("sleep", "Enter")
+    window.until("running")
+    wait_until(lambda: bool(sleeping(seconds)))
+    if how == "hangup":
+        window.close()
+        desk.windows.clear()
+    else:
+        child = int(Path(f"/proc/{window.pid()}/task/{window.pid()}/children").read_text().split()[0])
+        os.kill(child, signal.SIGTERM)
+        window.until("LEFT 143")
+    wait_until(lambda: not sleeping(seconds))
+    window = desk.start([{"text": "I am back."}], "-c")
+    screen = window.until("resumed")
+    assert "sleep" in screen
+    window.type("again", "Enter")
+    window.until("I am back.")
+    leave(window)
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) -> None:
+    lines = [f"line {number} of what was pasted" for number in range(10_000)]
+    window = desk.start([{"text": "Read it."}])
+    window.until("sandbox FULL")
+    window.type("see ")
+    window.paste("\n".join(lines) + "\x03\x04")
+    window.until("[pasted 10000 lines #1]")
+    window.type(" and this")
+    window.until("and this")
+    window.type("Enter")
+    window.until("Read it.")
+    leave(window)
+    kept = next(path for path in (desk.state / "sessions").rglob("*.jsonl")).read_text()
+    assert f"{lines[9_998]}\\n{lines[9_999]}" in kept
+    assert "see line 0 of" in kept
+
+
+def test_a_window_that_changes_its_size_shows_nothing_twice(desk: Desk) -> None:
+    window = desk.start([{"text": " ".join(f"word{number}" for number in range(200))}])
+    window.until("sandbox FULL")
+    draft = " ".join(f"typed{number}" for number in range(20))
+    window.type(draft)
+    window.until("typed19")
+    for columns, rows in ((60, 30), (33, 12), (110, 50), (80, 24)):
+        window.resize(columns, rows)
+        wait_until(lambda rows=rows: len(window.screen().split("\n")) == rows + 1)  # type: ignore[misc]  # bound now
+        window.type("x")  # drawn for the new size, with this letter
+        wait_until(lambda: "typed19x" in "".join(line.strip() for line in window.screen().split("\n")))
+        whole = window.until("default")
+        joined = "".join(line.strip() for line in whole.split("\n"))
+        assert joined.count("typed0") == 1, whole
+        assert whole.count("default ·") == 1, whole
+        window.type("BSpace")
+        wait_until(lambda: "typed19x" not in "".join(line.strip() for line in window.screen().split("\n")))
+    window.type("Enter")
+    window.until("word199")
+    whole = window.until("done (1 turn)")
+    assert "".join(line.strip() for line in whole.split("\n")).count("typed0") == 1, whole
+    leave(window)
+
+
+def test_keys_that_help_to_write(desk: Desk) -> None:
+    (desk.work / "src").mkdir()
+    (desk.work / "src/alpha.py").touch()
+    (desk.work / ".env").touch()
+    (desk.work / "my key.pem").touch()
+    (desk.base / "editor").write_text("#!/bin/sh\nprintf 'from the editor' >> \"$1\"\n")
+    (desk.base / "editor").chmod(0o700)
+    desk.environ["EDITOR"] = str(desk.base / "editor")
+    window = desk.start([bash("seq 300"), {"text": "Well."}, {"text": "Again."}], "--mode", "trust-project")
+    window.until("sandbox FULL")
+    window.type("look at @alp")
+    window.until("  @src/alpha.py")
+    window.type("Tab", "closely", "Enter")
+    screen = window.until("Well.")
+    assert "> look at @src/alpha.py closely" in screen
+    assert "\n │ 150" not in screen
+    window.type("C-o")
+    assert window.until("│ 150").count("│ 299") == 2, "the folded output, whole"
+    window.type("@")
+    window.until("  @src/")
+    assert not {"  @.env", "key.pem"} & set(re.findall(r"  @\.env|key\.pem", window.screen()))
+    window.type("C-u", "/mod")
+    window.until("how much is allowed without a question")
+    window.type("Tab", "acc", "Enter")
+    window.until("the mode is now accept-edits")
+    window.type("BTab", "BTab")
+    window.until("the mode is now plan")
+    window.type("C-r", "closely")
+    window.until("? closely")
+    window.type("Enter")
+    wait_until(lambda: "> look at @src/alpha.py closely" in window.screen())
+    window.type("C-c", "C-g")
+    window.until("from the editor")
+    window.type("C-c", "!echo mine", "Enter")
+    window.until("│ mine")
+    leave(window)
+    window = desk.start([{"text": "Again."}])
+    window.until("sandbox FULL")
+    window.type("Up", "Up")
+    wait_until(lambda: "/mode accept-edits" in window.screen().partition("limits")[2])
+    leave(window)
+    history = desk.state / "history"
+    assert history.stat().st_mode & 0o777 == 0o600

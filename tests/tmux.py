@@ -39,6 +39,14 @@ class Tmux:
         """What is on it now."""
         return self._do("capture-pane", "-p")
 
+    def gone(self, told: str) -> str:
+        """All there is to see, once the screen does not show `told` any more."""
+        end = time.monotonic() + 180
+        while told in (screen := self.screen()):
+            assert time.monotonic() < end, f"{told!r} is still on {screen}"
+            time.sleep(0.05)
+        return self.until("")
+
     def resize(self, columns: int, rows: int) -> None:
         self._do("resize-window", "-x", str(columns), "-y", str(rows))
 

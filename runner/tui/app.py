@@ -37,7 +37,8 @@ T = TypeVar("T")
 FRAME = 1 / 30  # seconds between two drawings that no key asked for
 _BEAT = 0.12  # of the spinner, while somebody works
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_ROWS_BELOW = 3  # input, status and one row to spare, which a panel leaves free
+_SMALL = 10  # rows of a terminal without one to spare
+_ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
 
 
 class Screen(Protocol):
@@ -353,7 +354,7 @@ class App:
             drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"working; {hint}")], width))
         if self._label:
             drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
-        return drawn
+        return [[], *drawn] if rows > _SMALL else drawn
 
     def _bottom(self) -> list[Fragments]:
         width, rows = self._size()
