@@ -29,7 +29,7 @@ def test_what_went_up_stays_and_what_is_live_is_there_once(desk: Desk, widths: t
     window.type("C-u")
     Path(desk.work / "go").touch()
     window.until("The end.")
-    window.until("done (2 turns)")
+    window.until("done (2 turns)\n>")  # nobody works any more
     shown = window.whole()
     words = re.sub(r"\s+", " ", shown)
     assert [words.count(f"• {item.strip()} ") for item in ITEMS] == [1] * len(ITEMS), shown
