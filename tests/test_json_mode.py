@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from policy.tier import Mode
 from runner.agent import Agent
+from runner.audit.log import AuditLog
 from runner.events import Event
 from runner.json_input import LONGEST, Misread, Prompt, Quit, SetMode, parse
 from runner.json_mode import JsonMode
@@ -388,6 +390,46 @@ def test_no_line_ends_it(folder: Path) -> None:
     front, code = talk(folder, [Turn("fine")], program)
     assert code == Exit.DONE
     assert [event["input_line"] for event in front.of("error")] == list(range(1, len(MISREAD) - 3))
+
+
+# fmt: off
+SAYINGS: list[tuple[str, dict[str, str]]] = [
+    *[("prompt", {"text": "p"})] * 4, ("steer", {"text": "s"}), ("follow_up", {"text": "f"}), ("interrupt", {}),
+    ("take_back", {}), ("mode", {"mode": "plan"}), ("mode", {"mode": "trust-project"}), ("mode", {"mode": "default"}),
+    ("shell", {"command": "touch q"}), ("shell", {"command": "sleep 0.1"}),
+    *[("command", {"text": f"/{name}"}) for name in (
+        "clear", "fork", "resume", "mode", "compact", "context", "undo", "rewind", "diff", "grants", "nonsense")],
+]
+ANSWERS = ("yes", "no", "stop", "s", "1", "edit", "default", "what?")
+TURNS = (
+    Turn("words"), bash("touch made"), bash("sleep 0.1; echo x"), bash("cat made"),
+    Turn(calls=(ToolCall("", "bash", {"command": "touch x"}), ToolCall("", "bash", {"command": "touch ../y"}))),
+    Turn(calls=(ToolCall("", PLAN, {"plan": "p"}),)), Turn(calls=(ToolCall("", "none", None, raw="{"),)),
+)
+# fmt: on
+
+
+@pytest.mark.parametrize("seed", [5, 6, 20])
+def test_whatever_is_said_in_whatever_order_every_prompt_has_its_end(folder: Path, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def program(front: Front) -> None:
+        for _ in range(60):
+            asked = [event["id"] for event in front.events if event["type"] in ("question_asked", "pick_wanted")]
+            if asked and chance.random() < 0.3:
+                front.say("answer", id=chance.choice(asked[-2:]), answer=chance.choice(ANSWERS))
+            else:
+                type, fields = chance.choice(SAYINGS)
+                front.say(type, **fields)
+            await asyncio.sleep(chance.choice((0, 0, 0.01, 0.1)))
+
+    front, code = talk(folder, [chance.choice(TURNS) for _ in range(200)], program)
+    assert len(front.of("prompted")) == len(front.of("run_ended")) > 0
+    assert code in (Exit.DONE, Exit.DENIED, Exit.INTERRUPTED)
+    assert [event["problem"] for event in front.of("error") if event["input_line"] is None] == []
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        kinds = [row.body["kind"] for row in log.rows()]
+    assert kinds.count("ended") == kinds.count("session") == len(front.of("session_started"))
 
 
 def test_an_error_shows_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
