@@ -64,7 +64,8 @@ class TerminalDesk:
 
     @property
     def busy(self) -> bool:
-        return self._work is not None
+        """Whether something is on its way, be it a command that asks the model."""
+        return self._work is not None or (self._agent is not None and self._agent.busy)
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class TerminalDesk:
             self._begin(self._shell(text[1:].strip()))
         elif _is_command(text):
             self._beside(self._command(text))
-        elif self._work is None:
+        elif not self.busy:
             self._begin(self._prompt(text))
         elif later:
             self.talk.follow_up(text)
@@ -114,7 +115,7 @@ class TerminalDesk:
         return await self.app.pick(title, [Row[str | None](row.value, row.label, row.detail) for row in rows])
 
     async def send(self, prompt: str) -> None:
-        if self._work is None:
+        if not self.busy:
             self._begin(self._prompt(prompt))
         else:
             self.talk.follow_up(prompt)
@@ -145,10 +146,16 @@ class TerminalDesk:
         from runner.slash.dispatch import run_line
 
         await run_line(line, self)
+        self._next()
+
+    def _next(self) -> None:
+        """What was said when nothing was left to say it in, or beside a command, is said now."""
+        if self._agent is not None and not self.busy and (more := self.talk.world.steering.next()) is not None:
+            self._begin(self._prompt(more))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Do it as the one thing that is on its way; one after the other."""
-        if self._work is not None:
+        if self.busy:
             work.close()
             self.app.tell("one thing at a time: Ctrl+C stops what runs")
             return
@@ -156,8 +163,7 @@ class TerminalDesk:
         def over(task: asyncio.Task[None]) -> None:
             self._work = None
             self.app.soon()
-            if self._agent is not None and (more := self.talk.world.steering.next()) is not None:
-                self._begin(self._prompt(more))  # said when nothing was left to say it in
+            self._next()
 
         self._work = self._beside(work)
         self._work.add_done_callback(over)
