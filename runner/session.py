@@ -1,5 +1,6 @@
 """From settings to a World: the one place where a model session's parts are opened, in an order that fails early."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
@@ -163,6 +164,7 @@ async def open_session(
                 if options.unattended and grant.ruling is Ruling.ALLOW:
                     said = "allows nothing while nobody is there"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
+        around = await asyncio.to_thread(surroundings, facts.workspace)  # a large index takes a moment
         world = World(
             session=session,
             cwd=cwd,
@@ -185,9 +187,7 @@ async def open_session(
             redactor=redactor,
             bounds=options.bounds,
             journal=journal,
-            context=redactor.mask(
-                replace(options.context, instructions=options.instructions, surroundings=surroundings(facts.workspace))
-            ),
+            context=redactor.mask(replace(options.context, instructions=options.instructions, surroundings=around)),
             undo=undo,
             grants=grants,
             models=models,

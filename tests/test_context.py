@@ -254,6 +254,11 @@ def _link(folder: Path) -> None:
     (folder / "a").symlink_to("b")
 
 
+def _upwards(folder: Path) -> None:
+    index = folder / ".git/index"
+    index.write_bytes(index.read_bytes().replace(b"d/e\0", b"../\0"))
+
+
 def _pipe(folder: Path) -> None:
     (folder / ".git/logs/HEAD").unlink()
     os.mkfifo(folder / ".git/logs/HEAD")
@@ -274,6 +279,8 @@ STATES: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda w: git(w, "rm", "-q", "--cached", "a"), "tracked files: none changed", "one less to compare"),
     (lambda w: (w / ".git/index").write_bytes(b"DIRC\0\0\0\2\0\0\0\xff" + b"\0" * 40), "branch: main", "cut short"),
     (lambda w: (w / ".git/index").unlink(), "branch: main", "none"),
+    (_upwards, "tracked files: 1 missing", "a name that leads out is not looked at"),
+    (lambda w: git(w, "update-index", "--assume-unchanged", "a"), "none changed", "one that Git does not look at"),
     (_pipe, "branch: main", "a pipe"),
 ]
 

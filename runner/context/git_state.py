@@ -1,6 +1,5 @@
 """How a Git repository stands, read from a few of its files: no program runs, so none of its filters and hooks does."""
 
-import contextlib
 import os
 import stat
 import struct
@@ -25,6 +24,10 @@ _UNDER_WAY = {
     "REVERT_HEAD": "a revert",
     "BISECT_LOG": "a bisection",
 }
+
+
+# mtime, mode, size and flags of an entry, between fields that nobody needs here
+_FIELDS = struct.Struct(">8xI12xI8xI20xH")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ def compared(workspace: str, folder: str) -> Tree | None:
     version, count = struct.unpack(">II", data[4:12])
     if version not in (2, 3) or count > _MOST_FILES:
         return None
+    top = os.fsencode(f"{workspace}/")
     other = gone = 0
     conflicts = set()
     at = 12
@@ -101,7 +105,7 @@ def compared(workspace: str, folder: str) -> Tree | None:
             continue
         if skipped or stat.S_IFMT(mode) == 0o160000:  # a submodule is a repository of its own
             continue
-        now = _status(workspace, name)
+        now = _status(top, name)
         if now is None:
             gone += 1
         elif (now.st_size & 0xFFFFFFFF, int(now.st_mtime)) != (size, seconds) or stat.S_IFMT(
@@ -115,8 +119,7 @@ def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, in
     """One entry: where the next begins, name, mtime, mode, size, stage, and whether Git itself does not look at it."""
     if at + 62 > len(data):
         return None
-    seconds, mode, size = (struct.unpack(">I", data[at + place : at + place + 4])[0] for place in (8, 24, 36))
-    (flags,) = struct.unpack(">H", data[at + 60 : at + 62])
+    seconds, mode, size, flags = _FIELDS.unpack_from(data, at)
     start = at + 62
     skipped = bool(flags & 0x8000)
     if flags & 0x4000:
@@ -133,14 +136,14 @@ def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, in
     return after, name, seconds, mode, size, (flags >> 12) & 3, skipped
 
 
-def _status(workspace: str, name: bytes) -> os.stat_result | None:
+def _status(top: bytes, name: bytes) -> os.stat_result | None:
     """THREAT: an index can name any path. Only what lies below the workspace is looked at, and none of it is opened."""
-    parts = name.split(b"/")
-    if b".." in parts or b"" in parts:
+    if b".." in name and b".." in name.split(b"/"):
         return None
-    with contextlib.suppress(OSError, ValueError):
-        return os.lstat(os.path.join(os.fsencode(workspace), name))
-    return None
+    try:
+        return os.lstat(top + name)
+    except (OSError, ValueError):
+        return None
 
 
 def _bytes(path: str, most: int, *, last: bool = False) -> bytes | None:
