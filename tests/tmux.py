@@ -3,7 +3,7 @@
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -78,11 +78,11 @@ class Tmux:
             time.sleep(1.5)  # longer than any card waits
         return screen
 
-    def until_shown(self, told: str) -> str:
-        """The screen alone, once it shows `told`."""
-        end = time.monotonic() + 180
-        while told not in (screen := self._do("capture-pane", "-p")):
-            assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
+    def until_whole(self, holds: Callable[[str], bool]) -> str:
+        """`whole`, once it is as wanted: while somebody draws, a screen may be half of one and half of the next."""
+        end = time.monotonic() + 60
+        while not holds(screen := self.whole()):
+            assert time.monotonic() < end, screen
             time.sleep(0.05)
         return screen
 
