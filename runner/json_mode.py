@@ -29,7 +29,7 @@ from runner.json_input import (
     TakeBack,
     parse,
 )
-from runner.problems import Exit, known_problem
+from runner.problems import Exit, Stopped, known_problem
 from runner.questions import NoAnswer, Questions, Said
 from runner.sessions.flags import GoOn
 from runner.slash.command import Row
@@ -175,17 +175,22 @@ class JsonMode:
         """Whether a run is on its way that takes what is said meanwhile: one that was stopped does not."""
         return self._agent.busy and self._main is not None and not self._stopped
 
+    @property
+    def _taken(self) -> bool:
+        """Whether something works on the talk, be it a command that asks the model."""
+        return self._main is not None or self._agent.busy
+
     def _prompt(self, text: str) -> None:
         if self._hears:
             self._agent.follow_up(text)
-        elif self._main is not None:
+        elif self._taken:
             self._next.append(text)
         else:
             self._start(self._run(text))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         """What works on the talk itself, one at a time."""
-        if self._main is not None:
+        if self._taken:
             work.close()
             raise Misread(BUSY)
         self._main = self._begin(work)
@@ -197,7 +202,12 @@ class JsonMode:
         return job
 
     async def _run(self, text: str) -> None:
-        self._code = (await self._agent.run(text)).exit
+        try:
+            self._code = (await self._agent.run(text)).exit
+        except Stopped as error:
+            if error.problem is not BUSY:
+                raise
+            self._next.insert(0, text)  # a command began to ask the model in the same moment
 
     async def _shell(self, command: str) -> None:
         await self._agent.talk.shell(command)
@@ -222,7 +232,7 @@ class JsonMode:
                 self._main, self._stopped = None, False
             if not job.cancelled():
                 job.result()
-        if self._main is None and self._next:
+        if not self._taken and self._next:
             self._start(self._run(self._next.pop(0)))
 
     # ---- the desk of /commands

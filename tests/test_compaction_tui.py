@@ -1,12 +1,22 @@
 """/compact as a person meets it: it can be stopped, and what is said meanwhile waits."""
 
+import asyncio
 import threading
+from pathlib import Path
 
 from model_server import Delta, serving
+from test_compaction import Clerk
+from test_json_mode import Front, folder
 from test_tui import AGENT, Desk, desk, leave
 from tmux import Tmux
 
-__all__ = ["desk"]  # the fixture
+from runner.agent import Agent
+from runner.json_mode import JsonMode
+from runner.problems import Exit
+from runner.providers import Opened
+from runner.questions import Questions
+
+__all__ = ["desk", "folder"]  # the fixtures
 
 
 def test_who_speaks_while_notes_are_written_is_heard_after_them(desk: Desk) -> None:
@@ -37,3 +47,32 @@ def test_who_speaks_while_notes_are_written_is_heard_after_them(desk: Desk) -> N
         enough.set()
     assert b"<notes " not in server.requests[-1][1], "what was stopped changed nothing"
     assert b"three" in server.requests[-1][1]
+
+
+def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> None:
+    """A prompt right behind /compact ended JSON mode."""
+    long = "word " * 4_000
+
+    clerk = Clerk(long, long, "noted", "after the notes")
+
+    async def work() -> tuple[Front, Exit]:
+        front = Front()
+        questions = Questions(front.emit)
+        agent = Agent(folder, model=Opened(clerk, "m"), approver=questions, emit=front.emit)
+        async with agent:
+            serving = asyncio.create_task(JsonMode(agent, questions, front.emit).serve(front))
+            for number in (1, 2):
+                front.say("prompt", text="go on")
+                await front.until("run_ended", number)
+            front.say("command", text="/compact")
+            front.say("prompt", text="and now?")
+            await front.until("run_ended", 3)
+            front.end()
+            return front, await asyncio.wait_for(serving, 60)
+
+    front, code = asyncio.run(work())
+    assert code is Exit.DONE
+    assert len(front.of("compacted")) == 1
+    assert "noted" in clerk.asked
+    assert "and now?" in clerk.asked
+    assert front.of("error") == []
