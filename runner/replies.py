@@ -220,6 +220,11 @@ class Replies:
         tries = patience.resumes if few else patience.tries
         luck = random.random()  # noqa: S311  # spreads waits, guards nothing
         seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=self._left)
+        if seconds is None and error.retry_after is not None and error.retry_after > 0:
+            name = world.provider.name
+            world.emit(
+                Notice(f"`{name}` wants to be asked again in {error.retry_after:.0f} s: longer than this run waits")
+            )
         if seconds is None or attempt > tries:
             if not self.fallback.take(world, error.problem.what):
                 raise error

@@ -322,6 +322,7 @@ def test_a_wait_beyond_the_end_of_the_run_is_not_begun(serve: Callable[..., Serv
     code, events = agent(tmp_path, server.url, "--timeout", "120s")
     assert code == 1
     assert of(events, "retrying") == []
+    assert "wants to be asked again in 500 s" in of(events, "notice")[-1]["text"]
     assert len(server.bodies) == 1
 
 
