@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 def serve(args: "RunArgs", prompt: str | None) -> int:
     """JSON mode on standard input and output; answers the exit code. `prompt` is as a first line."""
+    from runner.farewell import end_by_signals
     from runner.model_run import on_stdout
     from runner.stdin_lines import Lines
 
@@ -56,7 +57,7 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
     )
 
     async def work() -> int:
-        _end_by_signal()
+        end_by_signals()
         try:
             async with agent:
                 return await JsonMode(agent, questions, emit).serve(Lines(longest=LONGEST), prompt)
@@ -64,15 +65,6 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
             return Exit.INTERRUPTED
 
     return asyncio.run(work())
-
-
-def _end_by_signal() -> None:
-    """SIGTERM ends it as Ctrl-C does: with the child and the record first."""
-    import signal
-
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 class JsonMode:

@@ -83,15 +83,12 @@ async def play(
     emit: "Emit",
     opener: "Callable[[str], Opened] | None" = None,
 ) -> "Ending":
-    """One prompt in a session of its own, or in the one that it goes on with; SIGTERM ends it as Ctrl-C does."""
-    import asyncio
-    import signal
-
+    """One prompt in a session of its own, or in the one that it goes on with. SIGTERM and SIGHUP end it as Ctrl-C
+    does."""
     from runner.agent import Agent, Start
+    from runner.farewell import end_by_signals
 
-    task = asyncio.current_task()
-    if task is not None:  # a runner of jobs ends us with SIGTERM: end the child and the record first
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    end_by_signals()
     start = Start(options, settings, environ, model, opener)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
         return await agent.run(prompt)

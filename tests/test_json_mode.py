@@ -488,7 +488,7 @@ def test_both_ways_of_starting_it(folder: Path, words: tuple[str, ...]) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("how", ["terminated", "nobody reads"])
+@pytest.mark.parametrize("how", ["terminated", "hung up", "nobody reads"])
 def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: str) -> None:
     with start(folder, "--json") as process:
         assert process.stdin is not None
@@ -497,15 +497,20 @@ def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: st
         until(process, "output")
         if how == "terminated":
             process.send_signal(signal.SIGTERM)
+        elif how == "hung up":
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)  # both come when a machine goes down
         else:
             assert process.stdout is not None
             process.stdout.close()
             process.stdin.write(b'{"type":"mode","mode":"plan"}\n')
             process.stdin.flush()
-        assert process.wait(60) == (130 if how == "terminated" else 141)
+        assert process.wait(60) == (141 if how == "nobody reads" else 130)
         process.stdin.close()
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path) not in running
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        assert "ended" in [row.body["kind"] for row in log.rows()]
 
 
 def test_input_without_output_is_refused(folder: Path) -> None:
