@@ -99,7 +99,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
             continue
         interrupted = False
         if is_command(line):
-            await run_line(line, desk)
+            await stoppable(agent.talk, run_line(line, desk))
         elif line.startswith("!") and line[1:].strip():
             await stoppable(agent.talk, agent.talk.shell(line[1:].strip()))
         elif line:

@@ -76,3 +76,30 @@ def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> N
     assert "noted" in clerk.asked
     assert "and now?" in clerk.asked
     assert front.of("error") == []
+
+
+def test_notes_are_stopped_at_a_plain_terminal_too(desk: Desk) -> None:
+    enough = threading.Event()
+
+    def answer(number: int, headers: str, body: bytes) -> Delta | str:
+        if b"You write notes" in body:
+            enough.wait(120)
+        return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
+
+    with serving(answer) as server:
+        environ = {**desk.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
+        window = Tmux(desk.base, desk.work, environ, AGENT, "--plain", "--model", "openai:m")
+        desk.windows.append(window)
+        window.until("/help for help")
+        for number in (1, 2):
+            window.type("go on", "Enter")
+            window.until(f"end {number}")
+        window.type("/compact", "Enter")
+        window.until("writes notes about")
+        window.type("C-c")
+        window.until("stopped: the model sees what it saw before")
+        window.type("still there?", "Enter")
+        window.until("end 4")
+        window.type("/quit", "Enter")
+        window.until("LEFT 0")
+        enough.set()
