@@ -127,7 +127,7 @@ class JsonMode:
             if self._left:
                 return
 
-    def _wrong(self, problem: Problem, line: int) -> None:
+    def _wrong(self, problem: Problem, line: int | None) -> None:
         self._emit(Failed(self._agent.talk.world.redactor.mask(problem), line))
 
     def _follow(self, said: Input) -> None:
@@ -222,8 +222,11 @@ class JsonMode:
             self._jobs.discard(job)
             if job is self._main:
                 self._main, self._stopped = None, False
-            if not job.cancelled():
-                job.result()
+            if not job.cancelled() and (error := job.exception()) is not None:
+                problem = known_problem(error)
+                if problem is None:
+                    raise error
+                self._wrong(problem[0], None)
         if not self._taken and self._next:
             self._start(self._run(self._next.pop(0)))
 

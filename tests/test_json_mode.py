@@ -367,6 +367,22 @@ def test_a_plan_is_left_by_an_answer(folder: Path) -> None:
     assert (folder / "made").exists(), "the mode holds for the prompts that follow, too"
 
 
+def test_what_two_want_at_once_one_gets_and_the_talk_goes_on(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        for _ in range(3):
+            front.say("shell", command="echo one")
+            front.say("shell", command="echo two")
+            front.say("command", text="/clear")
+            front.say("prompt", text="go")
+        await front.until("run_ended", 3)
+        front.say("prompt", text="on")
+        await front.until("run_ended", 4)
+
+    front, code = talk(folder, [Turn("yes")] * 9, program)
+    assert code == Exit.DONE
+    assert {event["problem"]["what"] for event in front.of("error")} == {"something is on its way already"}
+
+
 def test_quit_stops_what_is_on_its_way(folder: Path) -> None:
     async def program(front: Front) -> None:
         front.say("prompt", text="sleep")
