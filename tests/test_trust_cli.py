@@ -373,12 +373,29 @@ def test_leaving_remembers_nothing(desk: Desk, screen: Screen, key: str, status:
     assert not desk.trust.exists()
 
 
-def test_a_conversation_asks_before_it_begins(desk: Desk, screen: Screen) -> None:
+def test_a_plain_conversation_asks_before_it_begins(desk: Desk, screen: Screen) -> None:
     desk.file("AGENTS.md", "x\n")
-    screen.run("--model", f"scripted:{desk.base}/script.toml")
+    screen.run("--plain", "--model", f"scripted:{desk.base}/script.toml")
     assert "/help" not in screen.until(QUESTION)
     screen.type("y")
     screen.until("the model is given `AGENTS.md`", "type /help for help")
+    screen.key("C-d")
+    screen.until("left with 0")
+
+
+def test_a_conversation_asks_before_it_begins(desk: Desk, screen: Screen) -> None:
+    desk.file("AGENTS.md", "x\n")
+    screen.run("--model", f"scripted:{desk.base}/script.toml")
+    seen = screen.until("use what the repository brings, exactly as it is now?", "q  leave")
+    assert "the model is given" not in seen
+    assert not desk.trust.exists(), "nothing was answered yet"
+    end = time.monotonic() + 120
+    while not desk.trust.exists():  # what comes with the question, or right after it, is no answer to it
+        assert time.monotonic() < end, screen.text()
+        screen.type("y", enter=False)
+        time.sleep(0.5)
+    screen.until("the model is given `AGENTS.md`", "? /help")
+    screen.key("C-u")
     screen.key("C-d")
     screen.until("left with 0")
 
