@@ -204,6 +204,26 @@ def test_what_did_not_end_is_said() -> None:
     assert live(shown) == []
 
 
+def test_a_question_that_nobody_answered_is_said() -> None:
+    shown = screen()
+    shown.take(events.Proposed("1.1", "bash", RunScript("make", "/w")))
+    shown.take(judged("1.1", Tier.EXECUTE, Ruling.ASK, "runs code"))
+    shown.take(events.Asked("1.1", "may it?"))
+    shown.take(events.RunEnded(130, "stopped", 1, Usage(0, 0), ()))
+    assert up(shown).startswith("\n execute   $ make\n └ stopped\n")
+
+
+def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:
+    shown = screen()
+    begin(shown, "1.1")
+    shown.take(events.Asked("1.1", "and this host?"))
+    shown.take(events.Answered("1.1", False, "not that one"))
+    shown.take(finished("1.1", "made"))
+    text = up(shown)
+    assert " │ allowed  runs code" in text
+    assert " │ for one right more, you said no: not that one\n │ made\n" in text
+
+
 def test_reasoning_is_one_row_unless_it_is_wanted() -> None:
     shown = screen()
     shown.take(events.Thought("I look\nfirst at " + "x" * 500))

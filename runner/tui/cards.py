@@ -29,6 +29,7 @@ class Card:
         self.action = action
         self.verdict: Judged | None = None
         self.answer: Answered | None = None
+        self.beyond: Answered | None = None  # to the question about one right more, after it had run
         self.asked = False
         self.began: float | None = None  # when it was allowed to run
         self._cwd = cwd
@@ -74,6 +75,8 @@ class Card:
         """The whole card when the action has ended. `whole`: nothing is folded."""
         bar, end = _bars(theme)
         body = self._why(width, theme)
+        if self.beyond is not None:
+            body.append([(theme.dim, "for one right more, "), *_said(self.beyond, theme)])
         good = went_well(event)
         lines = output_lines(event)
         told = ""
@@ -103,7 +106,7 @@ class Card:
         problem = event.problem
         rows = self.head(width, theme)
         if self.answer is not None:
-            rows += hang(wrap(self._said(theme), width - 3), _bars(theme)[0], _bars(theme)[0])
+            rows += hang(wrap(_said(self.answer, theme), width - 3), _bars(theme)[0], _bars(theme)[0])
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Row]:
@@ -125,19 +128,17 @@ class Card:
     def _why(self, width: int, theme: Theme) -> list[Row]:
         """Who allowed it and why; a read that nobody was asked about needs no words."""
         if self.answer is not None:
-            return [self._said(theme)]
+            return [_said(self.answer, theme)]
         if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):
             return []
         why = cut("  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300), width - len("   allowed"))
         return [[(theme.good, "allowed"), (theme.dim, why)]]
 
-    def _said(self, theme: Theme) -> Row:
-        assert self.answer is not None
-        if self.answer.edited is not None:
-            return safe("you wrote another command", theme.warn)
-        feedback = f": {self.answer.feedback}" if self.answer.feedback else ""
-        said, style = ("you said yes", theme.good) if self.answer.yes else ("you said no", theme.bad)
-        return safe(f"{said}{feedback}", style)
+
+def _said(answer: Answered, theme: Theme) -> Row:
+    feedback = f": {answer.feedback}" if answer.feedback else ""
+    said, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
+    return safe(f"{said}{feedback}", style)
 
 
 def malformed_rows(event: Malformed, width: int, theme: Theme) -> list[Row]:

@@ -244,7 +244,10 @@ class Screen:
             case Asked():
                 card.asked = True
             case Answered():
-                card.answer = event
+                if card.began is not None:  # it ran, and what the sandbox stopped it from was asked about
+                    card.beyond = event
+                else:
+                    card.answer = event
                 if event.yes:
                     card.began = self._now()
             case never:
@@ -312,7 +315,7 @@ class Screen:
 
     def _ended(self, event: RunEnded) -> None:
         for card in self._cards.values():
-            if card.began is not None:
+            if card.began is not None or card.asked:
                 self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
         self._cards.clear()
         self._noted = False
