@@ -78,6 +78,7 @@ def leave(window: Tmux) -> str:
     return window.until("LEFT 0")
 
 
+@pytest.mark.threat("T112")
 def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
     window = desk.start([bash("curl -s http://example.test/"), {"text": "So be it."}])
     window.type("go", "Enter", "y", "y", "Enter")  # into the input, or too early
@@ -178,6 +179,7 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.threat("T112")
 def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) -> None:
     lines = [f"line {number} of what was pasted" for number in range(10_000)]
     window = desk.start([{"text": "Read it."}])
@@ -201,9 +203,8 @@ def test_a_window_that_changes_its_size_shows_nothing_twice(desk: Desk) -> None:
     draft = " ".join(f"typed{number}" for number in range(20))
     window.type(draft)
     window.until("typed19")
-    for columns, rows in ((60, 30), (33, 12), (110, 50), (80, 24)):
+    for columns, rows in ((60, 30), (40, 30), (110, 50), (80, 24)):
         window.resize(columns, rows)
-        wait_until(lambda rows=rows: len(window.screen().split("\n")) == rows + 1)  # type: ignore[misc]  # bound now
         window.type("x")  # drawn for the new size, with this letter
         wait_until(lambda: "typed19x" in "".join(line.strip() for line in window.screen().split("\n")))
         whole = window.until("default")

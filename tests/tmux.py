@@ -1,5 +1,6 @@
 """A real terminal with a command in it, looked at as a person does: by what is on the screen."""
 
+import os
 import shlex
 import subprocess
 import time
@@ -48,7 +49,13 @@ class Tmux:
         return self.until("")
 
     def resize(self, columns: int, rows: int) -> None:
+        """Returns when a program in it can know."""
         self._do("resize-window", "-x", str(columns), "-y", str(rows))
+        end = time.monotonic() + 180
+        with open(self._do("display-message", "-p", "#{pane_tty}").strip()) as terminal:
+            while os.get_terminal_size(terminal.fileno()) != (columns, rows):  # tmux waits a moment before it tells
+                assert time.monotonic() < end
+                time.sleep(0.01)
 
     def paste(self, text: str) -> None:
         """As a terminal pastes, bracketed where the program asked for that."""

@@ -14,7 +14,7 @@ _MODE = {  # the more goes without a question, the louder
     Mode.DONT_ASK: "ansiyellow",
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
-_NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "network asks", Ruling.DENY: "network off"}
+_NETWORK = {Ruling.ALLOW: "net open", Ruling.ASK: "net asks", Ruling.DENY: "net off"}
 _GAP: Fragments = [("dim", " · ")]
 
 

@@ -1,0 +1,211 @@
+"""What a person types and pastes: keys by every spelling, the history on the disk, the names that are proposed."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+
+from policy.tier import Mode
+from runner.events import Changed, ContextUsed
+from runner.redactor import Redactor
+from runner.secrets import Secret
+from runner.tui.editor import Editor
+from runner.tui.files import listed
+from runner.tui.fragments import cells
+from runner.tui.history import Remembered
+from runner.tui.keyboard import keyboard
+from runner.tui.menu import Entry, Menu, Proposals
+from runner.tui.quick import _parsed
+from runner.tui.status import Status
+
+# what the terminal sends, what it is to us
+KEYS = [
+    ("\r", ["c-m"], "Enter"),
+    ("\x1b\r", ["escape", "c-m"], "Alt+Enter"),
+    ("\x1b[13;2u", ["escape", "c-m"], "Shift+Enter by kitty's protocol"),
+    ("\x1b[27;2;13~", ["escape", "c-m"], "Shift+Enter by xterm's"),
+    ("\x1b[13;2:1u", [], "a form that was not asked for: keys of its own, below"),
+    ("\x1b[99;5u", ["c-c"], "Ctrl+C by kitty's protocol"),
+    ("\x1b[99;133u", ["c-c"], "with num lock"),
+    ("\x1b[99;69u", ["c-c"], "with caps lock"),
+    ("\x1b[27u", ["escape"], "Escape"),
+    ("\x1b[9;2u", ["s-tab"], "Shift+Tab"),
+    ("\x1b[113;3u", ["escape", "q"], "Alt+Q"),
+    ("\x1b[127u", ["c-h"], "Backspace"),
+]
+
+
+@pytest.mark.parametrize(("sent", "keys", "why"), [row for row in KEYS if row[1]])
+def test_keys_by_every_spelling(sent: str, keys: list[str], why: str) -> None:
+    keyboard({"TERM": "xterm"})
+    found: list[str] = []
+    parser = Vt100Parser(lambda press: found.append(getattr(press.key, "value", press.key)))
+    parser.feed(sent)
+    parser.flush()
+    assert found == keys, why
+
+
+@pytest.mark.parametrize(
+    ("environ", "asked"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "linux"}, False),
+        ({}, False),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "Apple_Terminal"}, False),
+    ],
+)
+def test_only_terminals_that_can_are_asked(environ: dict[str, str], asked: bool) -> None:
+    found = keyboard(environ)
+    assert bool(found.on) is bool(found.off) is asked
+
+
+@pytest.mark.threat("T112")
+def test_history_is_private_and_holds_no_secret(tmp_path: Path) -> None:
+    secret = "sk-ant-api03-" + "a1B2" * 12
+    Secret(secret)
+    path = tmp_path / "history"
+    history = Remembered()
+    history.append_string("before anything is open")
+    history.keep(path, Redactor(live=True, shapes=True).text)
+    history.append_string(f"use {secret} for it")
+    history.append_string(" not this one")
+    history.append_string("two\nlines")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert secret not in path.read_text()
+    again = Remembered()
+    again.keep(path, str)
+    assert again.get_strings() == ["before anything is open", "use [secret] for it", "two\nlines"]
+
+
+@pytest.mark.threat("T112")
+@pytest.mark.parametrize("how", ["link", "open", "folder", "pipe", "broken"])
+def test_a_history_that_is_not_ours_alone_is_left_alone(tmp_path: Path, how: str) -> None:
+    path, other = tmp_path / "history", tmp_path / "other"
+    other.write_text(json.dumps("theirs") + "\n")
+    match how:
+        case "link":
+            path.symlink_to(other)
+        case "open":
+            path.write_text(json.dumps("theirs") + "\n")
+            path.chmod(0o666)
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path, 0o600)
+        case "broken":
+            path.write_bytes(b'\xff\xfe\n{"a": 1}\n["x"]\n"ours"\n"cut o')
+            path.chmod(0o600)
+    history = Remembered()
+    history.keep(path, str)
+    history.append_string("mine")
+    history.shorten()
+    assert history.get_strings() == (["ours", "mine"] if how == "broken" else ["mine"])
+    assert other.read_text() == json.dumps("theirs") + "\n"
+
+
+def test_a_long_history_is_shortened(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text("".join(json.dumps(f"line {number}") + "\n" for number in range(5000)))
+    path.chmod(0o600)
+    history = Remembered()
+    history.keep(path, str)
+    assert len(history.get_strings()) == 1000
+    history.shorten()
+    rows = path.read_text().splitlines()
+    assert len(rows) == 1000
+    assert rows[-1] == '"line 4999"'
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+# what is pasted, what the input shows
+PASTES = [
+    ("short", "short"),
+    ("two\r\nlines\rmore", "two\nlines\nmore"),
+    ("\n".join(["x"] * 9), "[pasted 9 lines #1]"),
+    ("y" * 3000, "[pasted 3000 characters #1]"),
+]
+
+
+@pytest.mark.parametrize(("pasted", "shown"), PASTES)
+def test_a_paste_is_whole_when_it_is_sent(pasted: str, shown: str) -> None:
+    editor = Editor(Remembered(), lambda: None)
+    editor.buffer.insert_text("see ")
+    editor.paste(pasted)
+    assert editor.buffer.text == f"see {shown}"
+    assert editor.text == f"see {pasted}".replace("\r\n", "\n").replace("\r", "\n")
+    if shown.startswith("["):
+        editor.rub_out()
+        assert editor.text == "see "
+
+
+def test_a_recalled_word_means_no_other_paste() -> None:
+    editor = Editor(Remembered(), lambda: None)
+    editor.paste("z" * 5000)
+    word = editor.buffer.text
+    editor.taken()
+    editor.paste("a" * 5000)
+    editor.put(word)
+    assert editor.text == word
+
+
+@pytest.mark.threat("T112")
+def test_names_that_are_proposed(tmp_path: Path) -> None:
+    for name in (
+        "a.py",
+        ".env",
+        "src/b c.py",
+        "src/.git/x",
+        "node_modules/m.js",
+        "id.pem",
+        "bad\x1b[31m.txt",
+        'q".txt',
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "out").symlink_to("/etc")
+    found = listed(str(tmp_path), lambda path: path.endswith(".pem"))
+    assert found == ["a.py", "src/", "src/b c.py"]
+
+
+def test_a_menu_follows_what_is_typed_and_nothing_else() -> None:
+    menu = Menu([lambda before: Proposals(0, [Entry("/help"), Entry("/model")]) if before.startswith("/") else None])
+    menu.follow("/")
+    assert menu.open
+    menu.move(-1)
+    assert menu.chosen == (0, Entry("/model"))
+    menu.leave("/x")
+    assert not menu.open, "the text became another one without typing"
+    menu.follow("/h")
+    menu.close("/h")
+    menu.follow("/h")
+    assert not menu.open, "Escape holds until the text changes"
+    menu.follow("/he")
+    assert menu.open
+
+
+@pytest.mark.parametrize("width", [200, 80, 60, 40, 20, 8, 1])
+def test_the_line_of_status_fits_and_says_the_mode_last_of_all(width: int) -> None:
+    status = Status()
+    status._mode, status._model, status._sandbox = "default", "some-model", "PARTIAL"  # as a session's start sets them
+    status.take(ContextUsed(90_000, 100_000, True, 1.5))
+    status.take(Changed("mode", "default", "trust-project"))
+    line = status.line(width)
+    assert cells(line) <= width
+    text = "".join(part for _, part in line)
+    assert text.startswith("trust-project"[: max(width - 1, 0)])
+    if width >= 80:
+        assert "90% of 100k" in text
+        assert "$1.50" in text
+        assert "sandbox PARTIAL" in text
+        assert "net asks" in text
+
+
+def test_the_quick_way_reads_flags_as_the_long_one() -> None:
+    args = _parsed(["--mode", "plan", "--model=a:b", "-c", "--limit", "cpu=3s", "--limit=pids=9", "--accept-partial"])
+    assert (args.mode, args.model, args.limits, args.least) == (Mode.PLAN, "a:b", ("cpu=3s", "pids=9"), "partial")
+    assert args.go_on.latest
+    assert _parsed(["--resume"]).go_on.resume == ""
+    assert _parsed(["--resume", "0123abcd"]).go_on.resume == "0123abcd"
