@@ -222,6 +222,11 @@ class App:
         self.editor.put(text)
         self.soon()
 
+    def lend_keyboard(self, *, lent: bool) -> None:
+        """Another program reads the keys, as they are without what we asked the terminal for; or we do again."""
+        self._output.write_raw(self._keyboard.off if lent else self._keyboard.on)
+        self._output.flush()
+
     def propose(self) -> None:
         """Somebody typed: look what fits."""
         if not self._label:

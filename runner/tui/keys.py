@@ -1,7 +1,10 @@
 """What each key does. The editing keys are those of a shell's line (Emacs'), from prompt_toolkit."""
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -169,11 +172,17 @@ def bindings(app: "App") -> KeyBindings:
     def editor(event: KeyPressEvent) -> None:
         app.editor.unfold()
         event.current_buffer.tempfile_suffix = ".md"
-        event.current_buffer.open_in_editor()
+        app.lend_keyboard(lent=True)
+        event.current_buffer.open_in_editor().add_done_callback(lambda _: app.lend_keyboard(lent=False))
 
     @keys.add("c-z")
     def suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
+        def stopped() -> None:
+            app.lend_keyboard(lent=True)
+            os.kill(0, signal.SIGTSTP)  # the group, as a terminal's own Ctrl+Z does
+            app.lend_keyboard(lent=False)
+
+        run_in_terminal(stopped)
 
     return keys
 
