@@ -40,6 +40,7 @@ tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every back
 bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)
 	$(BIN)/python tests/bench/bench.py
 	$(BIN)/python tests/bench/screen.py
+	$(BIN)/python tests/bench/seat.py
 	PYTHONPATH=tests $(BIN)/python tests/bench/container.py
 
 fuzz: $(VENV)/.dev  ## ten minutes of real bash as the judge of the reader, then ten of the laws of the gate
