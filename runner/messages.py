@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from policy.record import dataclass
 from policy.verdict import Problem
@@ -17,6 +17,7 @@ class TextBlock:
 class ThinkingBlock:
     """Reasoning the provider wants back verbatim. `signature` and `redacted` are opaque provider data."""
 
+    OPAQUE: ClassVar = ("signature", "redacted")  # a key's shape in it is chance, and masking that would break it
     text: str
     signature: str = ""
     redacted: str = ""

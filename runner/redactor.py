@@ -36,6 +36,7 @@ class Redactor:
         self._live, self._shapes = live, shapes
         self._seen = -1
         self._known: tuple[str, ...] = ()
+        self._blind = Redactor(self._given, live=live) if shapes else self
 
     def text(self, text: str, before: str = "") -> str:
         """`text` without a secret, also where its end cuts one in half. `before`: as for `split`."""
@@ -164,7 +165,10 @@ class Redactor:
             case dict():
                 return {self._masked(key): self._masked(item) for key, item in value.items()}
             case _ if is_dataclass(value) and not isinstance(value, type):
-                return replace(value, **{item.name: self._masked(getattr(value, item.name)) for item in fields(value)})
+                opaque = getattr(value, "OPAQUE", ())
+                # Nobody of ours can read those: a known secret is one there too, but a key's shape is chance.
+                ways = {item.name: self._blind if item.name in opaque else self for item in fields(value)}
+                return replace(value, **{name: way._masked(getattr(value, name)) for name, way in ways.items()})
             case _:
                 return value
 

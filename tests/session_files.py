@@ -4,7 +4,7 @@ from pathlib import Path
 
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, UserMessage
 from runner.sessions.begin import Beginning, Run
-from runner.sessions.journal import Journal
+from runner.sessions.journal import Journal, Mask
 from runner.sessions.store import Store
 
 ID = "0123456789abcdef"
@@ -36,8 +36,8 @@ def new_store(state: Path) -> Store:
     return Store.of(state, "/w")
 
 
-def begun(store: Store, id: str = ID) -> Journal:
-    return Beginning(store).journal(run_of(store, id), None)
+def begun(store: Store, id: str = ID, mask: Mask | None = None) -> Journal:
+    return Beginning(store).journal(run_of(store, id), mask)
 
 
 def talk(store: Store, id: str = ID) -> Path:

@@ -23,7 +23,7 @@ from policy.verdict import Problem
 from runner import live_secrets
 from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
 from runner.live_secrets import SHORTEST
-from runner.messages import Usage
+from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
 from runner.redactor import Redactor
 from runner.secrets import MASK, Secret
 from runner.watched import Watch
@@ -494,3 +494,21 @@ def test_what_is_typed_in_the_wrong_place_is_not_said_back(words: tuple[str, ...
     said = done.stdout + done.stderr
     assert MASK in said, said
     assert token not in said
+
+
+@pytest.mark.threat("T20")
+def test_what_only_a_provider_can_read_is_not_masked_for_its_shape() -> None:
+    """Encrypted thoughts are random text, which looks like a key now and then; masked, their server refuses the rest of
+    the session. A secret that is known is masked there as well."""
+    chance = "gAAAAABn-sk-" + "a1B2" * 8 + "=="
+    known = Secret("my-own-known-secret-1")
+    redactor = Redactor((known,), shapes=True)
+    assert redactor.text(chance) != chance
+    block = ThinkingBlock(f"I saw {chance}", chance, chance)
+    said = redactor.mask(AssistantMessage((block, TextBlock(chance))))
+    assert said.content[0] == ThinkingBlock("I saw gAAAAABn-[secret]==", chance, chance)
+    assert chance not in repr(said.content[1])
+    [leaked] = redactor.mask(AssistantMessage((ThinkingBlock("", known.reveal(), known.reveal()),))).content
+    assert known.reveal() not in repr(leaked)
+    sly = ToolCall("c", "bash", {"type": "thinking", "signature": chance, "OPAQUE": ["signature"]})
+    assert chance not in repr(redactor.mask(sly)), "what a model writes is never opaque"

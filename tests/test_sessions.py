@@ -23,6 +23,7 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
+from runner.redactor import Redactor
 from runner.sessions.begin import Beginning
 from runner.sessions.entries import Answered, Entry, Unsound, line, message_of, of_message, of_result, parse
 from runner.sessions.past import Past, index, past
@@ -214,6 +215,19 @@ def test_what_another_model_thought_is_left_out(tmp_path: Path) -> None:
     journal.close()
     assert read(store, model="scripted:s").history[1].content[0] == ThinkingBlock("hm", "signed")  # type: ignore[union-attr]  # of the model
     assert read(store, model="anthropic:m").history[1] == says("y")
+
+
+def test_opaque_thoughts_come_back_to_the_letter(tmp_path: Path) -> None:
+    """What looks like a key in them is chance; masked in the file, no server would take the session up again."""
+    chance = "gAAAAABn-sk-" + "a1B2" * 8 + "=="
+    store = new_store(tmp_path / "state")
+    journal = begun(store, mask=Redactor(shapes=True))
+    journal.message(user("x"))
+    journal.message(AssistantMessage((ThinkingBlock(f"I saw {chance}", chance, chance), TextBlock(chance))))
+    journal.close()
+    thought, text = read(store, model="scripted:s").history[1].content  # type: ignore[union-attr]  # of the model
+    assert thought == ThinkingBlock("I saw gAAAAABn-[secret]==", chance, chance)
+    assert chance not in repr(text)
 
 
 def test_a_call_whose_result_was_never_written_is_answered(tmp_path: Path) -> None:

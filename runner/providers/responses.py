@@ -215,13 +215,9 @@ class _Answer:
                 if not any(item.text):
                     for part, (_, text) in enumerate(_texts(whole.get("summary"))):
                         yield from self._grow(index, "response.reasoning_summary_text.delta", text, part)
-                if isinstance(secret := whole.get("encrypted_content"), str) and isinstance(
-                    id_ := whole.get("id"), str
-                ):
-                    summary = [{"type": "summary_text", "text": text} for _, text in _texts(whole.get("summary"))]
-                    item.kept = {
-                        "item": {"type": "reasoning", "id": id_, "summary": summary, "encrypted_content": secret}
-                    }
+                id_, secret = whole.get("id"), whole.get("encrypted_content")
+                if isinstance(id_, str) and isinstance(secret, str):
+                    item.kept = {"item": {"id": id_, "encrypted_content": secret}}
             case "function_call":
                 if isinstance(arguments := whole.get("arguments"), str):
                     item.text = [arguments]

@@ -1,9 +1,10 @@
 """Our messages as the JSON of a request to the OpenAI Responses API.
 
-Nothing is stored at the server (`store` is off), so everything goes back that the model needs: its reasoning, as it
-came and encrypted, and the phase of what it said. Both lie in the signature of a ThinkingBlock (`MARK`, then JSON),
-with the model that they are from: another cannot read them. What the protocol lacks is done as in `openai`: the text
-of a result that is an error starts with `TOOL_FAILED`.
+Nothing is stored at the server (`store` is off), so everything goes back that the model needs: its reasoning, encrypted
+as it came, and the phase of what it said. Both lie in the signature of a ThinkingBlock (`MARK`, then JSON), with the
+model that they are from: another cannot read them. What the model thought in words is the block's text alone, where
+secrets are masked. What the protocol lacks is done as in `openai`: the text of a result that is an error starts with
+`TOOL_FAILED`.
 SOURCE: developers.openai.com/api/docs/guides/reasoning (encrypted reasoning items), /migrate-to-responses,
 /api/reference/resources/responses.
 """
@@ -109,7 +110,8 @@ def _own(message: AssistantMessage, model: str) -> Iterator[Json]:
             case ThinkingBlock():
                 kept = _kept(block, model)
                 if isinstance(thought := kept.get("item"), dict):
-                    reasoning = thought
+                    summary = [{"type": "summary_text", "text": block.text}] if block.text else []
+                    reasoning = {"type": "reasoning", **thought, "summary": summary}
                 phase = said if (said := kept.get("phase")) in PHASES and isinstance(said, str) else phase
                 continue
             case TextBlock(text):

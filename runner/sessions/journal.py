@@ -9,7 +9,7 @@ usage, notices, ends) is written at once and reaches the disk with the next of t
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from policy.record import dataclass
 from policy.tier import Mode
@@ -24,10 +24,13 @@ from runner.sessions.store import JournalError, SessionError, written_problem
 _DURABLE = ("session", "message", "grant", "snapshot")
 
 
+T = TypeVar("T")
+
+
 class Mask(Protocol):
     """What takes secrets out of a value; `runner.redactor.Redactor` is one."""
 
-    def mask(self, value: Body) -> Body: ...
+    def mask(self, value: T) -> T: ...
 
 
 class Lines(Protocol):
@@ -114,7 +117,9 @@ class Journal:
         """Somebody said something. Durable when this returns. Raises JournalError: then go no further."""
         if isinstance(message, UserMessage):
             self._begun = self._lines is not None
-        self._add("message", of_message(message))
+        # As a message, whose opaque parts go back to a provider as they came.
+        masked = self._redactor.mask(message) if self._redactor is not None else message
+        self._put("message", of_message(masked))
         early, self._early = self._early or [], None
         for verdict in early:
             self._add("call", _body(verdict))
@@ -217,9 +222,11 @@ class Journal:
         return None
 
     def _add(self, type: str, body: Body) -> None:
+        self._put(type, self._redactor.mask(body) if self._redactor is not None and self._lines is not None else body)
+
+    def _put(self, type: str, masked: Body) -> None:
         if self._lines is None:
             return
-        masked = self._redactor.mask(body) if self._redactor is not None else body
         self._number += 1
         entry = Entry(str(self._number), self._leaf, now(), type, masked)
         self._leaf = entry.id

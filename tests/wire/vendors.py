@@ -86,13 +86,7 @@ async def _vendor_responses(url: str, body: dict) -> Reply:
         match item.type:
             case "reasoning":
                 text = "\n\n".join(part.text for part in item.summary)
-                summary = [{"type": part.type, "text": part.text} for part in item.summary]
-                kept = {
-                    "type": item.type,
-                    "id": item.id,
-                    "summary": summary,
-                    "encrypted_content": item.encrypted_content,
-                }
+                kept = {"id": item.id, "encrypted_content": item.encrypted_content}
                 content.append(ThinkingBlock(text, signed(body["model"], {"item": kept})))
             case "message":
                 if item.phase:
