@@ -80,7 +80,7 @@ class PlainDesk:
 
 async def converse(agent: "Agent", read_line: ReadLine) -> int:
     """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
-    found = known(agent.environ, agent.talk.world.context.skills)
+    found = known(agent.environ, agent.talk.world.context)
     for notice in found.notices:
         agent.talk.world.emit(Notice(notice))
     desk = PlainDesk(agent, read_line, found.commands)

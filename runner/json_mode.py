@@ -71,7 +71,7 @@ class JsonMode:
     """One program's talk with `agent`, which is open."""
 
     def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
-        found = known(agent.environ, agent.talk.world.context.skills)
+        found = known(agent.environ, agent.talk.world.context)
         for notice in found.notices:
             agent.talk.world.emit(Notice(notice))
         self.commands = found.commands

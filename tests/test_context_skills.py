@@ -389,7 +389,7 @@ def test_a_person_hands_over_a_skill(place: Place) -> None:
         async def send(self, prompt: str) -> None:
             sent.append(prompt)
 
-    found = find("/skill:release", known(place.environ, context.skills).commands)
+    found = find("/skill:release", known(place.environ, context).commands)
     assert found is not None
     assert (found.summary, found.source) == ("does it", context.skills[0].path)
     asyncio.run(found.run("1.2.3", Desk()))  # type: ignore[arg-type]  # all of a desk that it uses

@@ -17,6 +17,7 @@ from runner.agent import Agent, Start
 from runner.approval import Unattended
 from runner.audit.log import AuditLog
 from runner.config import load
+from runner.context.context import Context
 from runner.conversation import converse
 from runner.events import Changed, Event, Finished, Judged, Notice, RunEnded, SessionStarted, Shown
 from runner.messages import ToolCall
@@ -48,7 +49,9 @@ def bash(script: str) -> Turn:
     return Turn(calls=(ToolCall("", "bash", {"command": script}),))
 
 
-def talk(base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], None]) -> int:
+def talk(
+    base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], None], context: Context | None = None
+) -> int:
     workspace, home = base / "w", base / "home"
     workspace.mkdir(exist_ok=True)
     home.mkdir(exist_ok=True)
@@ -58,7 +61,7 @@ def talk(base: Path, turns: list[Turn], person: Person, emit: Callable[[Event], 
 
     def start() -> Start:
         options = SessionOptions(workspace, unattended=False, mode=Mode.TRUST_PROJECT)
-        options = replace(options, beginning=Beginning(Store.of(state, str(workspace))))
+        options = replace(options, context=context or Context(), beginning=Beginning(Store.of(state, str(workspace))))
         return Start(options, load(workspace, environ), environ, model, lambda spec: Opened(ScriptedProvider([]), spec))
 
     async def work() -> int:

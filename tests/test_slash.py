@@ -7,6 +7,8 @@ import pytest
 from test_conversation import Person, bash, talk, told
 
 from policy.tier import Mode
+from runner.context.context import Context
+from runner.context.skills import Skill
 from runner.events import Event, Finished, Judged, Prompted, Resumed, RunEnded, SessionStarted, Shown
 from runner.problems import Exit
 from runner.providers.scripted import Turn
@@ -162,6 +164,17 @@ def test_a_command_of_ones_own_is_sent(tmp_path: Path) -> None:
     assert f"from: {commands}/greet.md" in told(events)
     (sent,) = [event.text for event in events if isinstance(event, Prompted)]
     assert sent == "Say hello to Ann."
+
+
+def test_a_skill_is_handed_over(tmp_path: Path) -> None:
+    skill = Skill("fix", "How to fix", "/skills/fix/SKILL.md", "yours", "Look twice.")
+    events: list[Event] = []
+    person = Person("/help skill:fix", "/skill:fix the build", "/quit")
+    assert talk(tmp_path, [Turn("done")], person, events.append, Context(skills=(skill,))) == Exit.DONE
+    assert "How to fix" in told(events)
+    (sent,) = [event.text for event in events if isinstance(event, Prompted)]
+    assert "Look twice." in sent
+    assert sent.endswith("the build")
 
 
 @pytest.mark.parametrize("line", ["/etc/hosts is wrong", "/usr/bin", "etc /mode", ""])

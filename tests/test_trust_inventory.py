@@ -19,6 +19,7 @@ from runner.trust.servers import servers
 FILES = {
     ".ringfence/config.toml": 'mode = "trust-project"\n',
     ".ringfence/config.local.toml": "max_turns = 9\n",
+    ".ringfence/commands/git/log.md": "Show the log.\n",
     ".ringfence/hooks/before/run.sh": "#!/bin/sh\n",
     ".ringfence/skills/review/SKILL.md": "# Review\n",
     ".mcp.json": '{"mcpServers": {}}',

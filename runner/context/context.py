@@ -11,6 +11,7 @@ from runner.context.surroundings import Surroundings
 from runner.context.tokens import weight, weight_of, weight_of_tools
 from runner.messages import Message, TextBlock, ToolSpec, UserMessage
 from runner.plural import many
+from runner.slash.prompt_file import PromptFile
 
 if TYPE_CHECKING:
     from runner.world import World
@@ -48,6 +49,7 @@ class Context:
     base: Text | None = None
     added: tuple[Text, ...] = ()
     skills: tuple[Skill, ...] = ()
+    commands: tuple[PromptFile, ...] = ()  # of the repository; the model is told nothing of them
     surroundings: Surroundings = Surroundings()
     instructions: str = ""
     files: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from runner.problems import Exit, Stopped
 from runner.visible import one_line, visible
 
 if TYPE_CHECKING:
+    from runner.slash.prompt_file import PromptFile
     from runner.trust.inventory import Inventory
 
 BASE_FILE, ADDED_FILE = "SYSTEM.md", "APPEND_SYSTEM.md"
@@ -48,7 +49,8 @@ def given(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
     skills, broken = skills_at(inventory, environ) if skilled else ((), ())
     files = tuple(each.path for each in instructions.texts(inventory)) if inventory is not None else ()
-    return Given(Context(base, texts, skills, files=files), (*notices, *_said(broken)))
+    commands = _commands(inventory) if inventory is not None else ()
+    return Given(Context(base, texts, skills, commands=commands, files=files), (*notices, *_said(broken)))
 
 
 def own(path: str) -> Text | None:
@@ -92,6 +94,13 @@ def _prompts(inventory: "Inventory") -> dict[str, Text]:
         if entry.kind is Kind.PROMPT and data.strip():
             found[os.path.basename(entry.path)] = Text(entry.path, visible(data.decode("utf-8")))
     return found
+
+
+def _commands(inventory: "Inventory") -> "tuple[PromptFile, ...]":
+    """The `/commands` that were trusted; what is no command was said with the question."""
+    from runner.trust.brought import commands_of
+
+    return commands_of(inventory).found
 
 
 def skills_at(

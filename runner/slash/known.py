@@ -1,17 +1,17 @@
-"""Every `/command` of one talk: ours, then your own, then those that a repository brings and you trust."""
+"""Every `/command` of one talk: ours, then your own, then those that a repository brings and you trust, then skills."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from runner.places import config_file
-from runner.slash import custom
-from runner.slash.command import Command
+from runner.slash.command import Command, Desk
 from runner.slash.commands import COMMANDS
+from runner.slash.prompt_file import PromptFile, of_folder
 from runner.slash.skills import commands as of_skills
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from runner.context.skills import Skill
+    from runner.context.context import Context
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,17 @@ class Known:
     notices: tuple[str, ...] = ()
 
 
-def known(environ: "Mapping[str, str]", skills: "Sequence[Skill]" = ()) -> Known:
-    """What can be typed, with a `/skill:NAME` for each of `skills`. Reads the disk."""
-    mine = custom.of_folder(config_file(environ).parent / "commands")
-    return Known((*COMMANDS, *custom.merged(mine), *of_skills(skills)), mine.notices)
+def known(environ: Mapping[str, str], context: "Context") -> Known:
+    """What can be typed; of two with one name the first is meant. Reads the disk."""
+    mine = of_folder(config_file(environ).parent / "commands")
+    files: dict[str, PromptFile] = {}
+    for each in (*mine.found, *context.commands):
+        files.setdefault(each.name, each)
+    return Known((*COMMANDS, *map(_file, files.values()), *of_skills(context.skills)), mine.notices)
+
+
+def _file(made: PromptFile) -> Command:
+    async def run(words: str, desk: Desk) -> None:
+        await desk.send(made.prompt(words))
+
+    return Command(made.name, made.usage, made.summary, run, source=made.source)

@@ -3,8 +3,9 @@
 from policy.record import dataclass
 from runner.context.skills import Broken, Skill, chosen, skills_in
 from runner.instructions import texts
+from runner.slash.prompt_file import Read, of_contents
 from runner.trust.inventory import Entry, Inventory, Kind, differences
-from runner.trust.look import SKILLS
+from runner.trust.look import COMMANDS, SKILLS
 from runner.trust.store import Answer
 from runner.trust.widening import Widening
 
@@ -37,7 +38,9 @@ class Brought:
         told = {each.path for each in texts(self.inventory)} if self.reads else set()
         skills = {each.path for each in self.skills[0]} if self.skilled else set()
         prompts = {each.path for each in self.prompts}
-        return tuple(each.path for each in self.inventory.entries if each.path in widening | told | skills | prompts)
+        commands = {each.source for each in self.commands.found}
+        counting = widening | told | skills | prompts | commands
+        return tuple(each.path for each in self.inventory.entries if each.path in counting)
 
     @property
     def prompts(self) -> tuple[Entry, ...]:
@@ -46,6 +49,11 @@ class Brought:
         return tuple(
             each for each in self.inventory.entries if each.kind is kind and contents.get(each.path, b"").strip()
         )
+
+    @property
+    def commands(self) -> Read:
+        """The `/commands` that it brings, and files that would be one if nothing were wrong with them."""
+        return commands_of(self.inventory)
 
     @property
     def skills(self) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
@@ -59,6 +67,12 @@ class Brought:
         if before is None or before is self.answer:
             return None
         return before, differences(before.entries, self.inventory.entries)
+
+
+def commands_of(inventory: Inventory) -> Read:
+    """The `/commands` of a repository."""
+    kinds = {each.path for each in inventory.entries if each.kind is Kind.COMMAND}
+    return of_contents({path: data for path, data in inventory.contents.items() if path in kinds}, COMMANDS)
 
 
 def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:

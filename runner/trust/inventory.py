@@ -18,6 +18,7 @@ class Kind(Enum):
     CONFIGURATION = "configuration"
     INSTRUCTIONS = "instructions"
     PROMPT = "prompt"
+    COMMAND = "command"
     HOOK = "hook"
     SKILL = "skill"
     SERVERS = "servers"
@@ -25,7 +26,7 @@ class Kind(Enum):
     @property
     def used(self) -> bool:
         """Whether this version does anything with it."""
-        return self in (Kind.CONFIGURATION, Kind.INSTRUCTIONS, Kind.PROMPT, Kind.SKILL)
+        return self in (Kind.CONFIGURATION, Kind.INSTRUCTIONS, Kind.PROMPT, Kind.COMMAND, Kind.SKILL)
 
 
 @dataclass(frozen=True, slots=True)

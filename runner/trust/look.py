@@ -16,13 +16,14 @@ CONFIGURATION = (f"{OURS}/config.toml", f"{OURS}/config.local.toml")
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
 SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of one name, the first counts
+COMMANDS = f"{OURS}/commands"
 SERVERS = ".mcp.json"
 _TEXTS = (Kind.INSTRUCTIONS, Kind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
 LARGEST_PROMPT = 64 << 10  # of one that would stand in the system prompt
 _MOST_OWN = 2000  # things right below the person's own folder of skills
-_MOST = 500  # files and folders below hooks, and below skills
+_MOST = 500  # files and folders below hooks, below commands, and below skills
 _ALL = 16 << 20  # bytes of all of them
 _DEEPEST = 8
 
@@ -58,6 +59,7 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
                 for path in PROMPTS:
                     found.file(ours, os.path.basename(path), path, Kind.PROMPT)
                 _all(found, ours, f"{OURS}/hooks", Kind.HOOK)
+                _all(found, ours, COMMANDS, Kind.COMMAND)
             finally:
                 os.close(ours)
         for path in SKILLS:

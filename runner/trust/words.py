@@ -35,11 +35,12 @@ def summary(brought: Brought) -> str:
     """What hangs on the answer, in a line: whatever stands above it, and however much that is."""
     told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
     wide, skills = len(brought.widenings), len(brought.skills[0]) if brought.skilled else 0
-    prompts = len(brought.prompts)
+    prompts, commands = len(brought.prompts), len(brought.commands.found)
     parts = [
         f"{wide} {'setting' if wide == 1 else 'settings'} would change" if wide else "",
         f"{prompts} {'text' if prompts == 1 else 'texts'} would stand in the system prompt" if prompts else "",
         f"{told} {'text' if told == 1 else 'texts'} would be given to the model" if told else "",
+        f"{commands} {'command' if commands == 1 else 'commands'} could be typed" if commands else "",
         f"{skills} {'skill' if skills == 1 else 'skills'} would be offered to it" if skills else "",
     ]
     return "in short: " + ", ".join(part for part in parts if part)
@@ -77,6 +78,9 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     title = "the model would be told of these skills, and may read them; they change no rule"
     rows = [f"  {_whole(each.path)}  {one_line(each.description, _WIDE)}" for each in brought.skills[0]]
     yield title if brought.skilled else "skills, which are switched off", rows
+    title = "you could type these /commands, and what they say would go to the model as your words; they change no rule"
+    yield title, [f"  /{each.name}  {_whole(each.source)}  {each.summary}" for each in brought.commands.found]
+    yield "commands that cannot be used", [f"  {_whole(each)}" for each in brought.commands.notices]
     yield "skills that cannot be used", [f"  {_whole(each.path)}  {_whole(each.why)}" for each in brought.skills[1]]
     yield (
         "this version does nothing with it",

@@ -105,7 +105,7 @@ async def _session(
         world = agent.talk.world
         facts = world.look()
         files.root, files.secret = world.cwd, Secrets(world.profile, facts.home, facts.private).holds
-        found = await asyncio.to_thread(known, os.environ, world.context.skills)
+        found = await asyncio.to_thread(known, os.environ, world.context)
         desk.commands = found.commands
         for notice in found.notices:
             world.emit(Notice(notice))

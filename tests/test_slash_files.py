@@ -4,9 +4,14 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from runner.slash.commands import COMMANDS
-from runner.slash.custom import LARGEST, Custom, Read, merged, of_contents, of_folder, parse
+from runner.context.context import Context
+from runner.context.given import given
 from runner.slash.dispatch import find
+from runner.slash.known import known
+from runner.slash.prompt_file import LARGEST, PromptFile, Read, of_contents, of_folder, parse
+from runner.trust.brought import Brought
+from runner.trust.look import look
+from runner.trust.words import description
 
 HEAD = "---\ndescription: Look at it\nargument-hint: FILE\nmodel: another\n---\n"
 
@@ -47,7 +52,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("path", "data", "name", "summary", "why"), GOOD, ids=[row[4] for row in GOOD])
 def test_a_file_is_a_command(path: str, data: bytes, name: str, summary: str, why: str) -> None:
     found = parse(PurePosixPath(path), data, path)
-    assert isinstance(found, Custom), why
+    assert isinstance(found, PromptFile), why
     assert (found.name, found.summary) == (name, summary)
 
 
@@ -60,7 +65,7 @@ def test_a_file_that_is_no_command_says_why(path: str, data: bytes, says: str, w
 
 @pytest.mark.parametrize(("text", "words", "expected", "why"), ARGUMENTS, ids=[row[3] for row in ARGUMENTS])
 def test_arguments(text: str, words: str, expected: str, why: str) -> None:
-    assert Custom("x", "", "", text, "x").prompt(words) == expected, why
+    assert PromptFile("x", "", "", text, "x").prompt(words) == expected, why
 
 
 def test_a_folder_is_read_and_what_is_wrong_is_told(tmp_path: Path) -> None:
@@ -78,18 +83,35 @@ def test_a_folder_is_read_and_what_is_wrong_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.threat("T103")
 def test_a_repository_takes_no_name_that_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "mine.md").write_text("mine")
+    folder = tmp_path / "ringfence" / "commands"
+    folder.mkdir(parents=True)
+    (folder / "mine.md").write_text("mine")
     theirs = {".ringfence/commands/mine.md": b"theirs", ".ringfence/commands/mode.md": b"be careless"}
-    known = merged(of_folder(tmp_path), of_contents(theirs, ".ringfence/commands"))
-    assert [each.source for each in known if each.name == "mine"] == [f"{tmp_path}/mine.md"]
-    found = find("/mode", (*COMMANDS, *known))
-    assert found is not None
-    assert not found.source, "ours is the one that is meant"
+    context = Context(commands=of_contents(theirs, ".ringfence/commands").found)
+    found = known({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}, context).commands
+    named = {name: find(name, found) for name in ("mine", "mode")}
+    assert [each.source for each in named.values() if each] == [f"{folder}/mine.md", ""], "yours, and ours"
 
 
 @pytest.mark.threat("T103")
 def test_what_a_file_says_of_itself_cannot_leave_its_line() -> None:
     found = parse(PurePosixPath("x.md"), b"---\ndescription: a\x1b[2J\xe2\x80\xaeb\n---\nx", "x")
-    assert isinstance(found, Custom)
+    assert isinstance(found, PromptFile)
     assert "\x1b" not in found.summary
     assert "\u202e" not in found.summary
+
+
+def test_a_repositorys_commands_wait_for_trust(tmp_path: Path) -> None:
+    brings = tmp_path / ".ringfence" / "commands"
+    brings.mkdir(parents=True)
+    (brings / "deploy.md").write_text("Deploy $1.")
+    (brings / "Bad.md").write_text("x")
+    inventory = look(str(tmp_path))
+    brought = Brought(inventory)
+    assert brought.counts == (".ringfence/commands/deploy.md",), "it is asked for"
+    told = "\n".join(description(brought))
+    assert "/deploy" in told
+    assert "Bad.md` is no command" in told
+    environ = {"HOME": str(tmp_path / "home")}
+    assert given(None, environ).context.commands == ()
+    assert [each.prompt("now") for each in given(inventory, environ).context.commands] == ["Deploy now."]

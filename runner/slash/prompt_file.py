@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from policy.record import dataclass
-from runner.slash.command import Command, Desk
 from runner.visible import one_line
 
 LARGEST = 64 << 10  # bytes of one file
@@ -29,7 +28,7 @@ _HINT = 200  # characters of a description
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
+class PromptFile:
     """One file, read. `text` is the prompt before its arguments are put in."""
 
     name: str
@@ -59,23 +58,16 @@ class Custom:
         text = _PLACE.sub(put, self.text)
         return f"{text}\n\n{words}" if words and not used else text
 
-    @property
-    def command(self) -> Command:
-        async def run(words: str, desk: Desk) -> None:
-            await desk.send(self.prompt(words))
-
-        return Command(self.name, self.usage, self.summary, run, source=self.source)
-
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """What a folder holds. `notices` say which files are no commands, and why."""
 
-    found: tuple[Custom, ...] = ()
+    found: tuple[PromptFile, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-def parse(path: PurePosixPath, data: bytes, source: str) -> Custom | str:
+def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
     """One file, by its path below the folder of commands; or why it is none."""
     parts = (*path.parent.parts, path.stem)
     if not all(_NAME.fullmatch(part) for part in parts):
@@ -96,7 +88,7 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> Custom | str:
     if not text.strip():
         return "it says nothing"
     summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
-    return Custom(
+    return PromptFile(
         ":".join(parts), one_line(fields.get("argument-hint", ""), 60), one_line(summary, _HINT), text.strip(), source
     )
 
@@ -113,7 +105,7 @@ def of_contents(contents: Mapping[str, bytes], below: str) -> Read:
 
 
 def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Read:
-    found: dict[str, Custom] = {}
+    found: dict[str, PromptFile] = {}
     notices = []
     for path, data in files:
         made = parse(path, data, f"{source}/{path}") if isinstance(data, bytes) else data
@@ -141,12 +133,3 @@ def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes 
                 yield PurePosixPath(entry.name), entry.read_bytes() if plain else "it is no file, or too large"
         except OSError as error:
             yield PurePosixPath(entry.name), (error.strerror or "it cannot be read").lower()
-
-
-def merged(*reads: Read) -> tuple[Command, ...]:
-    """The commands of all, the first of each name."""
-    found: dict[str, Custom] = {}
-    for read in reads:
-        for each in read.found:
-            found.setdefault(each.name, each)
-    return tuple(each.command for each in found.values())
