@@ -323,6 +323,21 @@ def test_jumping_to_the_end_passes_no_end_of_a_command() -> None:
 
 
 @pytest.mark.threat("T38")
+@pytest.mark.parametrize("widths", [(200, 40), (40, 200), (80, 20), (30, 80)])
+def test_a_window_of_another_width_is_no_short_cut(widths: tuple[int, int]) -> None:
+    """A row that was seen at one width is another one at the next: what counts is which end it was."""
+    first, second = widths
+    for lines in range(1, 40, 5):
+        asked = put("npm test\n" + f"echo {'x' * 70}\n" * lines + "rm -rf src # tail", again="why")
+        screen = Screen(asked, width=first, rows=12)
+        seen = "# tail" in screen.text()
+        screen.width = second
+        seen = "# tail" in screen.text() or seen
+        screen.press("y")
+        assert seen or screen.answers is None, lines
+
+
+@pytest.mark.threat("T38")
 def test_the_end_of_a_diff_must_be_seen_as_well() -> None:
     asked = put(WriteFile(f"{HERE}/new.py", "".join(f"line {n}\n" for n in range(300)) + "evil()\n"))
     assert Screen(asked).press("y").answers is None

@@ -42,7 +42,7 @@ class ApprovalPanel:
         self._at = 0
         self._top = 0
         self._page = _LEAST
-        self._seen: dict[int, set[int]] = {}  # of each question, the ends that were on the screen
+        self._seen: dict[int, set[str]] = {}  # of each question, the ends that were on the screen
         self._drawn: dict[tuple[int, int], Content] = {}
         self._width = 0
         self._view = ""  # "", "x" (explained), or the key of a choice that is shown whole
@@ -71,7 +71,7 @@ class ApprovalPanel:
         counted = below > 0 and room > 2  # the last row gives way to the count, where there are some
         if not self._view:
             seen = self._seen.setdefault(self._at, set())
-            seen.update(end for end in body.ends if self._top <= end < self._top + room - counted)
+            seen.update(name for name, end in body.ends if self._top <= end < self._top + room - counted)
         if counted:
             shown[-1] = [(self._theme.warn, f"  ⋮ {below + 1} more rows: space, arrows or end")]
         return [fit(row, width) for row in (*top, *shown, *foot)][:rows]
@@ -89,9 +89,9 @@ class ApprovalPanel:
     def _body(self, width: int) -> Content:
         if self._view == "x":
             rows = explained(self._question.card, self._reasons(), width, self._theme)
-            return Content(rows, frozenset())
+            return Content(rows)
         if (pick := self._pick(self._view)) is not None:
-            return Content(tuple(self._whole(pick, width)), frozenset())
+            return Content(tuple(self._whole(pick, width)))
         if (self._at, width) not in self._drawn:
             self._drawn.clear()
             question = self._question
@@ -225,19 +225,17 @@ class ApprovalPanel:
 
     def _agreed(self, answer: Yes) -> Step[Answers]:
         """A yes counts once the end of everything that it is about has been on the screen."""
-        left = self._unseen(self._at)
-        if left:
+        if self._unseen(self._at):
             self._look("")
             self._top += self._page
             self._hint = "not yet: the end of it has not been on the screen"
             return Stay()
         return self._set(answer)
 
-    def _unseen(self, place: int) -> frozenset[int]:
+    def _unseen(self, place: int) -> bool:
+        """Whether the end of something in it has not been on the screen; at another width it may be another row."""
         body = self._drawn.get((place, self._width))
-        if body is None:
-            return frozenset((0,))
-        return body.ends - self._seen.get(place, set())
+        return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
 
     def _all_alike(self) -> Step[Answers]:
         """Yes to this one and to those like it that are told whole by the row that stands below."""

@@ -15,32 +15,32 @@ _LABEL = 8  # columns
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The rows of a card that scroll. `ends` are the places whose rows must have been on the screen before a yes
-    counts: the end of the command, of the change, and of all."""
+    """The rows of a card that scroll. `ends` are those that must have been on the screen before a yes counts: where
+    the line, the command, the change, the paths and the rights end. They keep their names at any width."""
 
     rows: tuple[Fragments, ...]
-    ends: frozenset[int]
+    ends: tuple[tuple[str, int], ...] = ()
 
 
 def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
     """Everything but the badge and the answers, in `width` columns; with `first`, what it does stands
     first."""
     rows: list[Fragments] = []
-    ends: set[int] = set()
+    ends: dict[str, int] = {}
     if again:
         rows += _said(theme.warn, again, width)
     if first:
         rows += _said(theme.strong, card.line, width)
-        ends.add(len(rows) - 1)
+        ends["line"] = len(rows) - 1
     rows += _command(card, width, theme)
-    ends.add(len(rows) - 1)
+    ends["command"] = len(rows) - 1
     if card.change is not None:
         rows += _change(card, width, theme)
-        ends.add(len(rows) - 1)
+        ends["change"] = len(rows) - 1
     if len(card.paths) > 1:
         for path in card.paths:
             rows += _said("", path, width)
-        ends.add(len(rows) - 1)
+        ends["paths"] = len(rows) - 1
     for line in card.letters:
         rows += _told("letters", line, width, theme.warn, theme)
     rows += _told("why", f"{card.why} ({card.rule}; {card.cell})", width, "", theme)
@@ -48,8 +48,8 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
         rows += _told(label, words, width, "", theme)
     for caveat in card.caveats:
         rows += _told("but", caveat, width, theme.warn, theme)
-    ends.add(len(rows) - 1)
-    return Content(tuple(rows), frozenset(ends))
+    ends["rights"] = len(rows) - 1
+    return Content(tuple(rows), tuple(ends.items()))
 
 
 def explained(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
