@@ -38,6 +38,7 @@ from runner.sessions.begin import Beginning, Run
 from runner.sessions.cost import Price
 from runner.sessions.journal import Journal
 from runner.shelf import Shelf
+from runner.steering import Delivery, Steering
 from runner.undo.choice import keeper
 from runner.watched import Watch
 from runner.world import Bounds, World
@@ -194,6 +195,7 @@ async def open_session(
             view=view_of(settings),
             fallback=str(settings.value("fallback_model") or ""),
             thinking=Thinking(str(settings.value("thinking"))),
+            steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         world.gauge.fixed(world.context.system(world) + world.context.before, tool_specs(world))
         yield world

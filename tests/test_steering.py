@@ -12,6 +12,7 @@ from test_loop import Make, Stage, stage  # noqa: F401  # the fixture
 from test_replies import Item, Plays, fatal, ls, says
 
 from policy.tier import Mode
+from runner.config.keys import key_of
 from runner.events import Queued, Steered, Unqueued
 from runner.loop import Ending
 from runner.messages import (
@@ -193,3 +194,7 @@ def test_a_mode_that_is_set_meanwhile_holds_for_the_next_call_of_the_same_turn(s
     assert found.sandbox.ran == ["touch a"]
     assert ending.exit is Exit.DENIED
     assert talk.world.mode is Mode.PLAN
+
+
+def test_the_setting_knows_every_delivery() -> None:
+    assert key_of(("queue", "delivery")).choices == tuple(each.value for each in Delivery)

@@ -107,6 +107,26 @@ def test_what_is_said_meanwhile_waits_and_can_be_taken_back(desk: Desk) -> None:
     leave(window)
 
 
+def test_enter_may_wait_for_the_end_of_the_turn_and_all_go_at_once(desk: Desk) -> None:
+    (desk.base / "own.toml").write_text('[queue]\nenter = "follow-up"\ndelivery = "all"\n')
+    turns: list[dict[str, object]] = [
+        bash("while [ ! -e go ]; do sleep 0.1; done; echo over"),
+        {"text": "The turn is over."},
+        {"text": "Seen both."},
+    ]
+    window = desk.start(turns, "--mode", "trust-project", "--config", str(desk.base / "own.toml"))
+    window.type("work", "Enter")
+    window.until("running")
+    window.type("first", "Enter")
+    window.type("second", "Enter")
+    window.until("waits: second")
+    (desk.work / "go").touch()
+    screen = window.until("Seen both.")
+    assert screen.index("The turn is over.") < screen.index("> first"), "not inside the turn"
+    assert "> first\n\n  second" in blank(screen), "both at once"
+    leave(window)
+
+
 def blank(screen: str) -> str:
     return "\n".join(line.rstrip() for line in screen.split("\n"))
 

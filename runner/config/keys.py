@@ -153,6 +153,11 @@ KEYS: tuple[Key, ...] = (
     Key("budget.denials", Shape.WHOLE, TIGHTEN, "denials that end an unattended run", 20),
     Key("budget.row", Shape.WHOLE, TIGHTEN, "denials in a row that end an unattended run", 3),
 
+    Key("queue.enter", Shape.TEXT, NEVER, "where Enter puts what you type meanwhile; Alt+Q the other", "steer",
+        choices=("steer", "follow-up")),
+    Key("queue.delivery", Shape.TEXT, NEVER, "how much of what waits is sent at its moment", "one-at-a-time",
+        choices=("one-at-a-time", "all")),
+
     Key("compaction.trim", Shape.WHOLE, NEVER, "long output of old calls loses its middle", 70, check=checks.percent),
     Key("compaction.one_line", Shape.WHOLE, NEVER, "output of old calls becomes one line", 80, check=checks.percent),
     Key("compaction.summary", Shape.WHOLE, NEVER, "old turns become notes by the small model", 85,
@@ -241,6 +246,7 @@ SECTIONS: Mapping[str, str] = {
     "provider": "Where models are reached. The key itself never stands in a file.",
     "auth": "Where the key of a provider is, when no variable has it. The key itself never stands in a file.",
     "budget": "What one run may use up. What is reached ends it with exit 5. Requests to the model: `max_turns`.",
+    "queue": "What is typed while the model works.",
     "compaction": "How full the model's window is, in per cent, when what it is sent gets shorter.",
     "window": "What fits into models that ringfence does not know, such as your own.",
     "sandbox": "What a command may do inside.",

@@ -80,7 +80,7 @@ class TerminalDesk:
             self._beside(self._command(text))
         elif not self.busy:
             self._begin(self._prompt(text))
-        elif later:
+        elif later is (self.settings.value("queue", "enter") == "steer"):
             self.talk.follow_up(text)
         else:
             self.talk.steer(text)
