@@ -43,6 +43,8 @@ PICKED: list[tuple[str, tuple[type, Keep], str]] = [
     ("1",                        kept(0, Span.SESSION),                           "the narrowest"),
     (" 2 ",                      kept(0, Span.PROJECT),                           "the same for the project"),
     ("4",                        kept(1, Span.PROJECT),                           "with any flags"),
+    ("s",                        kept(0, Span.SESSION),                           "the narrowest, by its letter"),
+    ("p",                        kept(0, Span.PROJECT),                           "and for the project"),
     ("2 7d",                     kept(0, Span.PROJECT, 7 * DAY),                  "a week"),
     ("1 12h 3x",                 kept(0, Span.SESSION, DAY / 2, 3),               "half a day, three times"),
     ("2 user",                   kept(0, Span.USER),                              "for every folder"),
@@ -69,7 +71,7 @@ FEEDBACK = [
     ("d 3x", "a no is not counted"),
     ("do it otherwise", "a sentence that begins with d"),
     ("D", "a capital"),
-    ("s", "a letter that other programs have"),
+    ("a", "a letter that other programs have"),
 ]
 # fmt: on
 
