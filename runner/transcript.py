@@ -337,6 +337,9 @@ class _Flow:
                 self._column = 0
             elif self._column:
                 self._word, self._size = [" "], 1
+            else:  # what is set in stays so: it may be code
+                self._ready.append(" ")
+                self._column = 1
         self._out()
 
     def end(self) -> None:

@@ -297,3 +297,10 @@ def test_a_word_longer_than_a_row_does_not_wait_for_its_end() -> None:
         assert len(out.getvalue().strip()) >= number * 8 - 80
     transcript(events.Notice("end"))
     assert out.getvalue().split() == ["abcdefgh" * 1000, "note:", "end"]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_code_keeps_what_it_is_set_in_by(size: int) -> None:
+    code = "Thus:\n\n    def a():\n        if b:\n            return  1\n- c\n  - d\n"
+    pieces = [events.Said(code[start : start + size]) for start in range(0, len(code), size)]
+    assert code in drawn([*pieces, events.Notice("end")])

@@ -156,6 +156,29 @@ def test_ctrl_c_in_every_state(desk: Desk) -> None:
     assert not sleeping("300")
 
 
+def test_one_key_stops_a_command_and_leaves_what_was_written(desk: Desk) -> None:
+    window = desk.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
+    window.until("sandbox FULL")
+    window.type("!sleep 298", "Enter")
+    window.until("running")
+    window.type("C-c")
+    screen = window.until("stopped; Ctrl+C again leaves")
+    assert "running" not in screen, "its card has ended"
+    window.type("go", "Enter")
+    window.until("running")
+    window.type("!echo mine", "Enter")
+    assert "> !echo mine" in window.until("one thing at a time"), "not lost: it cannot wait"
+    window.type("C-u", "and then", "Enter")
+    window.until("waits: and then")
+    window.type("C-c")
+    window.until("stopped by the user")
+    window.until("> and then")
+    window.type("C-c")
+    window.gone("> and then")
+    assert "LEFT" not in window.screen(), "the input was emptied, and nothing was left"
+    leave(window)
+
+
 def sleeping(seconds: str) -> list[str]:
     """Processes `sleep SECONDS` on this machine."""
     found = []

@@ -151,6 +151,16 @@ def test_a_recalled_word_means_no_other_paste() -> None:
 
 
 @pytest.mark.threat("T112")
+def test_what_was_sent_is_proposed_no_more() -> None:
+    menu = Menu([lambda before: Proposals(0, [Entry("/compact")]) if before == "/compact" else None])
+    editor = Editor(Remembered(), lambda: menu.leave(editor.buffer.document.text_before_cursor))
+    editor.put("/compact")
+    menu.follow("/compact")
+    assert menu.open
+    editor.taken()
+    assert not menu.open
+
+
 def test_names_that_are_proposed(tmp_path: Path) -> None:
     for name in (
         "a.py",

@@ -58,6 +58,10 @@ class Screen(Protocol):
         """Put the whole of what was folded last into `done`; whether there was something."""
         ...
 
+    def halt(self) -> None:
+        """Nothing is on its way any more: calls that did not end were stopped."""
+        ...
+
 
 class Host(Protocol):
     """Who the person talks to. Everything is called by the event loop, and returns soon."""
@@ -100,6 +104,7 @@ class App:
         self.menu = Menu(sources)
         self.panel: Panel[Any] | None = None
         self.quitting = False  # the next Ctrl+C leaves
+        self.stopping = False  # since the last key, which was Ctrl+C
         self._label = ""  # above the input, where a panel has text changed
         self._draft: Draft | None = None
         self._questions: deque[tuple[Panel[Any], asyncio.Future[Any]]] = deque()
@@ -237,6 +242,9 @@ class App:
 
     def _frame(self) -> None:
         self._due = None
+        if self.stopping and not self.host.busy:  # what waited is in the input again: that is not left by one key
+            self.stopping, self.quitting = False, self.editor.empty
+            self.status.told = "stopped; Ctrl+C again leaves" if self.quitting else ""
         self.application.invalidate()
         if self._output.gone is not None:
             self.fail(EOFError())

@@ -75,6 +75,8 @@ class TerminalDesk:
         if self._agent is None:
             self._early.append(text)
         elif text.startswith("!") and text[1:].strip():
+            if self.busy:  # it cannot wait: what it does depends on when
+                self.app.edit(text)
             self._begin(self._shell(text[1:].strip()))
         elif _is_command(text):
             self._beside(self._command(text))
@@ -141,6 +143,8 @@ class TerminalDesk:
 
     async def _shell(self, script: str) -> None:
         await self.talk.shell(script)
+        if self.app.screen is not None:  # no end of a turn says of it that it was stopped
+            self.app.screen.halt()
 
     async def _command(self, line: str) -> None:
         from runner.slash.dispatch import run_line

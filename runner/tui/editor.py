@@ -27,6 +27,7 @@ class Editor:
     """One buffer, and what stands behind the words in it."""
 
     def __init__(self, history: History, changed: Callable[[], None]) -> None:
+        self._changed = changed
         self.buffer = Buffer(multiline=True, history=history, on_text_changed=lambda _: changed())
         self.buffer.on_cursor_position_changed += lambda _: changed()
         self._pastes: dict[int, str] = {}
@@ -86,6 +87,7 @@ class Editor:
     def clear(self) -> None:
         self.buffer.reset()
         self._pastes.clear()
+        self._changed()  # a buffer does not tell that it was reset
 
     def recall(self) -> None:
         """The history holds more than it did."""

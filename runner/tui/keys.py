@@ -130,9 +130,9 @@ def bindings(app: "App") -> KeyBindings:
         if quitting:
             app.leave(130)
         elif app.host.busy:
-            app.quitting = not app.host.interrupt()
-            app.tell("stopping; Ctrl+C again leaves" if app.quitting else "stopping")
-            app.quitting = True
+            app.host.interrupt()
+            app.quitting = app.stopping = True
+            app.tell("stopping; Ctrl+C again leaves")
         elif not app.editor.empty:
             app.editor.clear()
         else:
@@ -189,7 +189,7 @@ def bindings(app: "App") -> KeyBindings:
 
 def _quiet(app: "App") -> None:
     """A key was pressed: what was said for a moment goes."""
-    app.status.told, app.quitting = "", False
+    app.status.told, app.quitting, app.stopping = "", False, False
 
 
 def _complete(app: "App") -> None:

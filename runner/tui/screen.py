@@ -168,6 +168,13 @@ class Screen:
         self._folded = None
         return True
 
+    def halt(self) -> None:
+        """Nothing is on its way any more: calls that did not end were stopped."""
+        for card in self._cards.values():
+            if card.began is not None or card.asked:
+                self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
+        self._cards.clear()
+
     def _open(self, width: int, room: int) -> list[Row]:
         """What the model is writing."""
         theme = self.theme
@@ -314,9 +321,6 @@ class Screen:
             self._put(lambda width: wrap(safe(text), width))
 
     def _ended(self, event: RunEnded) -> None:
-        for card in self._cards.values():
-            if card.began is not None or card.asked:
-                self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
-        self._cards.clear()
+        self.halt()
         self._noted = False
         self._note(ended_words(event))
