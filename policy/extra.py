@@ -40,6 +40,13 @@ def extra_of(words: str) -> Extra | None:
     return Extra(flag, target) if flag in _TIERS and target else None
 
 
+def added(asked: Ask, had: Terms) -> Extra:
+    """What a yes gives beside `had`, whatever the program named: to make a file is to write to its folder."""
+    terms = asked.terms
+    rights = (("--write", terms.write, had.write), ("--host", terms.hosts, had.hosts), ("--read", terms.read, had.read))
+    return next(Extra(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
+
+
 def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra) -> Ask | None:
     """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well.
 

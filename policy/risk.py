@@ -57,7 +57,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:
         where = "which is this machine or a private network"
-        found.append(f"but {listed(inner)}, {where}, stays closed until you say `{inner[0]} private`")
+        found.append(f"{listed(inner)}, {where}, stays closed until you say `{inner[0]} private`")
     return tuple(found)
 
 

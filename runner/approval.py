@@ -175,7 +175,7 @@ class Terminal:
             }
             if len(questions) == 1:
                 self._show(each)
-            elif place:
+            else:  # the last one that was shown is another
                 self._print(f"{place + 1} of {len(questions)}: {each.ask.question}", badge=each.card.tier.label)
             answer = await self._answer(each, like=len(like) > 1)
             answers.update(like if answer == "all" else {place: answer})

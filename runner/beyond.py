@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import replace
 
 from policy.action import RunArgv, RunScript
-from policy.extra import Extra, ask_for, extra_of
+from policy.extra import Extra, added, ask_for, extra_of
 from policy.grants import approve, refuse
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Terms
@@ -51,8 +51,8 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
             (violation, extra, first)
             for violation in outcome.violations
             if (extra := extra_of(violation.right))
-            and extra.words not in world.steering.refused
             and (first := _ask(now, had, extra, world))
+            and added(first, had).words not in world.steering.refused
         ),
         None,
     )
@@ -75,10 +75,10 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
             continue
         world.emit(Answered(planned.call.key, yes, feedback))
         if not yes:
-            world.steering.refused.add(extra.words)
+            world.steering.refused.add(added(asked, had).words)
         said = records.Answer(asked.question, yes, world.approver.name, feedback, seconds)
         verdict = approve(asked) if yes else refuse(asked, feedback)
-        return Beyond(replace(now, assessment=asked.assessment), extra, verdict, said)
+        return Beyond(replace(now, assessment=asked.assessment), added(asked, had), verdict, said)
     return None
 
 

@@ -107,11 +107,13 @@ async def propose(asked: Proposal, world: "World") -> Report:
 
 def answered(text: str) -> PlanAnswer | None:
     """What a typed line says: a number of WAYS or a mode's name is a yes, other words are a no with them, and only
-    nothing, `n` or `no` is a bare no. None: a mode that is not offered."""
+    nothing, `n` or `no` is a bare no. None: a mode that is not offered, or a yes that names none."""
     said = text.strip()
     names = [mode.value for mode in WAYS]
     if said in ("", "n", "no"):
         return Stay()
+    if said.lower() in ("y", "yes"):
+        return None
     if said.isascii() and said.isdigit():
         return Leave(WAYS[int(said) - 1]) if 1 <= int(said[:9]) <= len(WAYS) else None
     return Leave(Mode(said)) if said in names else Stay(said)

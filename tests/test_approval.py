@@ -119,6 +119,7 @@ def test_a_list_is_answered_line_by_line(
         assert screen.index(f"{len(asks)} of {len(asks)}") < screen.rindex("why"), (
             "all are shown before the first answer"
         )
+        assert screen.count(f"1 of {len(asks)}: ") == 2, "and the first is named again: the last one stands above"
 
 
 def test_a_program_that_somebody_typed_is_not_edited_here() -> None:

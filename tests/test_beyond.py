@@ -210,6 +210,25 @@ def test_nobody_is_asked_twice_for_what_they_refused(stage: Make, tmp_path: Path
     assert len(found.sandbox.ran) == 4
 
 
+@pytest.mark.threat("T109")
+def test_another_name_in_a_refused_folder_is_the_same_right(stage: Make, tmp_path: Path) -> None:
+    """To make a file is to write to its folder: a no to that holds, whatever name the program thinks of next."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    panel = Panel(lambda _: No(), lambda _: No(), lambda _: No())
+    names = iter(range(9))
+
+    def stopped(_: str) -> Outcome:
+        said = Violation("it is outside", "", "fix", True, right=f"--write {folder}/new{next(names)}")
+        return Outcome(1, stderr=b"no", violations=(said,))
+
+    turns = [bash(f"{WORK} {n}") for n in range(3)]
+    found = stage(*turns, DONE, approver=panel, mode=Mode.TRUST_PROJECT, unattended=False, behave=stopped)
+    found.play()
+    assert len(panel.asked) == 1
+    assert len(found.sandbox.ran) == 3
+
+
 def test_stopping_there_stops_the_turn(stage: Make, tmp_path: Path) -> None:
     found = played(stage, Panel(lambda _: Halt()), tmp_path / "data" / "in.txt")
     assert found.sandbox.ran == [WORK]

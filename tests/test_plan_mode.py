@@ -113,7 +113,7 @@ TYPED = [
     ("accept-edits",  Leave(Mode.ACCEPT_EDITS),  "its name too"),
     ("",              Stay(),                    "Enter begins nothing"),
     ("no",            Stay(),                    "no"),
-    ("yes",           Stay("yes"),               "which way was not said, so it is none"),
+    ("yes",           None,                      "which way was not said, so it is asked again"),
     ("9",             None,                      "asked again"),
     ("dangerously",   Stay("dangerously"),       "not offered here: words, not a mode"),
     ("1 but slowly",  Stay("1 but slowly"),      "words that begin with a number are words"),

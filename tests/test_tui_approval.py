@@ -306,9 +306,8 @@ def test_a_yes_counts_only_when_the_end_was_on_the_screen(key: str) -> None:
     assert screen.press(key).answers is None
     first = screen.panel._answers  # nothing is written down for it
     assert not first
-    assert "# tail" not in screen.text()
     screen.press(*["pagedown"] * 10)
-    assert "has not been on" not in screen.press("y").text()
+    assert "had not been on" not in screen.press("y").text()
     assert screen.panel._answers == {0: Yes()}
 
 
@@ -320,6 +319,22 @@ def test_jumping_to_the_end_passes_no_end_of_a_command() -> None:
     assert "# tail" not in screen.text()
     assert screen.press("y").answers is None
     assert Screen(asked, rows=10).press(*["down"] * 200, "y").answers == (Yes(),)
+
+
+@pytest.mark.threat("T38")
+@pytest.mark.parametrize("rows", [5, 6, 8, 10, 22, 40])
+def test_a_yes_too_early_shows_the_next_end_that_was_not_seen(rows: int) -> None:
+    """Else whoever jumps to the end and says yes would not find out what is wanted of them."""
+    many = "\n".join(f"curl https://example.org/{n} -o f{n}" for n in range(100))
+    screen = Screen(put(many), rows=rows).press("end", "y")
+    assert screen.answers is None
+    assert "curl https://example.org/99 -o f99" in screen.text()
+    assert Screen(put(many), rows=rows).press(*["y"] * 4).answers == (Yes(),)
+
+
+def test_a_key_that_is_not_offered_says_so() -> None:
+    assert "there is no s here" in Screen(put("git reset --hard")).press("s").text()
+    assert "A yes to all" not in Screen(put("sudo ls"), put("sudo id", "1.2")).text()
 
 
 @pytest.mark.threat("T38")
@@ -374,7 +389,7 @@ LISTS: list[tuple[tuple[str, ...], tuple[str, ...], tuple[Answer, ...] | None, s
     (("npm test", "npm run build"),  ("A",),              (Yes(), Yes()),         "all of one kind"),
     (("npm test", "npm run build"),  ("N",),              (No(), No()),           "none of them"),
     (("npm test", "sudo ls"),        ("A",),              None,                   "what is dangerous is asked by itself"),
-    (("npm test", "sudo ls"),        ("A", "n"),          (Yes(), No()),          "and has its own answer"),
+    (("npm test", "sudo ls"),        ("A", "y", "n"),     (Yes(), No()),          "and where none is alike there is no A"),
     (("sudo ls", "sudo id"),         ("A",),              None,                   "never all of what is dangerous"),
     (("npm test", "curl https://example.org"), ("A",),    None,                   "another tier is another kind"),
     (("curl https://a.example.org", "curl https://b.example.org"), ("A",), None,  "other hosts are other rights"),

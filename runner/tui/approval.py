@@ -19,6 +19,8 @@ from runner.tui.theme import DARK, Theme
 from runner.visible import one_line, visible
 
 _LISTED = 4  # other questions named below a card
+_ENDS = {"line": "what it does", "command": "the command", "change": "the change", "paths": "the list of paths",
+         "rights": "the rights"}  # fmt: skip
 _LEAST = 3  # rows of the card that scroll, whatever else there is
 
 Answers = tuple[Answer, ...]
@@ -129,7 +131,9 @@ class ApprovalPanel:
         keys = ["y yes, once", "n no", "f no, and say why"]
         keys += ["e edit"] if card.editable else []
         keys += ["x explain"]
-        keys += ["tab next", "A yes to all like it", "N no to the rest"] if self._open_others else []
+        keys += ["tab next"] if self._open_others else []
+        keys += ["A yes to all like it"] if self._like else []
+        keys += ["N no to the rest"] if self._open_others else []
         rows += [[("", "  "), *row] for row in wrapped(self._theme.strong, " · ".join(keys), width - 2)]
         if self._hint:
             rows.append([(self._theme.warn, f"  {self._hint}")])
@@ -203,7 +207,7 @@ class ApprovalPanel:
                 self._look("x")
             case "tab" | "right" | "s-tab" | "left":
                 self._turn(-1 if key in ("s-tab", "left") else 1)
-            case "A" if self._open_others:
+            case "A" if self._like:
                 return self._all_alike()
             case "N" if self._open_others:
                 for place in (self._at, *self._open_others):
@@ -215,6 +219,8 @@ class ApprovalPanel:
                         self._look(key)
                         return Stay()
                     return self._take(pick)
+                if key in ("s", "p"):
+                    self._hint = f"there is no {key} here: this is not remembered; y is a yes, once"
         return Stay()
 
     def _take(self, pick: Pick) -> Step[Answers]:
@@ -227,8 +233,11 @@ class ApprovalPanel:
         """A yes counts once the end of everything that it is about has been on the screen."""
         if self._unseen(self._at):
             self._look("")
-            self._top += self._page
-            self._hint = "not yet: the end of it has not been on the screen"
+            body = self._drawn.get((self._at, self._width), Content(()))
+            seen = self._seen.get(self._at, set())
+            name, row = next(((name, row) for name, row in body.ends if name not in seen), ("it", 0))
+            self._top = min(row, max(row - self._page + 3, 0))  # the hint takes a row, and so does the count
+            self._hint = f"not yet: the end of {_ENDS.get(name, name)} had not been on the screen; here it is"
             return Stay()
         return self._set(answer)
 
@@ -241,12 +250,15 @@ class ApprovalPanel:
         """Yes to this one and to those like it that are told whole by the row that stands below."""
         if self._unseen(self._at):
             return self._agreed(Yes())
-        own = self._question
-        listed = self._open_others[:_LISTED]
-        taken = [place for place in listed if alike(own.card, self._questions[place].card) and self._told(place)]
-        for place in (self._at, *taken):
+        for place in (self._at, *self._like):
             self._answers[place] = Yes()
         return self._next()
+
+    @property
+    def _like(self) -> list[int]:
+        """The other questions that one yes may answer with this one."""
+        own, listed = self._question.card, self._open_others[:_LISTED]
+        return [place for place in listed if alike(own, self._questions[place].card) and self._told(place)]
 
     def _told(self, place: int) -> bool:
         """Whether a row says everything of a question: its whole command, and the rights of the card that was read."""
