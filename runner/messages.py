@@ -179,7 +179,7 @@ WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 
 class ProviderError(Exception):
     """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
-    seconds."""
+    seconds; `window` the tokens that it says the model takes, where a request was too long."""
 
     def __init__(
         self,
@@ -188,12 +188,14 @@ class ProviderError(Exception):
         status: int | None = None,
         failure: Failure = Failure.FATAL,
         retry_after: float | None = None,
+        window: int | None = None,
     ) -> None:
         super().__init__(str(problem))
         self.problem = problem
         self.status = status
         self.failure = failure
         self.retry_after = retry_after
+        self.window = window
 
     @property
     def retryable(self) -> bool:

@@ -82,7 +82,7 @@ class Replies:
                 if opened.calls and error.retryable:
                     return self._what_is_whole(error)
                 failed[error.failure] += 1
-                await self._recover(error, failed)
+                await self._recover(error, failed, cap)
                 continue
             self._answered(reply, sent)
             if reply.stop is Stop.LENGTH and most == cap and cuts < self.world.bounds.patience.resumes:
@@ -206,13 +206,13 @@ class Replies:
 
     # ---- what failed
 
-    async def _recover(self, error: ProviderError, failed: Counter[Failure]) -> None:
+    async def _recover(self, error: ProviderError, failed: Counter[Failure], cap: int) -> None:
         """Wait, or change something, so that asking again may help. Raises `error` when it does not. `failed`: how and
-        how often this answer failed."""
+        how often this answer failed; `cap`: the most tokens that it could have had."""
         world, attempt = self.world, failed[error.failure]
         patience = world.bounds.patience
         if error.failure is Failure.CONTEXT:
-            await self._shorten(error, attempt)
+            await self._shorten(error, attempt, cap)
             return
         if not error.retryable:
             raise error
@@ -232,12 +232,16 @@ class Replies:
         world.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
         await world.steering.wait(seconds)
 
-    async def _shorten(self, error: ProviderError, attempt: int) -> None:
-        """The conversation is longer than the model's window: show less of it. Raises `error` when there is no less."""
+    async def _shorten(self, error: ProviderError, attempt: int, cap: int) -> None:
+        """The conversation and the room for an answer are more than the model's window: ask for a shorter answer where
+        that is enough, else show less. Raises `error` when there is no less."""
         before = self.world.view.shown(self._messages)
         if attempt > self.world.bounds.patience.resumes:
             raise error
-        if await self.world.view.shrink(self._messages, self.world, self._spent, attempt) == before:
+        view, said = self.world.view, error.window
+        if await view.shrink(self._messages, self.world, self._spent, attempt, said) != before:
+            return
+        if said is None or view.window(self.world) != said or self._most(self._raised) >= cap:
             raise error
 
     @property

@@ -20,7 +20,7 @@ from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
 from runner.providers.openai import OpenAiProvider
-from runner.providers.said import wait_of
+from runner.providers.said import wait_of, window_of
 from runner.secrets import Secret
 
 sys.path.append(str(Path(__file__).parent / "wire"))
@@ -412,6 +412,22 @@ def test_the_class_of_a_failure_and_the_wait(
 
     error = asyncio.run(asyncio.wait_for(run(), 120))
     assert (error.failure, error.retry_after) == (failure_, wait), why
+
+
+WINDOWS = [
+    ("This model's maximum context length is 16384 tokens. However, you requested 18327 tokens", 16_384),
+    ("the request exceeds the available context size (4096 tokens), try increasing it", 4096),
+    ("prompt is too long: 208310 tokens > 200000 maximum", 200_000),
+    ("input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease input length", 200_000),
+    ("The input token count (1091639) exceeds the maximum number of tokens allowed (1048576).", 1_048_576),
+    ("Your input exceeds the limit", None),
+    ("maximum context length is 16384000000000 tokens", None),
+]
+
+
+@pytest.mark.parametrize(("message", "window"), WINDOWS)
+def test_the_window_that_a_server_names(message: str, window: int | None) -> None:
+    assert window_of(message) == window
 
 
 def test_a_date_to_wait_for_counts_from_now() -> None:

@@ -266,6 +266,30 @@ def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(s
     assert [request.max_tokens for request in provider.requests] == [3000, 3000, 16_384]
 
 
+@pytest.mark.parametrize(
+    ("window", "exit", "why"),
+    [
+        (16_384, Exit.DONE, "the conversation fits: it was the room for the answer that did not"),
+        (None, Exit.FAILED, "nobody knows what fits, and there is nothing to leave out"),
+        (1_000, Exit.FAILED, "no answer fits"),
+        (99_999, Exit.FAILED, "what was asked for fits by the server's own words"),
+    ],
+)
+def test_an_answer_gets_the_room_that_a_small_window_has(
+    stage: Make,  # noqa: F811
+    window: int | None,
+    exit: Exit,
+    why: str,
+) -> None:
+    problem = Problem("too long", "the server said so", "less")
+    provider = Plays([ProviderError(problem, failure=Failure.CONTEXT, window=window)])
+    assert stage(provider=provider).play().exit is exit, why
+    asked = [request.max_tokens for request in provider.requests]
+    assert len(asked) == (2 if exit is Exit.DONE else 1)
+    assert asked == sorted(asked, reverse=True)
+    assert asked[-1] >= 1024
+
+
 def test_thoughts_stay_first_when_an_answer_is_joined(stage: Make) -> None:  # noqa: F811
     thought = ThinkingBlock("hm", "signed")
     rest = Reply(AssistantMessage((thought, TextBlock("b"), ls("ls"))), Stop.TOOLS, Usage())

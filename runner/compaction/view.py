@@ -113,12 +113,26 @@ class View:
         return self.shown(messages)
 
     async def shrink(
-        self, messages: Sequence[Message], world: "World", spent: "Spending | None" = None, attempt: int = 1
+        self,
+        messages: Sequence[Message],
+        world: "World",
+        spent: "Spending | None" = None,
+        attempt: int = 1,
+        said: int | None = None,
     ) -> tuple[Message, ...]:
         """The server said that what `shown` answers is too long: less of it, and with each `attempt` (from 1) less
-        still. The model's window is known to be smaller from here on."""
+        still. The model's window is known to be smaller from here on. `said`: the window by the server; where the
+        conversation fits into it, it was the room for the answer that did not, and nothing is lost."""
         had = world.gauge.size(self.shown(messages)).tokens
         spec = f"{world.provider.name}:{world.model}"
+        if (
+            said is not None
+            and attempt == 1
+            and had + _LEAST <= said - said // 50
+            and said < (self.window(world) or said + 1)
+        ):
+            self._proven[spec] = said
+            return await self.fit(messages, world, spent)
         self._proven[spec] = min(self._proven.get(spec, had), had)
         room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:

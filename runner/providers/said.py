@@ -26,6 +26,11 @@ _TOO_LONG = re.compile(
     r"prompt is too long|context (?:length|window|limit|size)|token count .{0,40}exceeds|maximum prompt length",
     re.IGNORECASE,
 )
+# The same vendors on how much fits: the request and the room for its answer, where they count that.
+_WINDOW = re.compile(
+    r"(?:context length (?:is|of)|context size \(|tokens? allowed \(|tokens >|\d \+ \d{1,9} >)\s?(\d{3,9})\b",
+    re.IGNORECASE,
+)
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
 
@@ -89,6 +94,12 @@ def failure_of(status: int, said: Said) -> Failure:
     if status in (408, 409, 425) or status >= 500:
         return Failure.RETRYABLE
     return Failure.FATAL
+
+
+def window_of(message: str) -> int | None:
+    """The tokens that fit into the model, by a server that said that they were too many; None where it does not say."""
+    found = _WINDOW.search(message)
+    return int(found[1]) if found else None
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> float | None:
