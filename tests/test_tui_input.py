@@ -11,13 +11,14 @@ from policy.tier import Mode
 from runner.events import Changed, ContextUsed
 from runner.redactor import Redactor
 from runner.secrets import Secret
+from runner.tui import quick as quick_way
 from runner.tui.editor import Editor
 from runner.tui.files import listed
 from runner.tui.fragments import cells
 from runner.tui.history import Remembered
 from runner.tui.keyboard import keyboard
 from runner.tui.menu import Entry, Menu, Proposals
-from runner.tui.quick import _parsed
+from runner.tui.quick import _parsed, fits
 from runner.tui.status import Status
 
 # what the terminal sends, what it is to us
@@ -150,7 +151,6 @@ def test_a_recalled_word_means_no_other_paste() -> None:
     assert editor.text == word
 
 
-@pytest.mark.threat("T112")
 def test_what_was_sent_is_proposed_no_more() -> None:
     menu = Menu([lambda before: Proposals(0, [Entry("/compact")]) if before == "/compact" else None])
     editor = Editor(Remembered(), lambda: menu.leave(editor.buffer.document.text_before_cursor))
@@ -161,6 +161,7 @@ def test_what_was_sent_is_proposed_no_more() -> None:
     assert not menu.open
 
 
+@pytest.mark.threat("T112")
 def test_names_that_are_proposed(tmp_path: Path) -> None:
     for name in (
         "a.py",
@@ -219,3 +220,23 @@ def test_the_quick_way_reads_flags_as_the_long_one() -> None:
     assert args.go_on.latest
     assert _parsed(["--resume"]).go_on.resume == ""
     assert _parsed(["--resume", "0123abcd"]).go_on.resume == "0123abcd"
+
+
+@pytest.mark.parametrize(
+    ("words", "quick"),
+    [
+        (["--resume", "0123abcd"], True),
+        (["--resume=nope"], True),
+        (["--resume", "nope"], False),
+        (["--resume", "exec", "--", "true"], False),
+        (["--model", "a:b", "-c"], True),
+        (["--model"], False),
+        (["exec"], False),
+    ],
+)
+def test_what_goes_the_quick_way_can_be_read_there(
+    words: list[str], quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quick_way, "at_terminal", lambda: True)
+    assert fits(words) is quick
+    assert not quick or _parsed(words)

@@ -34,15 +34,17 @@ def fits(words: list[str]) -> bool:
     """Whether this is plain `agent` at a terminal that can be drawn on, with options that are read here."""
     if not at_terminal():
         return False
-    takes = False
+    takes = ""  # the option whose value comes next
     for word in words:
         name, sign, _ = word.partition("=")
         if takes:
-            takes = False
+            if takes == "--resume" and not (4 <= len(word) <= 16 and set(word) <= set("0123456789abcdef")):
+                return False  # no id, as with_value of sessions.flags has it: another mistake, or another command
+            takes = ""
         elif name not in _OPTIONS or (sign and not _OPTIONS[name]):
             return False
-        else:
-            takes = _OPTIONS[name] and not sign
+        elif _OPTIONS[name] and not sign:
+            takes = name
     return not takes
 
 

@@ -175,6 +175,9 @@ def _fail(errors: list[BaseException], app: App, error: BaseException) -> None:
 
 
 def _over(task: "asyncio.Task[None]", app: App, errors: list[BaseException]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        errors.append(error)
-    app.leave(Exit.FAILED)
+    if task.cancelled():  # the person stopped a question of the beginning
+        app.leave(Exit.INTERRUPTED)
+    else:
+        if (error := task.exception()) is not None:
+            errors.append(error)
+        app.leave(Exit.FAILED)
