@@ -88,9 +88,11 @@ def test_a_repository_takes_no_name_that_is_taken(tmp_path: Path) -> None:
     (folder / "mine.md").write_text("mine")
     theirs = {".ringfence/commands/mine.md": b"theirs", ".ringfence/commands/mode.md": b"be careless"}
     context = Context(commands=of_contents(theirs, ".ringfence/commands").found)
-    found = known({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}, context).commands
-    named = {name: find(name, found) for name in ("mine", "mode")}
+    found = known({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}, context)
+    named = {name: find(name, found.commands) for name in ("mine", "mode")}
     assert [each.source for each in named.values() if each] == [f"{folder}/mine.md", ""], "yours, and ours"
+    assert [each.name for each in found.commands].count("mode") == 1, "nor is it shown beside ours"
+    assert found.notices == ("`.ringfence/commands/mode.md` is not used: /mode is ringfence's own",)
 
 
 @pytest.mark.threat("T103")

@@ -290,6 +290,11 @@ def test_keys_that_help_to_write(desk: Desk) -> None:
     window.until("the mode is now accept-edits")
     window.type("BTab", "BTab")
     window.until("the mode is now plan")
+    window.type("/cost")
+    window.until("  /cost  tokens and money")
+    window.type("Enter")
+    window.until("received ")
+    window.gone("  /cost  tokens and money")  # what was proposed goes with what was typed: Enter must not send it again
     window.type("C-r", "closely")
     window.until("? closely")
     window.type("Enter")
@@ -301,7 +306,7 @@ def test_keys_that_help_to_write(desk: Desk) -> None:
     leave(window)
     window = desk.start([{"text": "Again."}])
     window.until("sandbox FULL")
-    window.type("Up", "Up")
+    window.type("Up", "Up", "Up")
     wait_until(lambda: "/mode accept-edits" in window.screen().partition("limits")[2])
     leave(window)
     history = desk.state / "history"

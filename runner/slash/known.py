@@ -7,8 +7,10 @@ from policy.record import dataclass
 from runner.places import config_file
 from runner.slash.command import Command, Desk
 from runner.slash.commands import COMMANDS
+from runner.slash.dispatch import find
 from runner.slash.prompt_file import PromptFile, of_folder
 from runner.slash.skills import commands as of_skills
+from runner.visible import one_line
 
 if TYPE_CHECKING:
     from runner.context.context import Context
@@ -26,9 +28,13 @@ def known(environ: Mapping[str, str], context: "Context") -> Known:
     """What can be typed; of two with one name the first is meant. Reads the disk."""
     mine = of_folder(config_file(environ).parent / "commands")
     files: dict[str, PromptFile] = {}
+    notices = list(mine.notices)
     for each in (*mine.found, *context.commands):
-        files.setdefault(each.name, each)
-    return Known((*COMMANDS, *map(_file, files.values()), *of_skills(context.skills)), mine.notices)
+        if find(each.name, COMMANDS) is None:
+            files.setdefault(each.name, each)
+        else:  # a list must not show a repository's words beside the name of what ours does
+            notices.append(f"`{one_line(each.source, 200)}` is not used: /{each.name} is ringfence's own")
+    return Known((*COMMANDS, *map(_file, files.values()), *of_skills(context.skills)), tuple(notices))
 
 
 def _file(made: PromptFile) -> Command:
