@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from policy.verdict import Problem
 from runner.agent import Agent, starting
-from runner.events import Emit, Failed, Notice, Shown
+from runner.events import Emit, Failed, Notice, Shown, Unqueued
 from runner.json_input import (
     LONGEST,
     Answer,
@@ -142,7 +142,7 @@ class JsonMode:
             case Steer(text) | FollowUp(text):
                 self._prompt(text)
             case TakeBack():
-                agent.talk.take_back()
+                self._take_back()
             case Answer(id, answer, feedback, command):
                 self._questions.answer(id, Said(answer, feedback, command))
             case Interrupt():
@@ -194,27 +194,38 @@ class JsonMode:
         return job
 
     async def _run(self, text: str) -> None:
+        talk = await self._agent.open()  # where a /command opens another session, once that is done
         try:
-            self._code = (await self._agent.run(text)).exit
+            self._code = (talk.unbegun(text) if self._stopped else await talk.prompt(text)).exit
         except Stopped as error:
             if error.problem is not BUSY:
                 raise
             self._next.insert(0, text)  # a command began to ask the model in the same moment
 
     async def _shell(self, command: str) -> None:
-        await self._agent.talk.shell(command)
+        talk = await self._agent.open()
+        if self._stopped:
+            talk.world.emit(Notice("the command was stopped"))
+        else:
+            await talk.shell(command)
 
     def _slash(self, text: str) -> None:
         from runner.slash.dispatch import run_line
 
         self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
 
-    def _interrupt(self) -> None:
+    def _take_back(self) -> None:
+        """Nothing waits any more, neither in the talk nor for it."""
+        talk, waited = self._agent.talk, tuple(self._next)
         self._next.clear()
-        self._agent.talk.take_back()
-        self._stopped = self._main is not None
-        if not self._agent.interrupt() and self._main is not None and not self._main.cancelling():
-            self._main.cancel()
+        talk.take_back()
+        if waited:
+            talk.world.emit(Unqueued(tuple(map(talk.world.redactor.text, waited))))
+
+    def _interrupt(self) -> None:
+        self._take_back()
+        self._stopped = self._main is not None  # seen by what has not begun yet
+        self._agent.interrupt()
 
     def _collect(self) -> None:
         """Let go of what is over, and begin what waited for it."""

@@ -87,14 +87,14 @@ class Talk:
         except asyncio.CancelledError:
             if _cancelled():
                 raise
-            return self._unbegun(text)
+            return self.unbegun(text)
         finally:
             self._running = None
             self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
             self.world.steering.settled()
 
-    def _unbegun(self, text: str) -> Ending:
-        """It was interrupted before its first step."""
+    def unbegun(self, text: str) -> Ending:
+        """Tell of a prompt that was interrupted before its first step."""
         self.world.emit(Prompted(self.world.redactor.text(text)))
         ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
         self.world.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))

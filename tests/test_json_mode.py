@@ -285,6 +285,35 @@ def test_interrupt_stops_the_child_and_the_talk_goes_on(folder: Path) -> None:
     assert code == Exit.DONE
 
 
+def test_what_is_stopped_before_it_began_has_its_end_as_well(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="one")
+        front.say("interrupt")
+        front.say("interrupt")
+        await front.until("run_ended")
+
+    front, code = talk(folder, [Turn("never")], program)
+    assert [event["type"] for event in front.events][-2:] == ["prompted", "run_ended"]
+    assert code == Exit.INTERRUPTED
+
+
+def test_what_waits_for_a_command_is_taken_back_too(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("shell", command=SLEEPS)
+        await front.until("output")
+        front.say("prompt", text="one")
+        front.say("take_back")
+        await front.until("queue_returned")
+        front.say("prompt", text="two")
+        front.say("interrupt")
+        await front.until("queue_returned", 2)
+
+    front, code = talk(folder, [Turn("never")], program, Mode.TRUST_PROJECT)
+    assert [event["texts"] for event in front.of("queue_returned")] == [["one"], ["two"]]
+    assert front.of("prompted") == []
+    assert code == Exit.DONE
+
+
 def test_interrupt_while_a_question_stands_stops_the_turn(folder: Path) -> None:
     async def program(front: Front) -> None:
         front.say("prompt", text="go")
