@@ -136,6 +136,13 @@ def test_a_session_is_left_and_gone_on_with(tmp_path: Path) -> None:
     assert resumed[1].prompts == 2, "what was said after it was resumed is in the copy"
 
 
+@pytest.mark.parametrize(("line", "instead"), [("/rewind", "`agent undo`"), ("/export", "`agent sessions export`")])
+def test_a_session_that_is_gone_on_with_is_not_called_empty(tmp_path: Path, line: str, instead: str) -> None:
+    events = play(tmp_path, [Turn("one")], "first", "/clear", "/resume", "1", line)
+    assert "you said nothing yet since this session was opened" in told(events)
+    assert instead in told(events)
+
+
 @pytest.mark.parametrize(("words", "name"), [("", "session-"), ("html talk.html", "talk.html"), ("a.jsonl", "a.jsonl")])
 def test_an_export_is_a_new_file(tmp_path: Path, words: str, name: str) -> None:
     events = play(tmp_path, [Turn("one")], "first", f"/export {words}", f"/export {words}")

@@ -12,6 +12,7 @@ Write a file AGENTS.md for this repository, for coding agents that will work her
 README, build files, tests, CI and a few sources. Put into it, briefly: what the project is, how it is laid out, the
 exact commands to build, test, lint and run (only those that you found or tried), the conventions that the code shows,
 and what to be careful about. If there is an AGENTS.md already, improve it and keep what is right. No guesses."""
+_GONE_ON = "you said nothing yet since this session was opened"
 
 
 async def _undo(words: str, desk: Desk) -> None:
@@ -32,6 +33,8 @@ async def _rewind(words: str, desk: Desk) -> None:
         return
     marks = desk.talk.marks
     if not marks:
+        if desk.talk.history:
+            raise Mistake(f"{_GONE_ON}; what was done before is taken back by `agent undo`")
         raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
     rows = [Row(str(place), mark.text, _since(desk, mark)) for place, mark in reversed(list(enumerate(marks)))]
     picked = await desk.pick("go back to before which prompt?", rows)
@@ -92,6 +95,8 @@ async def _export(words: str, desk: Desk) -> None:
     rest = parts[1] if named and len(parts) > 1 else "" if named else words
     kept = desk.talk.world.journal.kept
     if kept is None:
+        if desk.talk.history:
+            raise Mistake(f"{_GONE_ON}; what was said before is written by `agent sessions export`")
         raise Mistake("this session is kept in no file, so there is nothing to export yet")
     format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
     target = Path(desk.talk.world.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
