@@ -76,7 +76,7 @@ class TerminalDesk:
             self._early.append(text)
         elif text.startswith("!") and text[1:].strip():
             if self.busy:  # it cannot wait: what it does depends on when
-                self.app.edit(text)
+                self.app.editor.add(text)
             self._begin(self._shell(text[1:].strip()))
         elif _is_command(text):
             self._beside(self._command(text))
