@@ -16,8 +16,8 @@ class Fallback:
         self._now = ""
 
     def ready(self, world: World) -> bool:
-        """Whether there is one that was not tried yet."""
-        return not self._tried and bool(world.fallback) and world.models is not None
+        """Whether there is one that was not tried yet, and is another."""
+        return not self._tried and world.fallback not in ("", _name(world)) and world.models is not None
 
     def take(self, world: World, why: str) -> bool:
         """Turn to it from the next request on. False when there is none, or none that may be paid for; that is said."""

@@ -93,6 +93,14 @@ def test_another_model_goes_on(
         assert {request.model for request in other.requests} == {"b"}
 
 
+def test_a_model_that_stands_in_for_itself_is_waited_for_as_long_as_any(stage: Make) -> None:  # noqa: F811
+    one = Plays(*[BUSY] * 7, says("done"))
+    found = stage()
+    two(found, one, Plays(), spec="plays:m")
+    assert found.play().exit is Exit.DONE
+    assert changes(found) == []
+
+
 def test_an_answer_goes_on_where_the_other_model_left_it(stage: Make) -> None:  # noqa: F811
     one, other = Plays([TextDelta("half an "), busy()], *[BUSY] * 9), Plays(says("half an answer"))
     found = stage()
