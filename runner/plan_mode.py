@@ -10,7 +10,7 @@ from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
 from runner.calls import Call
-from runner.events import Changed, Malformed, PlanProposed
+from runner.events import Answered, Changed, Malformed, PlanProposed
 from runner.messages import TextBlock, ToolResult, ToolSpec
 from runner.reports import Report, refused
 
@@ -100,6 +100,7 @@ async def propose(asked: Proposal, world: "World") -> Report:
         case Leave(mode):
             raise ValueError(f"a plan cannot be left into {mode}")
         case Stay(feedback):
+            world.emit(Answered(asked.call.key, False, feedback))
             told = "the user does not accept the plan yet; you are still in plan mode."
             told += f" They say: {world.redactor.text(feedback)}" if feedback else " Ask them what is missing."
     return Report(ToolResult(asked.call.of.id, (TextBlock(told),)))

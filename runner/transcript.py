@@ -105,7 +105,10 @@ class Transcript:
                 if self._thinking:
                     self._flow.write(text, "dim italic")
                 return
-            case Chunk() | CallBegun() | ContextUsed() | PlanProposed() | PickWanted():
+            case PlanProposed(call):  # whoever asks shows it; a call of an earlier prompt may have had its key
+                self._actions.pop(call, None)
+                return
+            case Chunk() | CallBegun() | ContextUsed() | PickWanted():
                 return  # the end of a call shows its output, folded; whoever asks shows the plan
             case _:
                 self._flow.end()
@@ -128,6 +131,8 @@ class Transcript:
                     self._header(event.call)
             case Asked():
                 return  # whoever asks shows the question
+            case Answered(call) if call not in self._actions:
+                return  # to a plan: the line that was typed stands there
             case Answered(call, yes, feedback, edited):
                 if edited is not None:
                     self._header(call)

@@ -5,7 +5,7 @@ from test_loop import DONE, Make, bash, stage  # noqa: F401  # a fixture
 
 from policy.tier import Mode
 from runner.approval import Answer, Yes
-from runner.events import Changed, Denied, Finished, Malformed, PlanProposed
+from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
 from runner.messages import ToolCall
 from runner.plan_mode import LONGEST, NAME, Leave, PlanAnswer, Stay, answered, offered
 from runner.problems import Exit
@@ -60,6 +60,8 @@ def test_a_plan_is_left_as_the_person_says(
     assert [event.plan for event in found.events if isinstance(event, PlanProposed)] == [PLAN]
     assert [event.now for event in found.events if isinstance(event, Changed)] == [mode.value] * (mode is not Mode.PLAN)
     assert words in str(found.history), why
+    said = [event.feedback for event in found.events if isinstance(event, Answered)]
+    assert said == ([answer.feedback] if isinstance(answer, Stay) else []), "whoever shows it can show that as well"
     ran = [event for event in found.events if isinstance(event, Finished)]
     refused = [event for event in found.events if isinstance(event, Denied)]
     assert bool(ran) == (mode is not Mode.PLAN), "the next call is judged in the new mode"

@@ -144,6 +144,13 @@ def test_a_running_command_shows_its_time_and_its_last_lines() -> None:
     ]
 
 
+def test_what_a_person_says_to_a_plan_stays_on_the_screen() -> None:
+    """A plan has no card that could hold it."""
+    shown = screen()
+    shown.take(events.Answered("1.1", False, "smaller\x1b[2K steps"))
+    assert "you said no: smaller␛[2K steps" in up(shown)
+
+
 def test_the_time_starts_with_the_yes() -> None:
     clock = Clock()
     shown = screen(clock=clock)

@@ -242,6 +242,8 @@ class Screen:
     def _settled(self, event: Judged | Asked | Answered) -> None:
         card = self._cards.get(event.call)
         if card is None:
+            if isinstance(event, Answered):  # to a plan, which has no card: their words leave the screen else
+                self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
             return
         match event:
             case Judged():
