@@ -332,6 +332,14 @@ def test_a_yes_too_early_shows_the_next_end_that_was_not_seen(rows: int) -> None
     assert Screen(put(many), rows=rows).press(*["y"] * 4).answers == (Yes(),)
 
 
+@pytest.mark.threat("T38")
+def test_a_choice_whose_row_has_no_room_is_shown_before_it_is_taken() -> None:
+    screen = Screen(put("npm test"), rows=7)
+    assert "yes, and in this session" not in screen.text()
+    assert screen.press("s").answers is None
+    assert "yes, and in this session" in screen.text()
+
+
 def test_a_key_that_is_not_offered_says_so() -> None:
     assert "there is no s here" in Screen(put("git reset --hard")).press("s").text()
     assert "A yes to all" not in Screen(put("sudo ls"), put("sudo id", "1.2")).text()

@@ -64,6 +64,8 @@ class ApprovalPanel:
         room = max(rows - len(top) - len(foot), _LEAST)
         while foot and len(top) + len(foot) + room > rows:
             foot = foot[1:]  # the keys stand last
+            # What is remembered is shown before it is: whose row has no room is shown whole first.
+            self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
         room = max(min(room, rows - len(top) - len(foot)), 1)
         body = self._body(width)
         self._page = room
