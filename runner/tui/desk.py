@@ -147,8 +147,10 @@ class TerminalDesk:
             self.app.screen.halt()
 
     async def _command(self, line: str) -> None:
+        from runner.events import Shown
         from runner.slash.dispatch import run_line
 
+        self.talk.world.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
         await run_line(line, self)
         self._next()
 
