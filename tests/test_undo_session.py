@@ -1,4 +1,4 @@
-"""Undo as people use it: a scripted model in the real sandbox, then `agent undo` and /rewind."""
+"""Undo as people use it: a scripted model in the real sandbox, then `agent undo` and /undo."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_conversation import Person, bash, notices, talk
+from test_conversation import Person, bash, talk, told
 from tmux import Tmux
 
 from runner.events import Event, Finished
@@ -191,7 +191,7 @@ def test_all_of_it_can_be_forgotten(base: Path) -> None:
     assert not old.exists()
 
 
-def test_rewind_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
+def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     events: list[Event] = []
     w = tmp_path / "w"
     seen: list[bool] = []
@@ -205,7 +205,7 @@ def test_rewind_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     person = Person(
         "write it",
         lambda: seen.append((w / "more").exists()),
-        "/rewind",
+        "/undo",
         lambda: seen.append((w / "d/kept").read_text() == "one\n" and not (w / "more").exists()),
         "go on",
         "/rewind x",
@@ -216,7 +216,7 @@ def test_rewind_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     )
     assert talk(tmp_path, turns, person, events.append) == Exit.DONE
     assert seen == [True, True, True]
-    said = notices(events)
+    said = told(events)
     assert "took back 2: $ echo two > d/kept; echo > more" in said
     assert "no number of actions" in said
     assert "only 1 action that is kept here" in said
