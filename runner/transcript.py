@@ -4,8 +4,6 @@ THREAT: the model, files and commands choose most of this text. All of it passes
 markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
 """
 
-import re
-from collections.abc import Callable
 from typing import assert_never
 
 from rich.cells import cell_len, set_cell_size
@@ -46,14 +44,13 @@ from runner.events import (
     Thought,
     Unqueued,
 )
+from runner.flow import Flow
 from runner.outcome import contained_words, end_words, output_lines, reached_words, went_well
+from runner.telling import FAILED_FOLD, FOLD, Pairs, command_lines, ended, note, resumed, started
 from runner.visible import visible
 from runner.wording import action_words
 
 WIDEST = 120  # long lines are hard to read on a wide screen
-_PIECES = re.compile(r"\n| |[^ \n]+")
-COMMAND_LINES, COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
-FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
 
 # fmt: off
 _BADGE = {
@@ -85,7 +82,7 @@ class Transcript:
         self._verdicts: dict[str, Judged] = {}
         self._drawn: set[str] = set()
         self._open: set[str] = set()  # asked about or allowed, and not yet ended
-        self._flow = _Flow(console, lambda: self._width)
+        self._flow = Flow(console, lambda: self._width)
         self._encoding = console.encoding or "utf-8"
         fancy = self._encoding.lower().replace("-", "").startswith("utf")
         self._bar, self._end, self._cut = ("│", "└", "…") if fancy else ("|", "`", "...")
@@ -114,10 +111,11 @@ class Transcript:
                 self._flow.end()
         match event:
             case SessionStarted():
-                self._started(event)
+                self._cwd = event.cwd
+                self._labelled(started(event))
             case Resumed():
-                self._resumed(event)
-            case Prompted(text):
+                self._labelled(resumed(event))
+            case Prompted(text) | Steered(text):
                 self._print(Text("\n").append_text(self._styled(f"> {text.rstrip()}", "bold")))
             case Proposed(call, tool, action):
                 self._actions[call] = (tool, action)
@@ -154,26 +152,17 @@ class Transcript:
                 self._title(" call ", "black on yellow", tool)
                 self._problem(problem, "refused  ")
             case Notice(text):
-                self._print(self._styled(f"note: {text}", "dim"))
+                self._note(text)
             case Shown(text, kind):
                 for line in text.split("\n"):
                     self._print(self._styled(line, _diff_style(line) if kind == "diff" else ""))
-            case Retrying():
-                again = f"{event.problem.what}; asking again in {event.wait:g} s ({event.attempt} of {event.attempts})"
-                self._print(self._styled(f"note: {again}", "dim"))
-            case Compacted(level, before, after):
-                self._print(self._styled(f"note: compacted ({level}): {before} tokens are now {after}", "dim"))
+            case Retrying() | Compacted() | Changed():
+                self._note(note(event))
             case Queued(text, kind):
                 when = "after this batch of calls" if kind == "steer" else "after this turn"
-                self._print(self._styled(f"note: goes to the model {when}: {text}", "dim"))
+                self._note(f"goes to the model {when}: {text}")
             case Unqueued(texts):
-                self._print(self._styled(f"note: taken back: {'; '.join(texts)}", "dim"))
-            case Steered(text):
-                self._print(Text("\n").append_text(self._styled(f"> {text.rstrip()}", "bold")))
-            case Changed(what, was, now, why):
-                self._print(
-                    self._styled(f"note: the {what} is now {now} (was {was}){': ' + why if why else ''}", "dim")
-                )
+                self._note(f"taken back: {'; '.join(texts)}")
             case Failed(problem):
                 self._title(" failed ", "white on red", problem.what)
                 self._problem(Problem(problem.why, "", problem.fix), "why      ")
@@ -182,42 +171,13 @@ class Transcript:
                     self._header(call)  # a read is drawn when it ends, and this one never did
                     self._row(self._styled("stopped", "yellow"), last=True)
                 self._open.clear()
-                self._ended(event)
+                self._print(Text("\n").append_text(self._styled(ended(event), "dim")))
             case never:
                 assert_never(never)
 
-    def _started(self, event: SessionStarted) -> None:
-        self._cwd = event.cwd
-        found = event.enforcement
-        held = sum(ok for _, ok in found.checks)
-        alone = ", unattended" if event.unattended else ""
-        for label, words in (
-            ("workspace", event.workspace),
-            *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
-            ("mode", f"{event.mode.value}{alone}"),
-            ("model", event.model),
-            ("sandbox", f"{found.backend} {found.level.value}, {held} of {len(found.checks)} checks held"),
-            *((("limits", f"kept by {found.limits}"),) if found.limits else ()),
-            *(("not held", words) for words in found.missing),
-        ):
-            self._labelled(label, words)
-
-    def _resumed(self, event: Resumed) -> None:
-        prompts = f"{event.prompts} {'prompt' if event.prompts == 1 else 'prompts'}"
-        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
-        since, until = (time[:16].replace("T", " ") for time in (event.began, event.until))
-        how = "forked" if event.forked else "resumed"
-        self._labelled(how, f"{event.session[:8]}: {prompts}, {turns}, {since} to {until} UTC")
-        for label, words in (
-            *((("first", event.first),) if event.first != event.last else ()),
-            ("last", event.last),
-            *((("answered", event.said),) if event.said else ()),
-            *(("changed", words) for words in event.changes),
-        ):
-            self._labelled(label, words)
-
-    def _labelled(self, label: str, words: str) -> None:
-        self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
+    def _labelled(self, pairs: Pairs) -> None:
+        for label, words in pairs:
+            self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
 
     def _header(self, call: str) -> None:
         """Badge and command, then verdict and why; once per call."""
@@ -227,12 +187,7 @@ class Transcript:
         self._open.add(call)
         verdict = self._verdicts[call]
         _, action = self._actions[call]
-        words = visible(action_words(action, self._cwd)) if action is not None else ""
-        if len(words) > COMMAND_CHARACTERS:
-            words = f"{words[:COMMAND_CHARACTERS]}{self._cut} {len(words) - COMMAND_CHARACTERS} more characters"
-        lines = words.rstrip("\n").split("\n")
-        if len(lines) > COMMAND_LINES:
-            lines[COMMAND_LINES:] = [f"{self._cut} {len(lines) - COMMAND_LINES} more lines"]
+        lines = command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
         tier = verdict.cell.tier
         self._title(f" {tier.label} ", _BADGE[tier], "\n".join(lines))
         word, style = _WORD[verdict.ruling]
@@ -277,13 +232,8 @@ class Transcript:
         self._row(Text().append(lead, "bold red").append_text(self._styled(f"{problem.what}{why}")))
         self._row(Text().append("instead  ", "dim").append_text(self._styled(problem.fix)), last=True)
 
-    def _ended(self, event: RunEnded) -> None:
-        count = len(event.denied)
-        denied = f", {count} denied" if count else ""
-        usage = event.usage
-        used = f"; {usage.input} tokens in, {usage.output} out" if usage.input or usage.output else ""
-        turns = f"{event.turns} {'turn' if event.turns == 1 else 'turns'}"
-        self._print(Text("\n").append_text(self._styled(f"{event.reason} ({turns}{denied}{used})", "dim")))
+    def _note(self, text: str) -> None:
+        self._print(self._styled(f"note: {text}", "dim"))
 
     def _row(self, text: Text, *, last: bool = False) -> None:
         """One row of a call's block: wrapped by us, so that every line keeps the bar."""
@@ -308,90 +258,6 @@ class Transcript:
 
     def _print(self, text: Text) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=False, width=self._width)
-
-
-class _Flow:
-    """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file.
-
-    A piece costs what its length costs, however long the word is that it belongs to.
-    """
-
-    def __init__(self, console: Console, width: Callable[[], int]) -> None:
-        self._console = console
-        self._width = width
-        self._column = 0
-        self._word: list[str] = []  # which waits, with the blank before it
-        self._size = 0
-        self._long = False  # the word is longer than a row: nothing of it waits
-        self._open = False
-        self._style = ""
-        self._ready: list[str] = []
-
-    def write(self, text: str, style: str) -> None:
-        if not self._open or style != self._style:
-            self.end()
-            self._ready.append("\n")
-            self._open, self._style = True, style
-        for piece in _PIECES.findall(visible(text)):
-            if piece[0] not in " \n":
-                self._add(piece)
-                continue
-            self._flush()
-            if piece == "\n":
-                self._ready.append("\n")
-                self._column = 0
-            elif self._column:
-                self._word, self._size = [" "], 1
-            else:  # what is set in stays so: it may be code
-                self._ready.append(" ")
-                self._column = 1
-        self._out()
-
-    def end(self) -> None:
-        """Finish the paragraph, if one is open."""
-        if self._open:
-            self._flush()
-            self._ready.append("\n")
-            self._out()
-        self._open, self._column, self._word, self._size, self._long = False, 0, [], 0, False
-
-    def _add(self, piece: str) -> None:
-        size = cell_len(piece)
-        if self._long:
-            self._ready.append(piece)
-            self._column += size
-            return
-        self._word.append(piece)
-        self._size += size
-        if self._size > self._width() + 1:
-            self._put()
-            self._long = True
-
-    def _flush(self) -> None:
-        """The word is over."""
-        self._put()
-        self._long = False
-
-    def _put(self) -> None:
-        """Put the pending word (with the blank before it) on this line or the next."""
-        blank = self._word[:1] == [" "]
-        if self._column and self._column + self._size > self._width() and len(self._word) > blank:
-            self._ready.append("\n")
-            self._column = 0
-            if blank:
-                del self._word[0]
-                self._size -= 1
-        self._ready += self._word
-        self._column += self._size
-        self._word, self._size = [], 0
-
-    def _out(self) -> None:
-        encoding = self._console.encoding or "utf-8"
-        text = "".join(self._ready).encode(encoding, "backslashreplace").decode(encoding)
-        self._ready = []
-        if text:
-            self._console.print(Text(text, self._style), end="", markup=False, highlight=False, soft_wrap=True)
-        self._console.file.flush()
 
 
 def _diff_style(line: str) -> str:

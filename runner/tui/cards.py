@@ -5,6 +5,7 @@ from policy.matrix import Ruling
 from policy.verdict import Problem
 from runner.events import Answered, Denied, Finished, Judged, Malformed
 from runner.outcome import contained_words, end_words, output_lines, reached_words, seconds_words, went_well
+from runner.telling import FAILED_FOLD, FOLD, command_lines
 from runner.tui.diff import diff_rows
 from runner.tui.fragments import fit
 from runner.tui.rows import Row, cut, hang, plain, safe, wrap
@@ -12,8 +13,6 @@ from runner.tui.theme import Theme
 from runner.visible import one_line, visible
 from runner.wording import action_words
 
-COMMAND_LINES, COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
-FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
 DIFF_FOLD = (100, 20)
 _TAIL = 4000  # characters of a running command's output that are kept
 _ROOM = 12  # cells beside a badge, at least
@@ -58,12 +57,7 @@ class Card:
 
     def head(self, width: int, theme: Theme) -> list[Row]:
         """Badge and command; further rows of a long command stand below it, set in."""
-        words = visible(action_words(self.action, self._cwd)) if self.action is not None else visible(self.tool)
-        if len(words) > COMMAND_CHARACTERS:
-            words = f"{words[:COMMAND_CHARACTERS]}… {len(words) - COMMAND_CHARACTERS} more characters"
-        lines = words.rstrip("\n").split("\n")
-        if len(lines) > COMMAND_LINES:
-            lines[COMMAND_LINES:] = [f"… {len(lines) - COMMAND_LINES} more lines"]
+        lines = command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
         if self.verdict is None:
             badge: Row = [(theme.badge_odd, " call "), ("", "  ")]
         else:

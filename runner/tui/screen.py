@@ -39,18 +39,14 @@ from runner.events import (
     Thought,
     Unqueued,
 )
-from runner.tui.blocks import Block, Blocks, Code
+from runner.telling import ended, note
 from runner.tui.cards import Card, malformed_rows, titled
-from runner.tui.code import code_rows
 from runner.tui.diff import diff_rows
-from runner.tui.markdown import markdown_rows
 from runner.tui.rows import WIDEST, Row, ansi, held, measure, safe, spelled, wrap
 from runner.tui.theme import Theme
-from runner.tui.told import ended_words, failed_rows, prompt_rows, resumed_rows, started_rows
+from runner.tui.told import failed_rows, prompt_rows, resumed_rows, started_rows
+from runner.tui.writing import Draw, Writing, put_markdown
 from runner.visible import one_line, visible
-
-_OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
-_CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
 
 # What is told at once, when it happens.
 _Whole = (
@@ -72,8 +68,6 @@ _Whole = (
     | RunEnded
 )
 
-Draw = Callable[[int], list[Row]]
-
 
 class Screen:
     """Takes every event. `columns` tells how wide the terminal is now; `now` is a clock in seconds."""
@@ -88,17 +82,13 @@ class Screen:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.theme = theme
-        self.thinking = thinking
         self._columns = columns
         self._encoding = encoding
         self._now = now
         self._up: list[tuple[Draw, bool]] = []
         self._cwd = ""
         self._cards: dict[str, Card] = {}
-        self._blocks = Blocks()
-        self._thought = ""
-        self._writes = ""  # the tool of the call that is being written
-        self._kind = ""  # of what the model is writing: text, thought, or nothing
+        self._writing = Writing(self._put, lambda: self.theme, thinking=thinking)
         self._noted = False  # the last that went up was a note
         self._brief = False  # or a read of one row
         self._folded: Draw | None = None
@@ -107,12 +97,10 @@ class Screen:
         """Something happened. Fits `Emit`; nothing is drawn yet."""
         match event:
             case Said(text):
-                self._quiet("text")
-                for block in self._blocks.feed(text):
-                    self._block(block)
+                self._writing.said(text)
                 return
             case Thought(text):
-                self._thinks(text)
+                self._writing.thought(text)
                 return
             case Chunk(call, _, text):
                 if call in self._cards:
@@ -121,14 +109,13 @@ class Screen:
             case ContextUsed() | Queued() | Unqueued() | PickWanted():
                 return  # the status line, the queue and the list show these
             case CallBegun(tool):
-                self._quiet("")
-                self._writes = tool
+                self._writing.calls(tool)
                 return
             case Judged() | Answered() | Asked():
                 self._settled(event)
                 return
             case _:
-                self._quiet("")
+                self._writing.end()
         self._event(event)
 
     def done(self) -> str:
@@ -157,7 +144,7 @@ class Screen:
             if len(shown) < len(cards):
                 found.append([(self.theme.dim, f"and {len(cards) - len(shown)} more")])
         if not found:
-            found = self._open(width, room)
+            found = self._writing.rows(width, room)
         return held(spelled(found, self._encoding), width)[-room:]
 
     def expand(self) -> bool:
@@ -174,60 +161,6 @@ class Screen:
             if card.began is not None or card.asked:
                 self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
         self._cards.clear()
-
-    def _open(self, width: int, room: int) -> list[Row]:
-        """What the model is writing."""
-        theme = self.theme
-        if (block := self._blocks.open) is not None:
-            match block:
-                case Code():
-                    lines = block.lines[-room:]
-                    before = (*block.before, *block.lines[: len(block.lines) - len(lines)])[-_CONTEXT:]
-                    rows = code_rows(block.info, lines, width, theme, before)
-                    return (rows if block.before else [[], *rows])[-room:]
-                case _ if len(block.text) > _OPEN_MOST:
-                    whole = (len(block.text) - width * room) // 1000 * 1000  # so that the rows stand still for a while
-                    start = max(block.text.find(" ", whole, whole + 200), whole, 0)
-                    return wrap(safe(block.text[start:]), width)[-room:]
-                case _:
-                    rows = markdown_rows(block.text, width, theme)
-                    return (rows if block.tight else [[], *rows])[-room:]
-        if self._thought:
-            return [[], [(theme.dim, one_line("thinking: " + self._thought[-width:].strip(), width))]]
-        if self._writes:
-            return [[], safe(f"writes a call: {one_line(self._writes, 40)}", theme.dim)]
-        return []
-
-    def _thinks(self, text: str) -> None:
-        if self.thinking:
-            if self._kind != "thought":
-                self._quiet("thought")
-            for block in self._blocks.feed(text):
-                self._block(block)
-            return
-        self._thought = (self._thought + text)[-400:]
-
-    def _quiet(self, kind: str) -> None:
-        """What the model was writing is over, unless it goes on with the same `kind`."""
-        self._thought = self._writes = ""
-        if kind and kind == self._kind:
-            return
-        for block in self._blocks.end():
-            self._block(block)
-        self._kind = kind
-
-    def _block(self, block: Block) -> None:
-        theme, dim = self.theme, self._kind == "thought"
-        match block:
-            case Code():
-                self._put(
-                    lambda width: code_rows(block.info, block.lines, width, theme, block.before),
-                    close=bool(block.before),
-                )
-            case _ if dim:
-                self._put(lambda width: wrap(safe(block.text, f"{theme.dim} italic"), width), close=block.tight)
-            case _:
-                self._put(lambda width: markdown_rows(block.text, width, theme), close=block.tight)
 
     def _put(self, draw: Draw, *, close: bool = False) -> None:
         """`close`: no empty row before it."""
@@ -289,18 +222,15 @@ class Screen:
                 self._put(lambda width: malformed_rows(event, width, theme))
             case PlanProposed(_, plan):
                 self._put(lambda width: titled([(theme.badge_odd, " plan "), ("", "  ")], "", width, theme))
-                self._markdown(plan)
+                put_markdown(plan, self._put, theme)
             case Notice(text):
                 self._note(text)
             case Shown(text, kind):
                 self._shown(text, kind)
             case Retrying():
-                wait = f"asking again in {event.wait:.3g} s ({event.attempt} of {event.attempts})"
-                self._note(f"{event.problem.what}; {wait}", theme.warn)
-            case Compacted(level, before, after):
-                self._note(f"compacted ({level}): {before} tokens are now {after}")
-            case Changed(what, was, now, why):
-                self._note(f"the {what} is now {now} (was {was}){': ' + why if why else ''}")
+                self._note(note(event), theme.warn)
+            case Compacted() | Changed():
+                self._note(note(event))
             case Failed(problem):
                 self._put(lambda width: failed_rows(problem, width, theme))
             case RunEnded():
@@ -308,15 +238,10 @@ class Screen:
             case never:
                 assert_never(never)
 
-    def _markdown(self, text: str) -> None:
-        blocks = Blocks()
-        for block in (*blocks.feed(text), *blocks.end()):
-            self._block(block)
-
     def _shown(self, text: str, kind: str) -> None:
         theme = self.theme
         if kind == "markdown":
-            self._markdown(text)
+            put_markdown(text, self._put, theme)
         elif kind == "diff":
             self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
         else:
@@ -325,4 +250,4 @@ class Screen:
     def _ended(self, event: RunEnded) -> None:
         self.halt()
         self._noted = False
-        self._note(ended_words(event))
+        self._note(ended(event))
