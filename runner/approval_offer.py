@@ -73,8 +73,8 @@ class Offer:
             return _said(Keep(self.never.whats, Ruling.DENY, self.spans[0]), rest)
         if not (first.isascii() and first.isdigit()) or not numbered:
             return None
-        if not 1 <= int(first) <= len(numbered):
-            return None if rest else f"there is no {first}; the numbers are 1 to {len(numbered)}"
+        if len(first) > 9 or not 1 <= int(first) <= len(numbered):
+            return None if rest else f"there is no {first[:20]}; the numbers are 1 to {len(numbered)}"
         choice, span = numbered[int(first) - 1]
         return _said(Keep(choice.whats, Ruling.ALLOW, span), rest)
 

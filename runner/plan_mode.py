@@ -116,7 +116,7 @@ def answered(text: str) -> PlanAnswer | None:
     if said.lower() in ("y", "yes"):
         return None
     if said.isascii() and said.isdigit():
-        return Leave(WAYS[int(said) - 1]) if 1 <= int(said[:9]) <= len(WAYS) else None
+        return Leave(WAYS[int(said) - 1]) if len(said) < 10 and 1 <= int(said) <= len(WAYS) else None
     return Leave(Mode(said)) if said in names else Stay(said)
 
 

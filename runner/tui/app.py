@@ -284,9 +284,8 @@ class App:
                         answer.set_result(value)
                 self._close_panel()
             case Edit(text, label):
-                self._draft, self._label = self.editor.draft(), label or "change it"
+                self._draft, self._label = self.editor.lend(text), label or "change it"
                 self.application.layout.focus(self._input_window)
-                self.editor.put(text)
             case _:
                 pass
         self.application.invalidate()

@@ -97,20 +97,21 @@ def _lines(fragments: list[tuple[str, str]]) -> list[Fragments]:
 
 
 def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> list[Fragments]:
-    """One line over as many rows as it takes, with every character of it."""
+    """One line over as many rows as it takes, with every character of it. Linear in its length."""
     room = max(width - len(_INDENT), 2)
     rows: list[Fragments] = [[(theme.dim, lead)]]
     left = room
     for style, text in line:
-        while text:
-            piece = text[:left] if text.isascii() else head(text, left)
+        at = 0
+        while at < len(text):
+            piece = text[at : at + left] if text.isascii() else head(text, left, at)
             if not piece:
                 rows.append([(theme.dim, _GOES_ON)])
                 left = room
-                piece = head(text, left) or text[:1]
+                piece = head(text, left, at) or text[at]
             rows[-1].append((style, piece))
             left -= _cells(piece)
-            text = text[len(piece) :]
+            at += len(piece)
     return rows
 
 

@@ -1,7 +1,7 @@
 """The input: some lines of text, in which a long paste stands as one word until it is sent."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
@@ -17,10 +17,11 @@ _PLACE = re.compile(r"\[pasted [^\]\n]{1,40} #([0-9]{1,6})\]")
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What was being written, to be put back."""
+    """What was being written, to be put back; `pastes` are what its words stand for."""
 
     text: str
     cursor: int
+    pastes: Mapping[int, str]
 
 
 class Editor:
@@ -96,7 +97,18 @@ class Editor:
         self.restore(draft)
 
     def draft(self) -> Draft:
-        return Draft(self.buffer.text, self.buffer.cursor_position)
+        return Draft(self.buffer.text, self.buffer.cursor_position, dict(self._pastes))
+
+    def lend(self, text: str) -> Draft:
+        """Have `text`, which may be anybody's, changed; the draft comes back by `restore`.
+
+        THREAT: a command that quotes the word of a paste would carry away what was pasted for something else.
+        """
+        draft = self.draft()
+        self._pastes.clear()
+        self.put(text)
+        return draft
 
     def restore(self, draft: Draft) -> None:
+        self._pastes = dict(draft.pastes)
         self.buffer.set_document(Document(draft.text, draft.cursor), bypass_readonly=True)

@@ -29,14 +29,14 @@ def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
     return kept
 
 
-def head(text: str, width: int) -> str:
-    """The longest beginning of `text` that takes no more than `width` columns."""
+def head(text: str, width: int, start: int = 0) -> str:
+    """The longest beginning of `text`, from `start` on, that takes no more than `width` columns."""
     taken = 0
-    for place, char in enumerate(text):
-        taken += get_cwidth(char)
+    for place in range(start, len(text)):
+        taken += get_cwidth(text[place])
         if taken > width:
-            return text[:place]
-    return text
+            return text[start:place]
+    return text[start:]
 
 
 def wrapped(style: str, text: str, width: int) -> list[Fragments]:
