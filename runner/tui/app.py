@@ -366,7 +366,7 @@ class App:
             drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"working; {hint}")], width))
         if self._label:
             drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
-        return [[], *drawn] if rows > _SMALL else drawn
+        return drawn if live or rows <= _SMALL else [[], *drawn]  # what is live brings its own empty row
 
     def _bottom(self) -> list[Fragments]:
         width, rows = self._size()

@@ -58,10 +58,16 @@ class Painter(Renderer):
 
     def __init__(self, style: Any, output: Output, above: Callable[[], str], environ: Mapping[str, str]) -> None:
         self._above = above
-        # xterm and the consoles of systems cut rows where others wrap them anew.
-        self._wraps = "XTERM_VERSION" not in environ and environ.get("TERM") != "linux"
-        # tmux takes what was erased at the end of a row for a part of it when it wraps (seen in 3.3a); others do not.
-        self._keeps = environ.get("TERM", "").startswith(("tmux", "screen"))
+        term = environ.get("TERM", "")
+        # xterm and the consoles of systems cut rows where others wrap them anew. What it says of itself stays in the
+        # environment of a tmux that was begun in it.
+        self._wraps = not (term == "linux" or ("XTERM_VERSION" in environ and term.startswith("xterm")))
+        # rxvt-unicode wraps them from when rows have left its screen, and cuts before (urxvt(1), "rewrapMode").
+        self._wraps_late = term.startswith("rxvt")
+        self._went_up = 0  # rows
+        # tmux takes what was erased at the end of a row for a part of it when it wraps (seen in 3.3a); others do not,
+        # and GNU screen is one of them, by the same name.
+        self._keeps = term.startswith(("tmux", "screen")) and "STY" not in environ
         self._longest: dict[int, int] = {}  # the last column of each row that was painted since the last erase
         super().__init__(style, output)
 
@@ -74,6 +80,7 @@ class Painter(Renderer):
                 self.erase()
             if text:
                 canvas.write_raw(text)
+                self._went_up += text.count("\n")
             super().render(app, layout, is_done)
             if self._keeps and (screen := self._last_screen) is not None:
                 for place in range(screen.height):
@@ -87,7 +94,8 @@ class Painter(Renderer):
         output.cursor_backward(self._cursor_pos.x)
         output.cursor_up(where)
         # The place is kept, and not counted back to: a window made lower cuts rows off below, where down does not move.
-        output.write_raw("\x1b7" + "\x1b[B".join(["\x1b[2K"] * height) + "\x1b8")
+        # From the left and not with "erase the line", after which VTE counts a row as full of blanks, to be wrapped.
+        output.write_raw("\r\x1b7" + "\x1b[B".join(["\x1b[K"] * height) + "\x1b8")
         output.reset_attributes()
         output.enable_autowrap()
         output.flush()
@@ -103,7 +111,8 @@ class Painter(Renderer):
         if screen is None or size is None:
             return cursor.y, 0
         width = self.output.get_size().columns
-        if width >= size.columns or width < 1 or not self._wraps:
+        cuts = self._wraps_late and self._went_up + screen.height <= size.rows
+        if width >= size.columns or width < 1 or cuts or not self._wraps:
             return cursor.y, screen.height
         rows = [screen.data_buffer[place] for place in range(screen.height)]
         ends = [max(self._end(row), self._longest.get(place, 0)) for place, row in enumerate(rows)]
