@@ -4,6 +4,7 @@ THREAT T102: a model must not talk itself out of plan mode. The only way out is 
 text is an answer, nobody there means no, and what it leaves into is what the person picked.
 """
 
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from policy.record import dataclass
@@ -89,9 +90,18 @@ def proposal(call: Call, world: "World") -> Proposal | Report | None:
 
 
 async def propose(asked: Proposal, world: "World") -> Report:
-    """Put the plan before the person; a yes changes the mode from the next call on."""
+    """Put the plan before the person; a yes changes the mode from the next call on, and not before it is recorded.
+    Raises AuditError."""
+    from runner.audit.records import Planned  # a terminal asks for its first key before any plan
+
     world.emit(PlanProposed(asked.call.key, asked.plan))
-    match await world.approver.leave_plan(asked.plan):
+    began = time.monotonic()
+    answer = await world.approver.leave_plan(asked.plan)
+    into = answer.mode.value if isinstance(answer, Leave) and answer.mode in WAYS else None
+    feedback = answer.feedback if isinstance(answer, Stay) else None
+    said = Planned(asked.plan, into, world.approver.name, feedback, time.monotonic() - began)
+    world.audit.planned(world.session, said)
+    match answer:
         case Leave(mode) if mode in WAYS:
             world.steering.change({"mode": mode})
             world.journal.mode(mode)

@@ -4,7 +4,9 @@ import pytest
 from test_loop import DONE, Make, bash, stage  # noqa: F401  # a fixture
 
 from policy.tier import Mode
+from policy.verdict import Problem
 from runner.approval import Answer, Yes
+from runner.audit.log import AuditError, AuditLog
 from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
 from runner.messages import ToolCall
 from runner.plan_mode import LONGEST, NAME, Leave, PlanAnswer, Stay, answered, offered
@@ -66,6 +68,31 @@ def test_a_plan_is_left_as_the_person_says(
     refused = [event for event in found.events if isinstance(event, Denied)]
     assert bool(ran) == (mode is not Mode.PLAN), "the next call is judged in the new mode"
     assert bool(refused) == (mode is Mode.PLAN)
+    (record,) = [row.body for row in found.audit.rows(kind="planned")]
+    into = mode.value if isinstance(answer, Leave) else None
+    assert record["action"] == {"type": "LeavePlan", "plan": PLAN, "into": into}
+    told = record["answer"]
+    assert isinstance(told, dict)
+    assert (told["by"], told["yes"], told["feedback"]) == (
+        "person",
+        into is not None,
+        getattr(answer, "feedback", None),
+    )
+
+
+@pytest.mark.threat("T102")
+def test_a_yes_that_cannot_be_recorded_leaves_nothing(
+    stage: Make,  # noqa: F811  # the fixture
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object) -> int:
+        raise AuditError(Problem("the disk is full", "it is", "make room"))
+
+    monkeypatch.setattr(AuditLog, "planned", full)
+    person = Person(Leave(Mode.TRUST_PROJECT))
+    found = stage(proposing(plan=PLAN), bash("touch made"), DONE, mode=Mode.PLAN, approver=person, unattended=False)
+    assert found.play().exit is Exit.FAILED
+    assert not [event for event in found.events if isinstance(event, Changed | Finished)]
 
 
 # fmt: off

@@ -21,7 +21,7 @@ from policy.tier import Mode, Tier
 from policy.verdict import Ask, Deny, Problem
 from runner.audit.facts import Noting
 from runner.audit.log import AuditLog
-from runner.audit.records import Answer, Decision, Patching, Ran, Refusal, SessionEnd, SessionInfo
+from runner.audit.records import Answer, Decision, Patching, Planned, Ran, Refusal, SessionEnd, SessionInfo
 from runner.config import shipped
 from runner.redactor import Redactor
 from runner.secrets import Secret
@@ -98,6 +98,7 @@ def everything(path: Path) -> None:
         )
         log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),)))
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
+        log.planned(session, Planned("# a", "default", "terminal", "go", 1.0))
         log.ended(session, SessionEnd(0, "done", 1, (("input", 2),), 0.1))
 
 

@@ -6,7 +6,7 @@ from policy.record import dataclass
 from runner.audit.log import AuditLog, Record
 from runner.audit.query import Query
 
-DECISIONS = ("decided", "refused", "applied")  # the kinds of record that say what was to be done
+DECISIONS = ("decided", "refused", "applied", "planned")  # the kinds of record that say what was to be done
 SESSIONS = 256  # that are held at a time: a log may have as many of them as it has decisions
 
 

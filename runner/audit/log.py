@@ -16,6 +16,7 @@ from runner.audit.chain import ZERO, canonical, cleaned, digest, seal
 from runner.audit.records import (
     Decision,
     Patching,
+    Planned,
     Ran,
     Refusal,
     SessionEnd,
@@ -25,6 +26,7 @@ from runner.audit.records import (
     ended_body,
     facts_body,
     finished_body,
+    planned_body,
     refused_body,
     session_body,
 )
@@ -192,6 +194,10 @@ class AuditLog:
     def applied(self, session: str, patching: Patching) -> int:
         """Record that a person puts a patch into the workspace. Raises AuditError: then nothing may be changed."""
         return self._append(applied_body(session, patching), "the patch could not be recorded, so nothing was changed")
+
+    def planned(self, session: str, planned: Planned) -> int:
+        """Record what a person said to a plan. Raises AuditError: then the mode may not change."""
+        return self._append(planned_body(session, planned), "the answer to a plan could not be recorded, so it is a no")
 
     def ended(self, session: str, end: SessionEnd) -> int:
         """Record how a session ended, and leave a checkpoint after it."""

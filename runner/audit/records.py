@@ -120,6 +120,18 @@ class Patching:
     files: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a person said to a plan. `into`: the mode that the session is in from here on; None when they said no.
+    `by`, `feedback` and `seconds` as in an Answer."""
+
+    plan: str
+    into: str | None
+    by: str
+    feedback: str | None = None
+    seconds: float | None = None
+
+
 def session_body(name: str, info: SessionInfo) -> dict[str, object]:
     return {
         "kind": "session",
@@ -261,6 +273,26 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
         "verdict": "allow",
         "because": {"tier": Tier.WRITE.label, "text": f"a person put a patch into {many}", "rule": "", "span": None},
         "answer": {"question": "apply it?", "yes": True, "by": patching.by, "feedback": None},
+        "backend": "none",
+    }
+
+
+def planned_body(session: str, planned: Planned) -> dict[str, object]:
+    """As a decision, which a person took: nothing runs by it, but what follows is judged in another mode."""
+    text = f"a person accepted the plan: {planned.into} from here on" if planned.into else "a person wants another plan"
+    answer = Answer("leave plan mode?", planned.into is not None, planned.by, planned.feedback, planned.seconds)
+    return {
+        "kind": "planned",
+        "time": now(),
+        "session": session,
+        "tool": "propose_plan",
+        "action": {"type": "LeavePlan", "plan": spelled.text(planned.plan), "into": planned.into},
+        "tiers": [],
+        "mode": "plan",
+        "cell": {"tier": "plan", "mode": "plan", "ruling": "ask"},
+        "verdict": "allow" if planned.into is not None else "deny",
+        "because": {"tier": "plan", "text": text, "rule": "", "span": None},
+        "answer": _answer(answer),
         "backend": "none",
     }
 

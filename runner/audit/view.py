@@ -16,7 +16,7 @@ _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m
 _LOUD = "\x1b[1;31m"
 _HUES = {"read": _DIM, "dangerous": _LOUD, "unknown": _LOUD, "secret": _LOUD, "denied": _LOUD, "malformed": _LOUD}
 # What an action's line shows, by the field of the action that says most.
-_TELLING = ("script", "argv", "pattern", "path", "root")
+_TELLING = ("script", "argv", "pattern", "path", "root", "plan")
 _HOSTS = 5  # that are named of one command
 _INDENT = " " * 7
 NARROW = 84  # columns below which an action gets a line of its own

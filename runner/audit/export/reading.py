@@ -13,7 +13,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _LONGEST = 1 << 31  # characters of a script
 
 # What tells most of an action, by the name of its field.
-_TELLING = ("script", "argv", "pattern", "path", "url", "root")
+_TELLING = ("script", "argv", "pattern", "path", "url", "root", "plan")
 
 
 def text(value: object) -> str:
