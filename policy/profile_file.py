@@ -8,7 +8,7 @@ from typing import Any
 from policy.keyed import Keyed, KeyedError, Path, Shape, Value, read
 from policy.pattern import pattern
 from policy.profile import Profile
-from policy.verdict import Limits, Problem
+from policy.verdict import Limits, Problem, ProblemError
 
 LIMITS: Mapping[str, Shape] = {
     "wall": Shape.SECONDS,
@@ -38,12 +38,8 @@ _NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
 _CREDENTIAL = pattern(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE)
 
 
-class ProfileError(Exception):
+class ProfileError(ProblemError):
     """The profile cannot be used, so nothing may run. `problem` names file, line and key."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 def parse_profile(text: str, source: str) -> Profile:

@@ -24,6 +24,14 @@ class Problem:
         return f"{self.what}: {self.why}. {self.fix}"
 
 
+class ProblemError(Exception):
+    """What is raised on purpose, whatever its kind: `problem` says what hinders us."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one command and all that it starts may use up together. Seconds and bytes; `pids` counts processes and

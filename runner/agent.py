@@ -9,20 +9,21 @@ The terminal, JSON mode and tests are programs of this kind. docs/embedding.md d
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
-from policy.record import dataclass
 from policy.tier import Mode
+from runner.answering import Answering, stop
 from runner.budget_flags import BudgetFlags
-from runner.model_run import RunArgs, begun, chosen_model, opener, prepared
+from runner.callback import approver_of
+from runner.model_run import RunArgs
 from runner.open_models import OpenModels
 from runner.problems import usage
 from runner.sessions.flags import GoOn
+from runner.starting import Start, starting
 from runner.talk import Talk
 
 if TYPE_CHECKING:
@@ -34,37 +35,6 @@ if TYPE_CHECKING:
     from runner.providers import Opened
     from runner.session import SessionOptions
     from runner.sessions.begin import Beginning
-    from runner.trust.question import Asker
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """What the sessions of one agent are opened with: `options` of the first, `model` and how another is opened."""
-
-    options: "SessionOptions"
-    settings: "Settings"
-    environ: Mapping[str, str]
-    model: "Opened"
-    opener: "Callable[[str], Opened] | None" = None
-
-
-def starting(
-    args: RunArgs,
-    *,
-    unattended: bool,
-    asks: bool = True,
-    asker: "Asker | None" = None,
-    model: "Opened | None" = None,
-) -> Start:
-    """All that can be known before anything is opened; reads the disk, so an event loop may want a thread for it.
-
-    `asks`: a question about trust may be put on this terminal, or by `asker`. Raises Stopped, ConfigError, SetupError,
-    SecretError, SessionError, StateError, PlaceError; KeyboardInterrupt when the person leaves.
-    """
-    options, settings = prepared(args, unattended, asks=asks, asker=asker)
-    model = model or chosen_model(args, settings, options.cwd)
-    options = begun(args, options, settings, model)
-    return Start(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
 
 
 class Agent:
@@ -79,7 +49,7 @@ class Agent:
         cwd: str | Path | None = None,
         *,
         model: "str | Opened | None" = None,
-        mode: Mode | None = None,
+        mode: Mode | str | None = None,
         approver: "Approver | Decide | None" = None,
         emit: "Emit | None" = None,
         go_on: GoOn | None = None,
@@ -97,11 +67,11 @@ class Agent:
         (`GoOn(unkept=True)`). What the repository brings counts where it was trusted before, or has the hash
         `trust_config`; nobody is asked about it. `start`, in place of all but `approver` and `emit`: how it begins.
         """
-        self._approver = _approver(approver)
+        self._approver = approver_of(approver)
         self._told = emit
         named = model if isinstance(model, str) else None
         args = RunArgs(
-            mode=mode,
+            mode=None if mode is None else _mode(mode),
             model=named,
             cwd=str(cwd) if cwd is not None else None,
             limits=limits,
@@ -113,6 +83,7 @@ class Agent:
         given = None if isinstance(model, str) else model
         self._starting = start or (lambda: starting(args, unattended=approver is None, asks=False, model=given))
         self._start: Start | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
         self._models: OpenModels | None = None
         self._open = contextlib.AsyncExitStack()
         self._talk: Talk | None = None
@@ -153,8 +124,13 @@ class Agent:
 
     async def open(self) -> Talk:
         """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
+        loop = asyncio.get_running_loop()
+        if self._talk is not None and self._loop is not loop:
+            fix = "use one event loop (`asyncio.Runner`), or another agent that goes on with the session"
+            raise usage("this agent belongs to another event loop", "it was opened there, and closed with it", fix)
         async with self._door:
             if self._talk is None:
+                self._loop = loop
                 if self._start is None:
                     self._start = self._starting()
                 start = self._start
@@ -168,11 +144,17 @@ class Agent:
         Leaving the iteration stops the run and whatever it started. Raises what `open` raises, and what the approver
         raises: then nothing more was run.
         """
-        return Answering(self, text)
+        return Answering(lambda events: self._begun(text, events))
 
     async def run(self, text: str) -> "Ending":
-        """As `prompt`, for whoever listens by `emit`; answers how the last run ended."""
-        return await (await self.open()).prompt(text)
+        """As `prompt`, for whoever listens by `emit`; answers how the last run ended. A time that is over stops it, and
+        is raised as everywhere (`asyncio.timeout`)."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
+        ending = await self._asked(text)
+        if task is not None and task.cancelling() > before:  # a run ends well when it is stopped; its caller does not
+            raise asyncio.CancelledError
+        return ending
 
     def steer(self, text: str) -> None:
         """Say something to the model inside its turn, after the current batch of calls."""
@@ -208,7 +190,7 @@ class Agent:
     async def close(self) -> None:
         """Stop what runs, close the session and the models. The agent can be opened again, in a new session."""
         if self._work is not None:
-            _stop(self._work)
+            stop(self._work)
             await asyncio.wait({self._work})
         async with self._door:
             talk, self._talk = self._talk, None
@@ -231,10 +213,14 @@ class Agent:
             raise usage("no session is open", "the agent was not opened, or is closed", "`await agent.open()` first")
         return self._start
 
-    async def begun(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
-        """Start to work on `text`; `events` gets what happens, and None at the end. For `Answering`."""
+    async def _asked(self, text: str) -> "Ending":
+        if not text.strip():
+            raise usage("the prompt is empty", "there is nothing to work on", "say what to do")
+        return await (await self.open()).prompt(text)
+
+    async def _begun(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
         await self._idle()
-        work = self._work = asyncio.ensure_future(self.run(text))
+        work = self._work = asyncio.ensure_future(self._asked(text))
         self._events = events
         work.add_done_callback(self._over)
         return work
@@ -308,53 +294,12 @@ class Agent:
             self._told(event)
 
 
-class Answering:
-    """The events of one prompt, once through. Nothing is done before the first is asked for."""
-
-    def __init__(self, agent: Agent, text: str) -> None:
-        self._agent = agent
-        self._text = text
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._work: asyncio.Task[Ending] | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> "Event":
-        if self._work is None:
-            self._work = await self._agent.begun(self._text, self._events)
-        try:
-            event = None if self._work.done() and self._events.empty() else await self._events.get()
-        except asyncio.CancelledError:
-            await self.aclose()
-            raise
-        if event is None:
-            self._work.result()
-            raise StopAsyncIteration
-        return event
-
-    async def aclose(self) -> None:
-        """Stop the run, if it is not over; returns when nothing of it is left."""
-        if self._work is not None:
-            _stop(self._work)
-            await asyncio.wait({self._work})
-
-    def __del__(self) -> None:  # `break` leaves an iteration without a word; a generator would learn of it too late
-        if self._work is not None:
-            _stop(self._work)
-
-
-def _stop(work: "asyncio.Task[Ending]") -> None:
-    if not work.done() and not work.cancelling():  # once: a second cancel would cut short the killing of its child
-        work.cancel()
-
-
-def _approver(given: "Approver | Decide | None") -> "Approver | None":
-    from runner.callback import Callback
-
-    if given is None or hasattr(given, "ask"):
-        return cast("Approver | None", given)
-    return Callback(given)
+def _mode(said: Mode | str) -> Mode:
+    try:
+        return Mode(said)
+    except ValueError:
+        known = ", ".join(Mode)
+        raise usage(f"there is no mode `{said}`", f"the modes are {known}", "name one of them") from None
 
 
 def _let_go(beginning: "Beginning | None") -> None:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from policy.record import dataclass
 from policy.tier import Mode
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 from runner.messages import Thinking
 
 LONGEST = 16 << 20  # bytes of one line: a prompt of a megabyte with every character escaped, and room around it
@@ -97,12 +97,8 @@ Input = (
 )
 
 
-class Misread(Exception):
+class Misread(ProblemError):
     """A line makes no sense; nothing was done for it."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 def _misread(why: str, fix: str = 'write for example {"type": "prompt", "text": "what to do"}') -> Misread:

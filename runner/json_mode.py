@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from policy.verdict import Problem
-from runner.agent import Agent, starting
+from runner.agent import Agent
 from runner.events import Emit, Failed, Notice, Shown, Unqueued
 from runner.json_input import (
     LONGEST,
@@ -34,6 +34,7 @@ from runner.questions import NoAnswer, Questions, Said
 from runner.sessions.flags import GoOn
 from runner.slash.command import Row
 from runner.slash.known import known
+from runner.starting import starting
 from runner.talk import BUSY, Talk
 
 if TYPE_CHECKING:

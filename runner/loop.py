@@ -210,6 +210,13 @@ async def run(prompt: str, world: World, history: list[Message] | None = None) -
         limit = Limit.WALL
     except asyncio.CancelledError:
         exit, reason = Exit.INTERRUPTED, "stopped by the user"
+    except Exception:  # of who answers or listens, who learns of it; the run has its end all the same
+        _over(work, world, Exit.FAILED, "whoever answers or listens failed", None)
+        raise
+    return _over(work, world, exit, reason, limit)
+
+
+def _over(work: Turns, world: World, exit: Exit, reason: str, limit: Limit | None) -> Ending:
     work.over()
     spent = work.spent
     ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import ClassVar, Protocol
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Failure(StrEnum):
 WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 
 
-class ProviderError(Exception):
+class ProviderError(ProblemError):
     """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
     seconds; `window` the tokens that it says the model takes, where a request was too long."""
 
@@ -190,8 +190,7 @@ class ProviderError(Exception):
         retry_after: float | None = None,
         window: int | None = None,
     ) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+        super().__init__(problem)
         self.status = status
         self.failure = failure
         self.retry_after = retry_after

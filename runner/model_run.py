@@ -85,13 +85,14 @@ async def play(
 ) -> "Ending":
     """One prompt in a session of its own, or in the one that it goes on with. SIGTERM and SIGHUP end it as Ctrl-C
     does."""
-    from runner.agent import Agent, Start
+    from runner.agent import Agent
     from runner.farewell import end_by_signals
+    from runner.starting import Start
 
     end_by_signals()
     start = Start(options, settings, environ, model, opener)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
-        return await agent.run(prompt)
+        return await agent.talk.prompt(prompt)  # who was told to stop still learns how it ended
 
 
 def start_conversation(args: RunArgs) -> int:
@@ -103,7 +104,8 @@ def start_conversation(args: RunArgs) -> int:
         from runner.tui.start import start_terminal
 
         return start_terminal(lambda: args)
-    from runner.agent import Agent, starting
+    from runner.agent import Agent
+    from runner.starting import starting
 
     start = starting(args, unattended=False)
     if not os.isatty(0) and not take_terminal():

@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 
-class PlaceError(Exception):
+class PlaceError(ProblemError):
     """One of our folders cannot be used safely. `problem` says which, and what to do."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import time
 from enum import IntEnum
 from typing import TextIO
 
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 from runner.live_secrets import from_environment, masked
 
 ISSUES = "the project's issue tracker"
@@ -26,12 +26,11 @@ class Exit(IntEnum):
     BROKEN_PIPE = 141
 
 
-class Stopped(Exception):
+class Stopped(ProblemError):
     """The command cannot go on: print the Problem, exit with the code."""
 
     def __init__(self, problem: Problem, code: Exit) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+        super().__init__(problem)
         self.code = code
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode
-from policy.verdict import Ask, Problem
+from policy.verdict import Ask, Problem, ProblemError
 from runner.approval import Answer, Edited, Halt, No, Question, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.events import Emit, PickWanted
@@ -16,12 +16,11 @@ from runner.slash.command import Row
 _NOBODY = "nobody is there to answer"
 
 
-class NoAnswer(Exception):
+class NoAnswer(ProblemError):
     """What was said answers nothing; the question still waits, if it ever did."""
 
     def __init__(self, why: str, fix: str) -> None:
-        self.problem = Problem("this answers no question", why, fix)
-        super().__init__(str(self.problem))
+        super().__init__(Problem("this answers no question", why, fix))
 
 
 @dataclass(frozen=True, slots=True)

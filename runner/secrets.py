@@ -7,19 +7,15 @@ when a key is stored, and `runner/redactor.py`, to mask it, look at a value.
 import hmac
 from typing import NoReturn
 
-from policy.verdict import Problem
+from policy.verdict import ProblemError
 from runner import live_secrets
 from runner.live_secrets import MASK as MASK
 
 LONGEST = 8192  # characters of a key; servers take no longer header
 
 
-class SecretError(Exception):
+class SecretError(ProblemError):
     """No usable credential. `problem` names what was tried, never what was found."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 class Secret:

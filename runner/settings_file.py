@@ -6,19 +6,15 @@ import stat
 from pathlib import Path
 from typing import Literal
 
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 Whose = Literal["system", "user", "repository", "named"]
 _LARGEST = 1 << 20  # bytes of one configuration file
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class ConfigError(Exception):
+class ConfigError(ProblemError):
     """Settings that cannot be used. `problem` names the file, line and key, or the variable."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 def settings_bytes(path: Path, whose: Whose) -> bytes | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 _LARGEST = 16 << 20  # bytes
 _PATIENCE = 5.0  # seconds that another process may keep the lock
@@ -24,12 +24,8 @@ _Answer = TypeVar("_Answer")
 _Stamp = tuple[int, int, int, int]
 
 
-class StateError(Exception):
+class StateError(ProblemError):
     """A state file that cannot be used or written. `problem` says which, why, and what to do."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)

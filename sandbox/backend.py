@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from policy.record import dataclass
-from policy.verdict import Permit, Problem, Terms
+from policy.verdict import Permit, Problem, ProblemError, Terms
 
 
 class Level(StrEnum):
@@ -116,12 +116,8 @@ def noted_connections(end: BaseException) -> tuple[Connection, ...]:
 Listener = Callable[[int, bytes], None]
 
 
-class SandboxUnavailable(Exception):
+class SandboxUnavailable(ProblemError):
     """Nothing may run: the boundary cannot be built. Carries the Problem; the program exits with 4."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 class Backend(Protocol):

@@ -7,13 +7,13 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from policy.tier import Mode
-from policy.verdict import Ask
-from runner.agent import Agent, starting
+from policy.verdict import Ask, ProblemError
+from runner.agent import Agent
 from runner.approval import Answer, Halt, No, Question, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.audit.log import AuditLog
@@ -44,11 +44,13 @@ from runner.messages import (
     UserMessage,
 )
 from runner.model_run import RunArgs
+from runner.plan_mode import PlanAnswer, Stay
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.flags import GoOn
 from runner.sessions.store import SessionError
+from runner.starting import starting
 
 
 @pytest.fixture
@@ -82,6 +84,9 @@ class Person:
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         return await self._answer(ask)
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        return Stay()
 
 
 E = TypeVar("E", bound=Event)
@@ -198,11 +203,13 @@ def test_what_an_approver_raises_reaches_the_program_and_nothing_runs(folder: Pa
         raise ValueError("a defect of the program")
 
     async def work() -> None:
-        turns = bash("echo > one"), Turn("still here")
-        async with Agent(folder, model=model(*turns), mode=Mode.DEFAULT, approver=Person(broken)) as agent:
+        turns, told = (bash("echo > one"), Turn("still here")), list[Event]()
+        given = {"mode": "default", "approver": Person(broken), "emit": told.append}
+        async with Agent(folder, model=model(*turns), **given) as agent:  # type: ignore[arg-type]  # a mode's name will do
             with pytest.raises(ValueError, match="a defect of the program"):
                 await all_of(agent, "go")
             assert not (folder / "one").exists()
+            assert [event.exit for event in of(told, RunEnded)] == [Exit.FAILED], "who listens is told of its end"
             seen = await all_of(agent, "and now")  # the history is whole, so the talk can go on
             assert of(seen, RunEnded)[-1].exit == Exit.DONE
 
@@ -323,9 +330,56 @@ def test_what_cannot_be_opened_is_raised_and_leaves_nothing(folder: Path) -> Non
     asyncio.run(work())
 
 
+class Half:
+    """Answers questions, and nothing else."""
+
+    name = "half"
+    ask = Person.ask
+
+
+# fmt: off
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"mode": "root"},    "there is no mode `root`"),
+    ({"approver": "yes"}, "it is no function"),
+    ({"approver": Half()}, "no `leave_plan`"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("given", "why"), ODD, ids=[row[1] for row in ODD])
+def test_what_cannot_be_meant_is_said_at_once(folder: Path, given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ProblemError, match=why):
+        Agent(folder, **given)
+
+
+@pytest.mark.threat("T107")
+def test_a_plain_function_answers_as_well(folder: Path) -> None:
+    async def work() -> None:
+        turns = bash("echo > made"), bash("echo > other"), Turn("done")
+        approver = lambda question: question.card.command == "echo > made"  # noqa: E731  # as a program would
+        async with Agent(folder, model=model(*turns), mode=Mode.DEFAULT, approver=approver) as agent:
+            await all_of(agent, "go")
+            with pytest.raises(ProblemError, match="the prompt is empty"):
+                await all_of(agent, " ")
+
+    asyncio.run(work())
+    assert (folder / "made").exists()
+    assert not (folder / "other").exists()
+
+
+def test_an_agent_is_of_one_event_loop(folder: Path, tmp_path: Path) -> None:
+    agent = Agent(folder, model=model(Turn("one"), Turn("two")))
+    assert asyncio.run(agent.run("a")).exit == Exit.DONE
+    with pytest.raises(ProblemError, match="belongs to another event loop"):
+        asyncio.run(agent.run("b"))
+    asyncio.run(agent.close())
+    assert asyncio.run(agent.run("c")).exit == Exit.DONE, "a closed one begins anew"
+    assert ended_whole(tmp_path / "state")
+
+
 def test_a_time_that_is_over_stops_the_run_and_its_child(folder: Path) -> None:
     async def work() -> None:
-        turns = bash(SLEEPS), Turn("done")
+        turns = bash(SLEEPS), Turn("done"), bash(SLEEPS)
         async with Agent(folder, model=model(*turns), mode=Mode.TRUST_PROJECT) as agent:
             began = asyncio.Event()
 
@@ -341,6 +395,10 @@ def test_a_time_that_is_over_stops_the_run_and_its_child(folder: Path) -> None:
                 await listening
             assert not agent.busy
             assert (await agent.run("go on")).exit == Exit.DONE
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await agent.run("sleep")
+            assert not agent.busy
 
     asyncio.run(work())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from policy.tier import Mode
-from runner.agent import Agent, Start
+from runner.agent import Agent
 from runner.approval import Unattended
 from runner.audit.log import AuditLog
 from runner.config import load
@@ -27,6 +27,7 @@ from runner.providers.scripted import ScriptedProvider, Turn
 from runner.session import SessionOptions
 from runner.sessions.begin import Beginning
 from runner.sessions.store import Store
+from runner.starting import Start
 
 
 class Person:

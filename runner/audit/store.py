@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
@@ -29,12 +29,8 @@ if TYPE_CHECKING:
 ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
 
 
-class AuditError(Exception):
+class AuditError(ProblemError):
     """The log could not be opened, read or written. When writing failed, the action must not run."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 from runner.review import strays
 from runner.review.copying import Copying, Progress, words
 from runner.review.stamp import Stamp
@@ -19,12 +19,8 @@ from runner.review.stamp import Stamp
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
-class CopyError(Exception):
+class CopyError(ProblemError):
     """The workspace cannot be copied. `problem` says why; nothing is left behind."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 from runner.review.form import FILE, LINK, NOTHING, PROGRAM
 from runner.review.lines import Hunk
 
@@ -21,12 +21,8 @@ _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?\s
 _MODES = {b"100644": FILE, b"100664": FILE, b"100600": FILE, b"100755": PROGRAM, b"100775": PROGRAM, b"120000": LINK}
 
 
-class PatchError(Exception):
+class PatchError(ProblemError):
     """The patch cannot be read, or does not fit. `problem` says where and why."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 from runner.workspace_key import workspace_key
 
 _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
@@ -22,12 +22,8 @@ _POINTER = "latest"
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-class SessionError(Exception):
+class SessionError(ProblemError):
     """A session cannot be read, gone on with or removed. `problem` says which, why, and what to do."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 class JournalError(SessionError):

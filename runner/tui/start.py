@@ -24,8 +24,8 @@ from runner.tui.history import Remembered
 from runner.tui.painter import canvas
 
 if TYPE_CHECKING:
-    from runner.agent import Start
     from runner.model_run import RunArgs
+    from runner.starting import Start
 
 
 def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
@@ -80,10 +80,11 @@ async def _session(
     """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
     await asyncio.to_thread(_load)
     from policy.secrecy import Secrets
-    from runner.agent import Agent, starting
+    from runner.agent import Agent
     from runner.places import state_dir
     from runner.redactor import Redactor
     from runner.slash.known import known
+    from runner.starting import starting
     from runner.tui.question import Panels, asker
     from runner.tui.screen import Screen
     from runner.tui.theme import theme_for

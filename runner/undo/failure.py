@@ -2,15 +2,11 @@
 
 from pathlib import Path
 
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 
-class UndoError(Exception):
+class UndoError(ProblemError):
     """The kept files cannot be used, or nothing can be brought back. `problem` says why, and what to do."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
 
 
 def unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:
