@@ -10,10 +10,12 @@ from policy.decide import open_reasons
 from policy.grant import MARK, Grant
 from policy.hearing import Hearing
 from policy.matrix import Ruling
-from policy.phrases import named
+from policy.phrases import named, plain
 from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import _MINT, Allow, Ask, Deny, Permit, Problem, Verdict
+
+PERSON = "terminal"  # what somebody who answers at a terminal is called
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ def approve(ask: Ask) -> Allow:
     return Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, ask.reason)
 
 
-def refuse(ask: Ask, feedback: str | None) -> Deny:
-    """The no of a person. `feedback` is what they said, passed on word for word."""
+def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
+    """The no of whoever answered: `by` names them as the record does. `feedback` is what they said, passed on word for
+    word."""
     said = (feedback or "").strip()
+    who = "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
     what = f"{named(ask.assessment.action, ask.terms)} was refused"
-    why = f"the person at the terminal said no: {said}" if said else "the person at the terminal said no"
+    why = f"{who} said no: {said}" if said else f"{who} said no"
     fix = (
         "do what they said instead"
         if said

@@ -25,10 +25,13 @@ def named(action: Action, around: Around) -> str:
     return f"`{plain(_text(action, around))}`"
 
 
-def powers(terms: Terms, around: Around) -> str:
-    """All that these terms give beyond reading the workspace and the system."""
+def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
+    """All that these terms give beyond reading the workspace and the system. What a file tool does with them is said
+    first: it runs no code but ours."""
     given = []
-    if terms.rights is Rights.WORK:
+    if terms.rights is Rights.WORK and isinstance(action, WriteFile | EditFile):
+        given.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
+    elif terms.rights is Rights.WORK:
         given.append("run code and change files in the workspace")
     if terms.write:
         given.append(f"change {listed([near(path, around) for path in terms.write])}")

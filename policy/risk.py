@@ -45,7 +45,7 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     """One line: what the action does, and all that a yes would let it do."""
     told = doing(assessment, around)
     mark = ": " if told.startswith("`") else " "
-    given = "; ".join((powers(terms, around), *caveats(assessment, terms)))
+    given = "; ".join((powers(terms, around, assessment.action), *caveats(assessment, terms)))
     return f"{named(assessment.action, around)}{mark}{told}. {given}. Allow it?"
 
 

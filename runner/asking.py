@@ -82,7 +82,7 @@ async def heard(judgement: Judgement, world: World) -> Heard:
                 world.emit(Answered(call.key, False, feedback))
                 names = _keep(found.hearing, question.ask, wanted, world)
                 said = records.Answer(question.ask.question, False, world.approver.name, feedback, seconds)
-                return Heard(judgement, refuse(question.ask, feedback), said, names, (), proposed)
+                return Heard(judgement, refuse(question.ask, feedback, world.approver.name), said, names, (), proposed)
             case Edited(script):
                 action = judgement.planned.action
                 if not isinstance(action, RunScript):  # nobody offered that; the answer to an unknown word is no

@@ -77,7 +77,7 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
         if not yes:
             world.steering.refused.add(added(asked, had).words)
         said = records.Answer(asked.question, yes, world.approver.name, feedback, seconds)
-        verdict = approve(asked) if yes else refuse(asked, feedback)
+        verdict = approve(asked) if yes else refuse(asked, feedback, world.approver.name)
         return Beyond(replace(now, assessment=asked.assessment), added(asked, had), verdict, said)
     return None
 

@@ -121,7 +121,7 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
             for each in (*assessment.asked, *assessment.reasons)
             if each is not ask.reason and each.tier is not Tier.READ
         )[:_MOST_REASONS],
-        terms=tuple((label, safe_line(words)) for label, words in terms_words(ask.terms)),
+        terms=tuple((label, safe_line(words)) for label, words in terms_words(ask.terms, action)),
         caveats=tuple(safe_line(each) for each in caveats(assessment, ask.terms)),
         paths=_paths(assessment, around),
         change=_change(action, before, around),

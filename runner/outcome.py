@@ -1,5 +1,6 @@
 """How an action ended, in words: what a terminal shows of a `Finished` event."""
 
+from policy.action import Action, RunArgv, RunScript
 from runner.events import Finished
 from runner.visible import visible
 
@@ -11,14 +12,31 @@ def went_well(event: Finished) -> bool:
     return event.status == 0 and event.problem is None
 
 
-def output_lines(event: Finished) -> list[str]:
-    """What it printed, safe to show, without what the words about its end say anyway."""
-    lines = visible(event.text).rstrip("\n").split("\n") if event.text.strip() else []
+def output_lines(event: Finished, action: Action | None = None) -> list[str]:
+    """What it printed, safe to show, without what the words about its end say anyway. Of a command as a terminal would
+    have left it; of a file every character."""
+    text = settled(event.text) if isinstance(action, RunScript | RunArgv) else event.text
+    lines = visible(text).rstrip("\n").split("\n") if text.strip() else []
     if lines and lines[-1].startswith("[exit status "):
         lines.pop()
     if event.violations:
         lines = [line for line in lines if not (line.startswith("[") and "stopped by the sandbox: " in line[:40])]
     return lines
+
+
+def settled(text: str) -> str:
+    """Each line as a terminal leaves it where a program wrote over it again and again, such as a progress bar."""
+    if "\r" not in text:
+        return text
+    return "\n".join(map(_last, text.replace("\r\n", "\n").split("\n")))
+
+
+def _last(line: str) -> str:
+    """Every piece between carriage returns begins in the first column again."""
+    found = ""
+    for piece in reversed(line.split("\r")):  # the later one covers the earlier one as far as it goes
+        found += piece[len(found) :]
+    return found
 
 
 def reached_words(event: Finished) -> str:

@@ -12,9 +12,10 @@ from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Ask, Deny, Verdict
-from runner.approval_offer import Offer
+from runner.approval_offer import Offer, where_words
 from runner.audit.records import Answer
 from runner.grant_store import GrantStore, Keep
+from runner.grant_words import about
 from runner.state_file import StateError
 from runner.wording import action_words
 
@@ -92,5 +93,11 @@ def keep(hearing: Hearing, question: Ask, wanted: Keep, store: GrantStore) -> tu
     except StateError as error:
         return (), f"this was not remembered: {error.problem.what}: {error.problem.why}; the answer counts once"
     names = tuple(grant.id for grant in made)
-    back = f"/grants revoke {names[0]}" if wanted.span is Span.SESSION else f"agent grants revoke {' '.join(names)}"
-    return names, f"remembered as {' and '.join(names)}; `{back}` takes it back"
+    no = "" if wanted.ruling is Ruling.ALLOW else "never "
+    told = " and ".join(f"{grant.id}: {no}{about(grant)}" for grant in made)
+    where = where_words(wanted.span, yes=False)
+    if wanted.span is Span.SESSION:
+        back = " and ".join(f"`/grants revoke {name}`" for name in names)
+    else:
+        back = f"`agent grants revoke {' '.join(names)}`"
+    return names, f"remembered as {told}, {where}; {back} {'takes it' if len(names) == 1 else 'take them'} back"

@@ -4,9 +4,9 @@ long is told. The same on a screen and in plain lines.
 The words are as untrusted as the events: show them through `visible`.
 """
 
+from runner.card_text import safe, squeezed
 from runner.events import Changed, Compacted, Resumed, Retrying, RunEnded, SessionStarted
 from runner.plural import many
-from runner.visible import visible
 
 NOT_HELD = "not held"  # the label of what the sandbox does not keep
 FOLD, FAILED_FOLD = (6, 4), (2, 12)  # lines kept before and after the fold; what went wrong stands at the end
@@ -63,8 +63,9 @@ def ended(event: RunEnded) -> str:
 
 
 def command_lines(command: str, mark: str = "…") -> list[str]:
-    """The lines of a command, safe to show; of a long one the beginning, and how much is left out behind `mark`."""
-    words = visible(command)
+    """The lines of a command as its question shows them; of a long one the beginning, and how much is left out behind
+    `mark`."""
+    words = squeezed(safe(command))
     if (over := len(words) - _COMMAND_CHARACTERS) > 0:
         words = f"{words[:_COMMAND_CHARACTERS]}{mark} {over} more characters"
     lines = words.rstrip("\n").split("\n")

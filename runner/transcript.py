@@ -209,7 +209,7 @@ class Transcript:
     def _finished(self, event: Finished) -> None:
         action = self._actions[event.call][1]
         diff = isinstance(action, EditFile | WriteFile)
-        lines = output_lines(event)
+        lines = output_lines(event, action)
         good = went_well(event)
         first, last = FOLD if good else FAILED_FOLD
         hidden = len(lines) - first - last

@@ -15,11 +15,14 @@ _HIDING = {
     *range(0x180B, 0x1810),
     *range(0xE0100, 0xE01F0),
 }
+_STACKED = 3  # marks on one letter that a language needs; more of them are drawn over the lines around
+_STACKING = {"Mn", "Me"}
 _HIDING_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
 
 
 def visible(text: str, *, lines: bool = True) -> str:
-    """`text` with every control, bidirectional, zero-width and look-alike blank character spelled out.
+    """`text` with every control, bidirectional, zero-width and look-alike blank character spelled out, and the marks
+    that are piled upon one letter counted.
 
     With `lines`, newlines stay (CR LF becomes LF) and tabs become spaces; without, both are spelled out too, so that
     the answer is one line. Printable text comes back unchanged.
@@ -28,7 +31,26 @@ def visible(text: str, *, lines: bool = True) -> str:
         return text
     if lines:
         text = text.replace("\r\n", "\n").expandtabs(4)
-    return "".join(char if (lines and char == "\n") else _spell(char) for char in text)
+    return "".join(char if (lines and char == "\n") else _spell(char) for char in _flat(text))
+
+
+def _flat(text: str) -> str:
+    """`text` with no more marks on one letter than a language needs: of what is piled on top, only how many."""
+    stacked = 0
+    shown: list[str] = []
+    for char in text:
+        if char >= "\u0300" and unicodedata.category(char) in _STACKING:
+            stacked += 1
+            if stacked <= _STACKED:
+                shown.append(char)
+            continue
+        if stacked > _STACKED:
+            shown.append(f"⟨{stacked - _STACKED} marks more⟩")
+        stacked = 0
+        shown.append(char)
+    if stacked > _STACKED:
+        shown.append(f"⟨{stacked - _STACKED} marks more⟩")
+    return "".join(shown)
 
 
 def one_line(text: str, limit: int) -> str:

@@ -52,13 +52,16 @@ def action_words(action: Action, workspace: str) -> str:
 _UNIX = "AF_UNIX as well: who listens in the workspace, a named path or a system folder can be reached"
 
 
-def terms_words(terms: Terms) -> tuple[tuple[str, str], ...]:
-    """What a permit with these terms may do, as (label, words) pairs. Nothing it may do is left out."""
+def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, str], ...]:
+    """What a permit with these terms may do, as (label, words) pairs. Nothing it may do is left out; of an `action` of
+    a file tool it is said first what it does with that."""
     writes = list(terms.write)
     if terms.rights is Rights.WORK:
         writes.insert(
             0, "the workspace, except what other programs run by themselves" if terms.locked else "the workspace"
         )
+    if isinstance(action, WriteFile | EditFile):
+        writes[:] = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
     # A pattern without a folder is a name that counts as public (`*.pub`); a path is one file, opened on purpose.
     opened = [path for path in terms.shown if "/" in path]
     shown = f"; secret files opened: {', '.join(opened)}" if opened else ""

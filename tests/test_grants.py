@@ -74,6 +74,10 @@ def test_a_no_reaches_the_model_in_the_persons_words(feedback: str | None, why: 
     assert (denied.cell, denied.reason) == (ask.cell, ask.reason)
 
 
+def test_a_no_is_told_as_whose_it_was() -> None:
+    assert refuse(question(), None, "program").problem.why == "the program that answers here said no"
+
+
 @pytest.mark.threat("T29")
 def test_a_permit_cannot_be_made_by_hand() -> None:
     ask = question()

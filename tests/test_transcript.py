@@ -210,6 +210,8 @@ HOSTILE = [
     ("a\u2028b",                    "a<U+2028>b",             "a line separator outside of ASCII"),
     ("[red]x[/red] [link=http://e]","[red]x[/red] [link=http://e]", "markup stays text"),
     ("line\r\nline",                "line\nline",             "the line ends of Windows are line ends"),
+    ("e" + "\u0336" * 40 + "x",    "e\u0336\u0336\u0336⟨37 marks more⟩x", "marks piled up over the lines around"),
+    ("נִקּ ที่ ồ 👍🏽 ❤️",              "נִקּ ที่ ồ 👍🏽 ❤️",         "marks that a language needs"),
     ("naïve 漢字 🙂",               "naïve 漢字 🙂",          "ordinary text of any script is left alone"),
 ]
 # fmt: on

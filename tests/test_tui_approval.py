@@ -233,14 +233,29 @@ def test_s_and_p_take_the_narrowest_choice_shown() -> None:
 
 @pytest.mark.threat("T38")
 def test_a_choice_that_does_not_fit_its_row_is_shown_whole_first() -> None:
-    screen = Screen(put("npm test"), width=40)
+    assert Screen(put("npm test"), width=40).press("s").answers is not None, "fits in fewer words"
+    screen = Screen(put("npm test"), width=34, rows=30)
     assert screen.press("s").answers is None
     whole = " ".join(screen.text().split())
     assert "exactly `npm test`" in whole
     assert "but not" in whole
     assert screen.press("y").answers is None, "only the same key again"
     assert screen.press("s").answers is not None
-    assert Screen(put("npm test"), width=40).press("s", "escape", "n").answers == (No(),)
+    assert Screen(put("npm test"), width=34, rows=30).press("s", "escape", "n").answers == (No(),)
+
+
+@pytest.mark.threat("T38")
+@pytest.mark.parametrize(("rows", "shown"), [(10, "session: exactly `npm test`"), (7, "s/1 p/2 3 4 d")])
+def test_in_a_low_window_what_may_be_remembered_is_told(rows: int, shown: str) -> None:
+    """A terminal of 16 and one of 13 rows. Whatever has no row of its own is shown whole before it is taken."""
+    screen = Screen(put("npm test"), width=60, rows=rows)
+    drawn = screen.text()
+    assert shown in drawn
+    assert len(drawn.split("\n")) <= rows
+    assert drawn.split("\n")[-1].startswith("  y yes, once · n no")
+    taken = screen.press("end", "s").answers is not None
+    assert taken is ("s/1 p/2" not in shown)
+    assert screen.press("s").answers is not None
 
 
 def test_a_no_with_a_reason_and_an_edit_are_written_in_the_input() -> None:

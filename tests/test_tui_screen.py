@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from screen_story import STORY, finished, judged
+from test_card import shown as card_of
 from tmux import Tmux
 
 from policy.action import EditFile, ReadFile, RunScript
@@ -216,8 +217,35 @@ def test_a_question_that_nobody_answered_is_said() -> None:
     shown.take(events.Proposed("1.1", "bash", RunScript("make", "/w")))
     shown.take(judged("1.1", Tier.EXECUTE, Ruling.ASK, "runs code"))
     shown.take(events.Asked("1.1", "may it?"))
+    shown.take(
+        events.Asked("1.2", "and it?", card_of("curl https://example.org"))
+    )  # of a list, which stands before the turn of its call
     shown.take(events.RunEnded(130, "stopped", 1, Usage(0, 0), ()))
-    assert up(shown).startswith("\n execute   $ make\n └ stopped\n")
+    told = "└ asked about, and stopped before an answer: nothing ran\n"
+    assert up(shown).startswith(f"\n execute   $ make\n {told}\n network   curl https://example.org\n {told}")
+
+
+def test_a_line_that_was_written_over_is_as_a_terminal_leaves_it() -> None:
+    shown = screen()
+    begin(shown, "1.1")
+    shown.take(finished("1.1", "".join(f"\r{n:3}% of it" for n in range(101)) + "\r\nlong\rab\n"))
+    assert " │ 100% of it\n │ abng\n" in up(shown)
+    assert shown.expand(), "nothing is lost"
+    assert "␍  0% of it␍  1% of it" in up(shown)
+    shown.take(events.Proposed("1.2", "edit", EditFile("/w/a.py", "x", "y")))
+    shown.take(judged("1.2", Tier.WRITE, Ruling.ALLOW, "changes a file"))
+    shown.take(finished("1.2", "@@ -1,0 +1,1 @@\n+evil()\r+good()\n"))
+    assert "+evil()␍+good()" in up(shown), "of a file every character counts"
+
+
+def test_a_command_is_shown_above_as_in_its_question() -> None:
+    shown = screen()
+    shown.take(events.Proposed("1.1", "bash", RunScript("ls" + " " * 300 + "; rm -rf src e" + "\u0336" * 9, "/w")))
+    shown.take(judged("1.1", Tier.EXECUTE, Ruling.ALLOW, "runs code"))
+    shown.take(finished("1.1", "made e" + "\u0336" * 40))
+    text = up(shown)
+    assert "ls⟨300 blanks⟩; rm -rf src e<U+0336>" in text
+    assert f"made e{3 * chr(0x336)}⟨37 marks more⟩" in text
 
 
 def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:

@@ -61,11 +61,12 @@ class ApprovalPanel:
         self._guard.drawn()
         top = self._head(width)
         foot = self._foot(width)
+        if len(top) + len(foot) + _LEAST > rows:
+            foot = self._foot(width, low=True)
         room = max(rows - len(top) - len(foot), _LEAST)
         while foot and len(top) + len(foot) + room > rows:
             foot = foot[1:]  # the keys stand last
-            # What is remembered is shown before it is: whose row has no room is shown whole first.
-            self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
+            self._cut_all()
         room = max(min(room, rows - len(top) - len(foot)), 1)
         body = self._body(width)
         self._page = room
@@ -116,7 +117,8 @@ class ApprovalPanel:
         told += [f"{each.kind.value} {each.target} [{each.scope.value}]" for each in assessment.effects]
         return tuple(visible(line) for line in (*told, *assessment.tree.split("\n")))
 
-    def _foot(self, width: int) -> list[Fragments]:
+    def _foot(self, width: int, *, low: bool = False) -> list[Fragments]:
+        """What may be answered. `low`: the screen is, so what may be remembered has one row together."""
         if self._view == "x":
             return [[(self._theme.dim, "  x or escape: back to the question")]]
         if self._view:
@@ -124,22 +126,44 @@ class ApprovalPanel:
         card = self._question.card
         rows = self._others(width)
         self._cut = set()
-        for pick in card.choices:
-            said = f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
-            row: Fragments = [("", "  "), (self._theme.strong, f"{'/'.join(pick.keys):<3}"), ("", f" {said}")]
-            if fit(row, width) != row:
-                self._cut.update(pick.keys)
-            rows.append(fit(row, width))
+        if low and card.choices:
+            self._cut_all()
+            named = " ".join("/".join(pick.keys) for pick in card.choices)
+            said = "yes, and remember it" if all(pick.yes for pick in card.choices) else "remember it"
+            rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {said}: each is shown first")], width))
+        else:
+            rows += self._choices(card.choices, width)
+        rows += self._keys(width)
+        if self._hint:
+            rows.append([(self._theme.warn, f"  {self._hint}")])
+        return rows
+
+    def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
+        """A row for each, all in the shorter words where one does not fit otherwise."""
+        for short in (False, True):
+            rows = [[("", "  "), (self._theme.strong, f"{'/'.join(each.keys):<3}"), ("", _told(each, short))]
+                    for each in picks]  # fmt: skip
+            cut = {key for pick, row in zip(picks, rows, strict=True) if fit(row, width) != row for key in pick.keys}
+            if not cut:
+                break
+        self._cut.update(cut)
+        return [fit(row, width) for row in rows]
+
+    def _cut_all(self) -> None:
+        """What is remembered is shown before it is: whose row has no room is shown whole first."""
+        self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
+
+    def _keys(self, width: int) -> list[Fragments]:
+        card = self._question.card
         keys = ["y yes, once", "n no", "f no, and say why"]
         keys += ["e edit"] if card.editable else []
         keys += ["x explain"]
         keys += ["tab next"] if self._open_others else []
         keys += ["A yes to all like it"] if self._like else []
         keys += ["N no to the rest"] if self._open_others else []
-        rows += [[("", "  "), *row] for row in wrapped(self._theme.strong, " · ".join(keys), width - 2)]
-        if self._hint:
-            rows.append([(self._theme.warn, f"  {self._hint}")])
-        return rows
+        said = " · ".join(keys)
+        said = said if len(said) <= width - 2 else said.replace("no, and say why", "no, say why")
+        return [[("", "  "), *row] for row in wrapped(self._theme.strong, said, width - 2)]
 
     def _others(self, width: int) -> list[Fragments]:
         rows: list[Fragments] = []
@@ -318,3 +342,10 @@ class ApprovalPanel:
 
     def _pick(self, key: str) -> Pick | None:
         return next((pick for pick in self._question.card.choices if key in pick.keys), None)
+
+
+def _told(pick: Pick, short: bool) -> str:
+    if not short:
+        return f" {'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
+    where = pick.where.removeprefix("in this ").replace(" for ", " ")
+    return f" {'yes' if pick.yes else 'no, never'}, {where}: {pick.words}"

@@ -2,9 +2,10 @@
 
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, WriteFile
 from policy.matrix import Ruling
+from policy.tier import Tier
 from policy.verdict import Problem
 from runner.events import Answered, Denied, Finished, Judged, Malformed
-from runner.outcome import contained_words, end_words, output_lines, reached_words, seconds_words, went_well
+from runner.outcome import contained_words, end_words, output_lines, reached_words, seconds_words, settled, went_well
 from runner.telling import FAILED_FOLD, FOLD, command_lines
 from runner.tui.diff import diff_rows
 from runner.tui.fragments import fit
@@ -30,6 +31,7 @@ class Card:
         self.answer: Answered | None = None
         self.beyond: Answered | None = None  # to the question about one right more, after it had run
         self.asked = False
+        self.tier: Tier | None = None  # as what somebody was asked about it
         self.began: float | None = None  # when it was allowed to run
         self._cwd = cwd
         self._printed = ""
@@ -58,10 +60,10 @@ class Card:
     def head(self, width: int, theme: Theme) -> list[Row]:
         """Badge and command; further rows of a long command stand below it, set in."""
         lines = command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
-        if self.verdict is None:
+        tier = self.verdict.cell.tier if self.verdict is not None else self.tier
+        if tier is None:
             badge: Row = [(theme.badge_odd, " call "), ("", "  ")]
         else:
-            tier = self.verdict.cell.tier
             badge = [(theme.badge(tier), f" {tier.label} "), ("", "  ")]
         return titled(badge, "\n".join(lines), width, theme)
 
@@ -72,7 +74,7 @@ class Card:
         if self.beyond is not None:
             body.append([(theme.dim, "for one right more, "), *_said(self.beyond, theme)])
         good = went_well(event)
-        lines = output_lines(event)
+        lines = output_lines(event, None if whole else self.action)
         told = ""
         if isinstance(self.action, EditFile | WriteFile) and good:
             shown = diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
@@ -105,7 +107,9 @@ class Card:
 
     def stopped(self, width: int, theme: Theme) -> list[Row]:
         """The run ended before it did."""
-        return [*self.head(width, theme), [_bars(theme)[1], (theme.warn, "stopped")]]
+        open_ = self.asked and self.answer is None and self.began is None
+        words = "asked about, and stopped before an answer: nothing ran" if open_ else "stopped"
+        return [*self.head(width, theme), *hang(wrap([(theme.warn, words)], width - 3), _bars(theme)[1], ("", "   "))]
 
     def brief(self, event: Finished) -> bool:
         """Whether it ended as a read of which one row is enough: what it found is for the model."""
@@ -113,7 +117,9 @@ class Card:
 
     def folds(self, event: Finished) -> bool:
         """Whether `finished` leaves lines out."""
-        lines = output_lines(event)
+        lines = output_lines(event, self.action)
+        if len(lines) > 0 and lines != output_lines(event):
+            return True
         if isinstance(self.action, _QUIET) and went_well(event):
             return len(lines) > 0
         fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else FOLD if went_well(event) else FAILED_FOLD
@@ -181,8 +187,8 @@ def _last_lines(text: str, count: int) -> list[str]:
     """The last lines of `text` that hold something; of what rewrote its own line (progress), the newest state."""
     if count <= 0:
         return []
-    lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")[-count:]
-    return [visible(line.rstrip("\r").rpartition("\r")[2], lines=True).rstrip() for line in lines if line.strip()]
+    lines = settled(text).rstrip("\n").split("\n")[-count:]
+    return [visible(line).rstrip() for line in lines if line.strip()]
 
 
 def _elapsed(seconds: float) -> str:

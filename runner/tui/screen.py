@@ -174,6 +174,9 @@ class Screen:
 
     def _settled(self, event: Judged | Asked | Answered) -> None:
         card = self._cards.get(event.call)
+        if card is None and isinstance(event, Asked) and event.card is not None:
+            # One of a list, before its turn. Where that is stopped, this is the only trace of it.
+            card = self._cards[event.call] = Card(event.call, event.card.command, None, self._cwd)
         if card is None:
             if isinstance(event, Answered):  # to a plan, which has no card: their words leave the screen else
                 self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
@@ -184,7 +187,7 @@ class Screen:
                 if event.ruling is Ruling.ALLOW:
                     card.began = self._now()
             case Asked():
-                card.asked = True
+                card.asked, card.tier = True, event.card.tier if event.card is not None else None
             case Answered():
                 if card.began is not None:  # it ran, and what the sandbox stopped it from was asked about
                     card.beyond = event
