@@ -183,7 +183,7 @@ def test_the_rules_of_the_readme_are_good_ones() -> None:
     from policy.permission.file import LISTS, permissions
 
     readme = (Path(__file__).resolve().parent.parent / "README.md").read_text()
-    block = readme.partition("\n## Rules\n")[2].partition("```toml\n")[2].partition("```")[0]
+    block = readme.partition("\n**By rules**")[2].partition("```toml\n")[2].partition("```")[0]
     found = permissions(read(block, "README.md", {}, LISTS), Layer.USER)
     assert len(found) == 5
     assert not [one for one in check(found, BOOK, DAY, PROFILE) if one.severity is not Severity.NOTICE]
