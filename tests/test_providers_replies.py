@@ -369,6 +369,13 @@ ODD = [
      [("a", "ls", {"a": 1}), ("b", "rm", {})], "all calls are opened first"),
     ([piece("{}", "ls", index=0, id="a"), piece("{}", "rm", index=1, id="b"), piece(" \n", index=0), TOOLS],
      [("a", "ls", {}), ("b", "rm", {})], "a blank after the end"),
+    ([piece('{"a": 1}', "ls", index=0, id="a"), piece("}", index=0), TOOLS],
+     [("a", "ls", {"a": 1})], "a brace too many"),
+    ([piece("{}", "ls", index=0, id="a"), piece('{"a": 1}', index=0), TOOLS],
+     [("a", "ls", None)], "an empty object that kept the place"),
+    ([piece("", "ls", index=0, id="a"), piece('{"a": 1}', "rm", index=1, id="b"), piece('{"b": "}\\', index=0),
+      piece('""}', index=0), TOOLS],
+     [("a", "ls", {"b": '}"'}), ("b", "rm", {"a": 1})], "whole before the one that stands before it"),
     ([piece("{}", "ls", index=0, id="a-1"), piece("{}", "ls", index=1, id="a"), piece("{}", "ls", index=2, id="a"),
       piece("{}", "ls", index=3, id="a-2"), TOOLS],
      [("a-1", "ls", {}), ("a", "ls", {}), ("a-2", "ls", {}), ("a-2-3", "ls", {})], "an id that looks like ours"),
@@ -402,6 +409,30 @@ def test_odd_tool_calls_of_compatible_servers(chunks: list, calls: list, why: st
     ready = [event.call for event in events if isinstance(event, CallReady)]
     assert ready == [call for call in found if call.arguments is not None], "whole calls are given away, as they stay"
     assert all((call.raw == "") == (call.arguments is not None or why.startswith("unless")) for call in found)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "at", "why"),
+    [
+        (['{"a"', ": 1", "}", " "], 2, "where its object closes"),
+        (['{"a": "}', "\\", '"}"', "}"], 3, "a brace and a quotation mark inside of a text"),
+        (['{"a": {}', "}"], 1, "an object inside of it"),
+        (["{", "}"], 2, "empty: not before the answer ends"),
+        (['{"a": 1,}', ""], None, "what closes and is no JSON"),
+    ],
+)
+def test_a_call_of_chat_completions_is_whole_where_its_object_closes(
+    pieces: list[str], at: int | None, why: str
+) -> None:
+    chunks = [piece(text, "ls" if not place else None, index=0, id="a") for place, text in enumerate(pieces)]
+    body = sse(*(each for chunk in chunks for each in (chunk, choice({"content": "."}))), TOOLS)
+    [events], _ = exchange("openai", [loopback.stream(body)])
+    found = [
+        sum(isinstance(before, TextDelta) for before in events[:place])
+        for place, event in enumerate(events)
+        if isinstance(event, CallReady)
+    ]
+    assert found == ([] if at is None else [at]), why
 
 
 def test_a_call_without_an_id_gets_one_of_its_own() -> None:
@@ -443,9 +474,9 @@ def test_what_is_new_in_anthropics_stream_is_passed_over() -> None:
         (
             "openai",
             sse(
-                piece('{"path": "a"}', "ls", index=0, id="a"),
+                piece("{}", "ls", index=0, id="a"),
                 piece("{}", "ls", index=1, id="b"),
-                piece(', "force": true}', index=0),
+                piece('{"force": true}', index=0),
                 TOOLS,
             ),
         ),

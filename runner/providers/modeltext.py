@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
+_MARKS = re.compile(r'["\\\\{}\[\]]')
 DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test the parsers behind us
 
 
@@ -29,6 +31,39 @@ def parse_arguments(raw: str) -> dict[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and shallow(value) else None
+
+
+class Closing:
+    """Tells when the JSON object that comes in pieces closes, at a cost that grows with its length alone. Whether it is
+    JSON at all only a parser knows."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = False
+        self._escaped = False  # the next character, whatever it is
+        self.closed = False
+
+    def feed(self, text: str) -> bool:
+        """Whether it closed in `text`."""
+        if self.closed or not text:
+            return False
+        plain = 0 if self._escaped else -1
+        for mark in _MARKS.finditer(text):
+            at = mark.start()
+            if at == plain:
+                continue
+            match mark[0]:
+                case "\\":
+                    plain = at + 1
+                case '"':
+                    self._quoted = not self._quoted
+                case "{" | "[" if not self._quoted:
+                    self._depth += 1
+                case "}" | "]" if not self._quoted:
+                    self._depth -= 1
+                    self.closed = self.closed or self._depth == 0
+        self._escaped = plain == len(text)
+        return self.closed
 
 
 def whole_text(parts: Iterable[str]) -> str:

@@ -1,26 +1,18 @@
 """The OpenAI Chat Completions API, as OpenAI and many others serve it: OpenRouter, Ollama, vLLM, llama.cpp.
 
-What the protocol lacks, and what is done instead:
-- a tool result has no error flag: its text starts with `TOOL_FAILED`;
-- a tool result holds text only: its images follow, numbered, in a user message right after the turn's results;
-- there is no field for thinking: servers stream it as `reasoning_content` or `reasoning`. Some of them demand it back
-  beside tool calls, so it returns there, under the name it came with, and is left out everywhere else.
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 """
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
     CallOpened,
     CallReady,
-    ImageBlock,
-    Message,
     ProviderError,
     Reply,
     Request,
@@ -28,25 +20,20 @@ from runner.messages import (
     StreamEvent,
     TextBlock,
     TextDelta,
-    Thinking,
     ThinkingBlock,
     ThinkingDelta,
     ToolCall,
-    ToolMessage,
     Usage,
-    UserMessage,
 )
-from runner.model_facts import ThinkingKind, facts_of
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import Failures, unframed
-from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.modeltext import Closing, count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.openai_body import MARK, request_body
 from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
 from runner.secrets import Secret
 
-TOOL_FAILED = "[this tool call failed]"
-MARK = "openai:"  # before the field name, in the signature of a ThinkingBlock that came from here
 REASONING = ("reasoning_content", "reasoning")
 
 STOPS = {
@@ -109,94 +96,6 @@ class OpenAiProvider:
         await self._connection.close()
 
 
-def request_body(request: Request, *, own_server: bool) -> Json:
-    """The JSON that is sent for `request`. OpenAI's own servers name the token limit differently from all others."""
-    messages: list[Json] = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    for message in request.messages:
-        messages.extend(_messages(message))
-    body: Json = {
-        "model": request.model,
-        "max_completion_tokens" if own_server else "max_tokens": request.max_tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "messages": messages,
-    }
-    if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
-            }
-            for tool in request.tools
-        ]
-    facts = facts_of(f"openai:{request.model}")
-    if request.thinking is not Thinking.OFF and facts.thinking is ThinkingKind.EFFORT:
-        body["reasoning_effort"] = facts.effort(request.thinking)
-    return body
-
-
-def _messages(message: Message) -> list[Json]:
-    match message:
-        case UserMessage():
-            content = _content(message.content)
-            return [{"role": "user", "content": content}] if content else []
-        case AssistantMessage():
-            return _own(message)
-        case ToolMessage():
-            return _results(message)
-        case never:
-            assert_never(never)
-
-
-def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[Json]:
-    if any(isinstance(block, ImageBlock) for block in blocks):
-        return [_part(block) for block in blocks if isinstance(block, ImageBlock) or block.text.strip()]
-    return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip())
-
-
-def _part(block: TextBlock | ImageBlock) -> Json:
-    if isinstance(block, TextBlock):
-        return {"type": "text", "text": block.text}
-    return {"type": "image_url", "image_url": {"url": f"data:{block.media_type};base64,{block.data}"}}
-
-
-def _own(message: AssistantMessage) -> list[Json]:
-    text = "\n\n".join(block.text for block in message.content if isinstance(block, TextBlock) and block.text.strip())
-    if not message.calls:
-        return [{"role": "assistant", "content": text}] if text else []
-    wire: Json = {"role": "assistant", "content": text or None}
-    for block in message.content:
-        if isinstance(block, ThinkingBlock) and block.signature.startswith(MARK):
-            wire[block.signature.removeprefix(MARK)] = block.text
-    wire["tool_calls"] = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
-        for call in message.calls
-    ]
-    return [wire]
-
-
-def _arguments(call: ToolCall) -> str:
-    # Arguments that did not parse are sent as none: servers that parse them again would fail every later request.
-    return json.dumps(call.arguments or {}, ensure_ascii=False, allow_nan=False)
-
-
-def _results(message: ToolMessage) -> list[Json]:
-    wire: list[Json] = []
-    images: list[TextBlock | ImageBlock] = []
-    for result in message.results:
-        lines = [TOOL_FAILED] if result.is_error else []
-        for block in result.content:
-            if isinstance(block, TextBlock):
-                lines.append(block.text)
-            else:
-                label = f"[image {len(images) // 2 + 1}]"
-                lines.append(f"{label} follows in the next message")
-                images += [TextBlock(label), block]
-        text = "\n".join(line for line in lines if line.strip())
-        wire.append({"role": "tool", "tool_call_id": result.call_id, "content": text or "(no output)"})
-    return [*wire, {"role": "user", "content": _content(images)}] if images else wire
-
-
 def _is_last(event: SseEvent) -> bool:
     return event.data.strip() == "[DONE]"
 
@@ -209,7 +108,9 @@ class _Call:
     id: str
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    closing: Closing = field(default_factory=Closing)
     ready: bool = False  # it was given away as whole, and may not grow any more
+    full: bool = False  # its object closed, with something in it: what comes behind that is no part of it
 
 
 class _Answer:
@@ -301,8 +202,7 @@ class _Answer:
         name = self._string(function, "name")
         call, new = self._call_for(piece.get("index"), self._string(piece, "id"), name)
         if new:
-            # Without arguments so far, they may still come: some servers open all calls first.
-            yield from self._ready((each for each in self._calls[-2:-1] if any(each.arguments)), Stop.TOOLS)
+            yield from self._early()
             yield CallOpened(call.name)
         match function.get("arguments"):
             case None:
@@ -313,9 +213,13 @@ class _Answer:
                 text = json.dumps(whole)  # some servers send the object itself
             case _:
                 raise self._failures.malformed("a tool call in it has arguments that are neither text nor an object")
-        if call.ready and (text.strip() or (name and not new and name != call.name)):
-            raise self._failures.malformed("a tool call in it goes on after its end")
+        if call.ready:
+            if (text.strip() and not call.full) or (name and not new and name != call.name):
+                raise self._failures.malformed("a tool call in it goes on after its end")
+            return  # small models write a brace too many, or a second object
         call.arguments.append(text)
+        if call.closing.feed(text):
+            yield from self._early()
 
     def _call_for(self, index: object, id_: str, name: str) -> tuple[_Call, bool]:
         """The call that a piece continues or begins, and whether it is new.
@@ -342,18 +246,30 @@ class _Answer:
             arguments = None  # cut before its first argument: that is not "no arguments"
         return ToolCall(call.id, call.name, arguments, "" if arguments is not None else text)
 
-    def _ready(self, calls: Iterable[_Call], stop: Stop) -> Iterator[Piece]:
-        """Those of `calls` that are whole and were not yet given away."""
-        for call in calls:
-            if not call.ready and (whole := self._finished(call, stop)).arguments is not None:
-                call.ready = True
-                yield CallReady(whole)
+    def _early(self) -> Iterator[Piece]:
+        """The calls that are whole, in order, up to the first that is not. The protocol marks no end of a call: it is
+        where its object closes, or the next call begins. An empty object may be a place that is kept for what comes."""
+        for call in self._calls:
+            if call.ready:
+                continue
+            # Without arguments so far, they may still come: some servers open all calls first.
+            over = call is not self._calls[-1] and any(call.arguments)
+            if not (over or call.closing.closed):
+                return
+            whole = self._finished(call, Stop.TOOLS)
+            if whole.arguments is None or not (over or whole.arguments):
+                return
+            call.ready, call.full = True, call.closing.closed and bool(whole.arguments)
+            yield CallReady(whole)
 
     def _finish(self, reason: object) -> Iterator[Piece]:
         if isinstance(reason, str) and reason:
             self._stop = reason
             self.finished = True
-            yield from self._ready(self._calls, self._stopped())
+            for call in self._calls:
+                if not call.ready and (whole := self._finished(call, self._stopped())).arguments is not None:
+                    call.ready = True
+                    yield CallReady(whole)
 
     def _count(self, usage: object) -> None:
         if not isinstance(usage, dict):

@@ -28,7 +28,7 @@ from runner.messages import (
 )
 from runner.model_facts import ThinkingKind, facts_of
 from runner.providers.modeltext import parse_object
-from runner.providers.openai import TOOL_FAILED
+from runner.providers.openai_body import TOOL_FAILED
 
 MARK = "responses:"
 PHASES = ("commentary", "final_answer")

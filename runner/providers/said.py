@@ -61,6 +61,8 @@ def said_in(body: bytes) -> Said:
             return said_by(error)
         case {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
             return Said(message)
+        case {} if not content:
+            return Said()
         case None if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
             return Said("a web page came back, not an API's answer")
         case _:
