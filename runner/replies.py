@@ -50,6 +50,7 @@ class Replies:
         self.fallback = Fallback()
         self._messages = messages
         self._spent = spent
+        world.view.eased()
         self._open = Unfinished()
         self._raised: int | None = None  # the most tokens of an answer, after one was cut
 

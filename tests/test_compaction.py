@@ -16,7 +16,7 @@ from test_loop import Make, Stage, bash, stage
 
 from policy.verdict import Problem
 from runner.compaction.fold import Fold, shown
-from runner.compaction.levels import Thresholds
+from runner.compaction.levels import Thresholds, thresholds
 from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from
 from runner.compaction.view import View
@@ -323,6 +323,31 @@ def test_each_level_comes_when_the_gentler_ones_are_not_enough(
     assert isinstance(sent[0], UserMessage)
 
 
+@pytest.mark.parametrize(
+    ("said", "expected", "why"),
+    [
+        ({}, Thresholds(), "nothing was said"),
+        ({"summary": 75}, Thresholds(70, 75, 75, 90, 95), "what is gentler comes no later"),
+        ({"truncate": 40}, Thresholds(40, 40, 40, 40, 40), "not even than the last"),
+        ({"trim": 80}, Thresholds(80, 80, 85, 90, 95), "together"),
+        ({"trim": 90}, "`compaction.trim` is 90, which is never reached", "later than what takes more away"),
+        ({"one_line": 80, "summary": 79}, "`compaction.one_line` is 80, which is never reached", "both were said"),
+    ],
+)
+def test_levels_come_in_order(said: dict[str, int], expected: Thresholds | str, why: str) -> None:
+    found = thresholds(said)
+    assert (found.what if isinstance(found, Problem) else found) == expected, why
+
+
+def test_old_output_is_trimmed_only_where_that_lasts(lay: Lay) -> None:
+    """Each trim sends all of the conversation anew, which the provider has cached as it was."""
+    table, history = lay(), worked(9)
+    for _ in range(12):
+        history += worked(1, 3_000)[1:]
+        table.fit(history)
+    assert table.levels.count("trim") <= 2
+
+
 def test_whatever_comes_it_fits(lay: Lay) -> None:
     """Also when nobody writes notes, and the model's tokens are larger or smaller than ours."""
     table = lay(failing())
@@ -412,6 +437,27 @@ def test_what_the_server_finds_too_long_gets_shorter_each_time(lay: Lay, window:
     known = table.view.window(table.world)
     assert known is not None
     assert known <= sizes[0], "and what was too long once is remembered"
+
+
+@pytest.mark.parametrize(
+    ("window", "stated", "most", "why"),
+    [
+        (20_000, None, 20_000, "a refusal that was misread is forgotten in time; the window never grows over itself"),
+        (20_000, 16_000, 20_000, "so is a number that contradicts what is known"),
+        (None, 16_000, 16_000, "but not the number of a server whose model nobody knows"),
+    ],
+)
+def test_a_refusal_does_not_make_the_window_small_for_ever(
+    lay: Lay, window: int | None, stated: int | None, most: int, why: str
+) -> None:
+    table, history = lay(window=window), worked(6)
+    asyncio.run(table.view.shrink(history, table.world, table.spent, 1, stated))
+    first = table.view.window(table.world)
+    assert first is not None
+    assert first < 20_000
+    for _ in range(12):
+        table.view.eased()
+    assert table.view.window(table.world) == most, why
 
 
 def test_what_the_person_wants_kept_is_asked_for(lay: Lay) -> None:

@@ -1,8 +1,10 @@
 """How full the window may become before what is sent gets shorter, and how much of it then stays."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from policy.record import dataclass
+from policy.verdict import Problem
 
 
 class Level(StrEnum):
@@ -32,6 +34,23 @@ class Thresholds:
         return isinstance(least, int) and used * 100 >= least
 
 
+ORDER = ("trim", "one_line", "summary", "recent", "truncate")
+
+
+def thresholds(said: Mapping[str, int]) -> Thresholds | Problem:
+    """As the person said of some of them. A gentler level about which nothing was said comes no later than the next;
+    what was said must be in order."""
+    usual, found, above, after = Thresholds(), dict[str, int](), 100, ""
+    for name in reversed(ORDER):
+        at = said.get(name, min(getattr(usual, name), above))
+        if at > above:
+            why = f"`{after}`, which takes more away, comes at {above}"
+            fix = f"write {above} or less, or raise `compaction.{after}`"
+            return Problem(f"`compaction.{name}` is {at}, which is never reached", why, fix)
+        found[name], above, after = at, at, name
+    return Thresholds(**found)
+
+
 # Part of the window that stays as it is, at the end of the conversation.
 KEEPS = {
     Level.TRIM: 0.25,
@@ -41,4 +60,6 @@ KEEPS = {
     Level.TRUNCATE: 0.08,
     Level.ASKED: 0.05,
 }
-GAIN = 0.05  # of the window: less is not worth sending again what the provider has cached
+# Part of the window that a level must save: less is not worth sending again what the provider has cached. Results that
+# lose only their middle are the most often to be had, and must save so much that there is rest before the next time.
+GAINS = {Level.TRIM: 0.15, Level.ONE_LINE: 0.10, Level.SUMMARY: 0.05, Level.RECENT: 0.05}

@@ -1,21 +1,30 @@
 """The view of a session, as the configuration wants it."""
 
-from runner.compaction.levels import Thresholds
+from policy.verdict import Problem
+from runner.compaction.levels import ORDER, Thresholds, thresholds
 from runner.compaction.scribe import Scribe
 from runner.compaction.view import View
-from runner.config import Settings
+from runner.config import ConfigError, Settings
 from runner.providers import Opened
 from runner.sessions.cost import Price, price_of
 
 
-def view_of(settings: Settings) -> View:
-    """Thresholds, windows and the small model are those of `settings`, else what is known."""
-    windows = {name: given.get("tokens") for name, given in settings.named("window").items()}
-    usual = Thresholds()
+def levels_of(settings: Settings) -> Thresholds | Problem:
+    """Where each level begins, by what was said."""
+    said: dict[str, int] = {}
+    for name in ORDER:
+        if isinstance(value := settings.values.get(("compaction", name)), int):
+            said[name] = value
+    return thresholds(said)
 
-    def percent(name: str) -> int:
-        said = settings.value("compaction", name)
-        return said if isinstance(said, int) else int(getattr(usual, name))
+
+def view_of(settings: Settings) -> View:
+    """Thresholds, windows and the small model are those of `settings`, else what is known. Raises
+    ConfigError where the levels are in no order."""
+    windows = {name: given.get("tokens") for name, given in settings.named("window").items()}
+    levels = levels_of(settings)
+    if isinstance(levels, Problem):
+        raise ConfigError(levels)
 
     def price(opened: Opened) -> Price | None:
         return price_of(f"{opened.provider.name}:{opened.model}", settings, vendor=opened.vendors)
@@ -25,5 +34,4 @@ def view_of(settings: Settings) -> View:
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     small = settings.value("small_model")
-    levels = Thresholds(**{name: percent(name) for name in Thresholds.__slots__})
     return View(levels, Scribe(str(small) if small else "", price), window)

@@ -10,7 +10,7 @@ from operator import is_
 from typing import TYPE_CHECKING
 
 from runner.compaction.fold import Fold, shown
-from runner.compaction.levels import GAIN, KEEPS, Level, Thresholds
+from runner.compaction.levels import GAINS, KEEPS, Level, Thresholds
 from runner.compaction.notes import digest
 from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from, start
@@ -50,6 +50,7 @@ class View:
         self._cache: tuple[Fold, tuple[Message, ...], tuple[Message, ...]] = (_WHOLE, (), ())  # what came of the last
         self._rests: dict[Level, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
+        self._stated: set[str] = set()  # those models whose server named that number
 
     def window(self, world: "World") -> int | None:
         """The tokens that the model takes, request and answer together; None where nobody knows."""
@@ -59,6 +60,14 @@ class View:
         known = self._said(spec) or facts_of(spec).window
         proven = self._proven.get(spec)
         return min(known, proven) if known and proven else known or proven
+
+    def eased(self) -> None:
+        """A run begins: what was taken from a refusal counts a quarter more. A refusal can be misread, and a window that
+        is too small would stay so; one that is too large costs a refusal. What a server named holds where nobody knows
+        better."""
+        for spec, tokens in self._proven.items():
+            if spec not in self._stated or self._said(spec) or facts_of(spec).window:
+                self._proven[spec] = tokens + tokens // 4
 
     def left(self, messages: Sequence[Message], world: "World") -> int | None:
         """The tokens that the window has for the answer to what `shown` answers; None where nobody knows."""
@@ -132,8 +141,10 @@ class View:
             and said < (self.window(world) or said + 1)
         ):
             self._proven[spec] = said
+            self._stated.add(spec)
             return await self.fit(messages, world, spent)
         self._proven[spec] = min(self._proven.get(spec, had), had)
+        self._stated.discard(spec)
         room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:
             await self._reach(Level.SUMMARY, messages, world, spent, room)
@@ -208,7 +219,7 @@ class View:
         """Whether what `fold` shows is so much less that it is worth sending all of it anew."""
         if replace(fold, space=self._fold.space) == self._fold:
             return False
-        least = 1 if level in (Level.TRUNCATE, Level.ASKED) else room * GAIN
+        least = max(room * GAINS.get(level, 0), 1)
         return before - world.gauge.size(shown(messages, fold)).tokens >= least
 
     async def _notes(

@@ -102,6 +102,10 @@ def _checked(
             sources.append(name)
         except ConfigError as error:
             found.append(Fault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
+    from runner.compaction.opening import levels_of
+
+    if isinstance(levels := levels_of(settings), Problem):
+        found.append(Fault(sources[-1], 0, f"{levels.what}: {levels.why}", levels.fix))
     return Checked(tuple(sources), tuple(found), settings.notices)
 
 
