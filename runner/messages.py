@@ -70,11 +70,15 @@ class ToolMessage:
 Message = UserMessage | AssistantMessage | ToolMessage
 
 
+def has_thoughts(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and any(isinstance(each, ThinkingBlock) for each in message.content)
+
+
 def without_thoughts(messages: list[Message]) -> None:
     """Take the reasoning out, in place, before another model goes on: its signature is its provider's, and another one
     refuses it."""
     for place, message in enumerate(messages):
-        if isinstance(message, AssistantMessage) and any(isinstance(each, ThinkingBlock) for each in message.content):
+        if isinstance(message, AssistantMessage) and has_thoughts(message):
             kept = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
             messages[place] = AssistantMessage(kept or (TextBlock("[no answer]"),))
 
@@ -179,7 +183,8 @@ WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 
 class ProviderError(ProblemError):
     """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
-    seconds; `window` the tokens that it says the model takes, where a request was too long."""
+    seconds; `window` the tokens that it says the model takes, where a request was too long; `thoughts` says that what
+    it refuses is how the model's earlier thoughts are marked."""
 
     def __init__(
         self,
@@ -195,6 +200,7 @@ class ProviderError(ProblemError):
         self.failure = failure
         self.retry_after = retry_after
         self.window = window
+        self.thoughts = False
 
     @property
     def retryable(self) -> bool:

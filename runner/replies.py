@@ -32,6 +32,8 @@ from runner.messages import (
     ThinkingDelta,
     ToolCall,
     Usage,
+    has_thoughts,
+    without_thoughts,
 )
 from runner.model_facts import facts_of
 from runner.request import request_of
@@ -53,6 +55,7 @@ class Replies:
         world.view.eased()
         self._open = Unfinished()
         self._raised: int | None = None  # the most tokens of an answer, after one was cut
+        self._thoughtless = False  # what the model thought was taken out, since its server refused it
 
     async def next(self, renewed: Callable[[], World], ready: Callable[[ToolCall], None]) -> Reply:
         """The next answer, counted and paid for. `renewed` answers the world as it is now, `ready` is told each call as
@@ -214,6 +217,11 @@ class Replies:
         patience = world.bounds.patience
         if error.failure is Failure.CONTEXT:
             await self._shorten(error, attempt, cap)
+            return
+        if error.thoughts and not self._thoughtless and any(map(has_thoughts, self._messages)):
+            self._thoughtless = True
+            without_thoughts(self._messages)
+            world.emit(Notice(f"{error.problem.why}: asked again without what the model thought before"))
             return
         if not error.retryable:
             raise error

@@ -20,7 +20,7 @@ from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
 from runner.providers.openai import OpenAiProvider
-from runner.providers.said import wait_of, window_of
+from runner.providers.said import Said, about_thoughts, wait_of, window_of
 from runner.secrets import Secret
 
 sys.path.append(str(Path(__file__).parent / "wire"))
@@ -238,6 +238,21 @@ def only_in_the_header(received: list) -> None:
 
 @pytest.mark.threat("T21")
 @pytest.mark.threat("T20")
+@pytest.mark.parametrize(
+    ("message", "code", "expected"),
+    [
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", "invalid_request_error", True),
+        ("The encrypted content gAAA...DQ== could not be verified.", "invalid_encrypted_content", True),
+        ("Invalid thought_signature", "", True),
+        ("Function call is missing a thought_signature in functionCall parts", "", False),
+        ("thinking.budget_tokens: Input should be greater than or equal to 1024", "", False),
+        ("max_tokens: too many", "", False),
+    ],
+)
+def test_what_is_about_the_marks_of_thoughts(message: str, code: str, expected: bool) -> None:
+    assert about_thoughts(Said(message, code)) is expected
+
+
 @pytest.mark.parametrize(
     ("name", "steps", "status", "retryable", "words", "why"), CASES, ids=[f"{case[0]}: {case[5]}" for case in CASES]
 )

@@ -279,6 +279,22 @@ def test_a_conversation_whose_beginning_changed_is_sent_again_without_its_bound_
     assert betas == [[], *[["anthropic-beta: thinking-binding-controls-2026-08-01"]] * 2]
 
 
+@pytest.mark.parametrize(
+    ("model", "level", "tools", "beta"),
+    [
+        ("claude-sonnet-4-5", Thinking.LOW, (LS,), our_anthropic.INTERLEAVED),
+        ("claude-sonnet-4-5", Thinking.LOW, (), None),
+        ("claude-sonnet-4-5", Thinking.OFF, (LS,), None),
+        ("claude-opus-5-5", Thinking.LOW, (LS,), None),
+    ],
+)
+def test_older_models_are_asked_to_think_between_calls_too(
+    model: str, level: Thinking, tools: tuple[ToolSpec, ...], beta: str | None
+) -> None:
+    body = our_anthropic.request_body(Request(model, "", HELLO.messages, tools, thinking=level))
+    assert our_anthropic.betas(body).get("anthropic-beta") == beta
+
+
 def test_a_refusal_that_stays_is_said() -> None:
     refused = loopback.whole("400 Bad Request", BOUND)
     with pytest.raises(ProviderError, match="bound to a different conversation"):

@@ -30,6 +30,7 @@ from runner.messages import (
     ToolMessage,
     Usage,
     UserMessage,
+    has_thoughts,
 )
 from runner.problems import Exit
 from runner.world import Bounds, Patience
@@ -94,6 +95,26 @@ def fatal() -> ProviderError:
 
 BROKEN = busy()
 CUT = ToolCall("c", "bash", None, '{"command": "ls')
+
+
+def test_thoughts_that_a_server_refuses_are_left_out_once(stage: Make) -> None:  # noqa: F811
+    """Whatever broke their mark: a proxy, another account, a file that was edited."""
+
+    def refused() -> ProviderError:
+        error = ProviderError(Problem("it did not accept the request", "invalid signature", "mend it"), status=400)
+        error.thoughts = True
+        return error
+
+    def thinks(*calls: ToolCall) -> list[Item]:
+        content = (ThinkingBlock("hm", "signed"), *calls)
+        return [Reply(AssistantMessage(content), Stop.TOOLS if calls else Stop.END, Usage())]
+
+    provider = Plays(thinks(ls("ls")), [refused()], thinks(ls("pwd")), [refused()])
+    found = stage(provider=provider)
+    assert found.play().exit is Exit.FAILED, "the second time it is the request that is wrong"
+    sent = [sum(has_thoughts(message) for message in request.messages) for request in provider.requests]
+    assert sent == [0, 1, 0, 1]
+
 
 # ---- answers that break off
 

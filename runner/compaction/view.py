@@ -62,9 +62,8 @@ class View:
         return min(known, proven) if known and proven else known or proven
 
     def eased(self) -> None:
-        """A run begins: what was taken from a refusal counts a quarter more. A refusal can be misread, and a window that
-        is too small would stay so; one that is too large costs a refusal. What a server named holds where nobody knows
-        better."""
+        """A run begins: what was taken from a refusal counts a quarter more. A refusal can be misread, and a window too
+        small would stay so; one too large costs a refusal. What a server named holds where nobody knows better."""
         for spec, tokens in self._proven.items():
             if spec not in self._stated or self._said(spec) or facts_of(spec).window:
                 self._proven[spec] = tokens + tokens // 4

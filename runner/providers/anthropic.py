@@ -28,7 +28,7 @@ from runner.messages import (
     ToolCall,
     Usage,
 )
-from runner.providers.anthropic_body import request_body
+from runner.providers.anthropic_body import betas, request_body
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import Failures, unframed
@@ -38,7 +38,6 @@ from runner.providers.sse import SseEvent
 from runner.secrets import Secret
 
 VERSION = "2023-06-01"
-BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _BOUND = re.compile("bound to a different conversation")
 
 STOPS = {
@@ -97,15 +96,17 @@ class AnthropicProvider:
             if begun or self._unbound or error.status != 400 or not _BOUND.search(error.problem.why):
                 raise
         self._unbound = True
-        self._connection.add_header("anthropic-beta", BINDING_BETA)
         async with aclosing(self._ask(request)) as events:
             async for event in events:
                 yield event
 
     async def _ask(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         answer = _Answer(self._connection.failures, request.model)
-        body = wire_json(request_body(request, unbound=self._unbound))
-        async with aclosing(self._connection.events(body, request.model, _is_last)) as events:
+        body = request_body(request, unbound=self._unbound)
+        headers = betas(body)
+        async with aclosing(
+            self._connection.events(wire_json(body), request.model, _is_last, headers=headers)
+        ) as events:
             async for event in events:
                 for delta in answer.take(event):
                     yield delta

@@ -26,6 +26,9 @@ TURNS_CACHED = 2  # at the end of the conversation; with tools and system text t
 LEAST_BUDGET = 1024  # tokens of thinking; the server takes no fewer, and no more than `max_tokens` either
 SHARES = {Thinking.LOW: 1 / 8, Thinking.MEDIUM: 1 / 4, Thinking.HIGH: 1 / 2, Thinking.MAX: 3 / 4}  # of `max_tokens`
 
+BINDING = "thinking-binding-controls-2026-08-01"  # leave to pass bound thoughts over
+INTERLEAVED = "interleaved-thinking-2025-05-14"  # older models think between two calls, too, as newer ones do anyway
+
 Json = dict[str, object]
 
 
@@ -45,6 +48,16 @@ def request_body(request: Request, *, unbound: bool = False) -> Json:
         if isinstance(content := message["content"], list):
             content[-1] = _cached(content[-1])
     return {**body, **_thinking(request, messages, unbound=unbound)}
+
+
+def betas(body: Json) -> dict[str, str]:
+    """The header that the server wants for what `body` asks for; none where it asks for nothing of the kind."""
+    thinking = body.get("thinking")
+    wanted: list[str] = []
+    if isinstance(thinking, dict):
+        wanted += [INTERLEAVED] * (thinking.get("type") == "enabled" and "tools" in body)
+        wanted += [BINDING] * ("block_binding" in thinking)
+    return {"anthropic-beta": ",".join(wanted)} if wanted else {}
 
 
 def _thinking(request: Request, messages: list[Json], *, unbound: bool) -> Json:

@@ -71,25 +71,27 @@ class Connection:
         }
         self._client: httpx.AsyncClient | None = None
 
-    def add_header(self, name: str, value: str) -> None:
-        """Of every request from here on."""
-        self._headers[name] = value
-
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
 
     async def events(
-        self, body: bytes, model: str, last: Callable[[SseEvent], bool], *, below: str = ""
+        self,
+        body: bytes,
+        model: str,
+        last: Callable[[SseEvent], bool],
+        *,
+        below: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[SseEvent, None]:
         """The events of one answer, up to the one that `last` recognises or the end of the stream. `below` goes to the
-        end of the URL, for a server that wants more in it.
+        end of the URL, for a server that wants more in it; `headers` are of this request alone.
 
         Raises ProviderError. Closing or cancelling this closes the connection.
         """
         failure: ProviderError
         try:
-            async with aclosing(self._exchange(body, model, last, below)) as events:
+            async with aclosing(self._exchange(body, model, last, below, headers or {})) as events:
                 async for event in events:
                     yield event
             return
@@ -104,11 +106,13 @@ class Connection:
         raise failure
 
     async def _exchange(
-        self, body: bytes, model: str, last: Callable[[SseEvent], bool], below: str
+        self, body: bytes, model: str, last: Callable[[SseEvent], bool], below: str, headers: Mapping[str, str]
     ) -> AsyncGenerator[SseEvent, None]:
         client = self._open()
         deadline = asyncio.get_running_loop().time() + self.failures.timeouts.total
-        request = client.build_request("POST", f"{self._url}{below}", content=body, headers=self._headers)
+        request = client.build_request(
+            "POST", f"{self._url}{below}", content=body, headers={**self._headers, **headers}
+        )
         async with asyncio.timeout_at(deadline):
             response = await client.send(request, stream=True, auth=self._auth, follow_redirects=False)
         try:

@@ -31,6 +31,9 @@ _WINDOW = re.compile(
     r"(?:context length (?:is|of)|context size \(|tokens? allowed \(|tokens >|\d \+ \d{1,9} >)\s?(\d{3,9})\b",
     re.IGNORECASE,
 )
+# Anthropic, OpenAI and Gemini on thoughts that came back to them otherwise than they made them, or from elsewhere.
+# One that is missing is another thing: there, fewer are no help.
+_THOUGHTS = re.compile(r"(?s)(?!.*missing).*(?:signature|thinking`? block|encrypted[_ ]content)", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
 
@@ -102,6 +105,11 @@ def window_of(message: str) -> int | None:
     """The tokens that fit into the model, by a server that said that they were too many; None where it does not say."""
     found = _WINDOW.search(message)
     return int(found[1]) if found else None
+
+
+def about_thoughts(said: Said) -> bool:
+    """Whether it is the marks of earlier thoughts that a server does not accept."""
+    return _THOUGHTS.match(f"{said.code} {said.message}") is not None
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> float | None:
