@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from runner.approval import ReadLine
 from runner.events import Notice
 from runner.problems import Exit
-from runner.slash.command import Command, Row, say
+from runner.slash.command import SHELL, Command, Row, say
 from runner.slash.dispatch import is_command, run_line
 from runner.slash.known import known
 from runner.visible import one_line
@@ -98,9 +98,12 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
             agent.talk.world.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
             continue
         interrupted = False
-        if is_command(line):
+        pasted = "\n" in line  # THREAT T112: lines that came at once are words for the model, and no command
+        if is_command(line) and not pasted:
             await stoppable(agent.talk, run_line(line, desk))
-        elif line.startswith("!") and line[1:].strip():
+        elif line == "!":
+            say(desk, SHELL)
+        elif line.startswith("!") and not pasted:
             await stoppable(agent.talk, agent.talk.shell(line[1:].strip()))
         elif line:
             ending = await stoppable(agent.talk, agent.talk.prompt(line))

@@ -402,6 +402,7 @@ def test_doctor_tells_what_this_machine_offers(desk: Desk) -> None:
 MISTAKES = [
     (("foo",), 2, "there is no command `foo`"),
     (("--mode", "plan", "foo"), 2, "there is no command `foo`"),
+    (("--resume", "foo"), 2, "there is no session `foo`"),
     (("audit", "foo"), 2, "see `agent audit --help`"),
     (("rum",), 2, "did you mean `run`?"),
     (("make the tests pass",), 2, 'agent run "make the tests pass"'),

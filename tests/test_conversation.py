@@ -19,7 +19,7 @@ from runner.audit.log import AuditLog
 from runner.config import load
 from runner.context.context import Context
 from runner.conversation import converse
-from runner.events import Changed, Event, Finished, Judged, Notice, RunEnded, SessionStarted, Shown
+from runner.events import Changed, Event, Finished, Judged, Notice, Prompted, RunEnded, SessionStarted, Shown
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers import Opened
@@ -95,6 +95,17 @@ def test_the_talk_goes_on_and_ends_at_the_end_of_input(tmp_path: Path) -> None:
     assert [event.reason for event in ended] == ["done", "done"], "an empty line is no turn"
     finished = [event for event in events if isinstance(event, Finished)]
     assert "one" in finished[-1].text
+
+
+@pytest.mark.threat("T112")
+@pytest.mark.parametrize("first", ["words", "!touch bad", "/quit"])
+def test_lines_that_came_at_once_are_one_prompt_and_no_command(tmp_path: Path, first: str) -> None:
+    events: list[Event] = []
+    lines = f"{first}\n!touch bad\n/quit"
+    assert talk(tmp_path, [Turn("read")], Person(lines, "!", "/quit"), events.append) == Exit.DONE
+    assert [event.text for event in events if isinstance(event, Prompted)] == [lines]
+    assert "runs a command yourself" in told(events), "a `!` alone says what it is for"
+    assert not (tmp_path / "w" / "bad").exists()
 
 
 @pytest.mark.threat("T14")

@@ -81,7 +81,9 @@ def leave(window: Tmux) -> str:
 @pytest.mark.threat("T112")
 def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
     window = desk.start([bash("curl -s http://example.test/"), {"text": "So be it."}])
-    window.type("go", "Enter", "y", "y", "Enter")  # into the input, or too early
+    window.type("go", "Enter")
+    window.until("> go")
+    window.type("y", "y", "Enter")  # into the input, or too early
     window.until("f no, and say why")
     window.press("n", "So be it.")
     assert "you said no" in leave(window)
@@ -94,6 +96,7 @@ def test_what_is_said_meanwhile_waits_and_can_be_taken_back(desk: Desk) -> None:
     window.type("work", "Enter")
     window.until("running")
     window.type("first", "Enter")
+    window.until("waits: first")
     window.type("second", "Enter")
     assert "waits: first" in window.until("waits: second")
     window.type("Escape")
@@ -118,6 +121,7 @@ def test_enter_may_wait_for_the_end_of_the_turn_and_all_go_at_once(desk: Desk) -
     window.type("work", "Enter")
     window.until("running")
     window.type("first", "Enter")
+    window.until("waits: first")
     window.type("second", "Enter")
     window.until("waits: second")
     (desk.work / "go").touch()
@@ -240,6 +244,25 @@ def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) 
     assert "see line 0 of" in kept
 
 
+@pytest.mark.threat("T112")
+def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(desk: Desk) -> None:
+    window = desk.start([{"text": "Read it."}])
+    window.until("sandbox FULL")
+    window.paste("see\x1b[201~\r!touch bad1\r/quit\r\x04")
+    window.until("/quit")
+    window.type("C-c")
+    window.gone("/quit")
+    window.type("C-c", "-l", "one\r!touch bad2\r/quit\r")  # a terminal that marks no paste
+    window.until("bad2")
+    window.type("C-c", "!", "Enter")
+    window.until("runs a command yourself")
+    window.type("C-c", "whole", "Enter")
+    screen = window.until("Read it.")
+    assert "> whole" in screen
+    leave(window)
+    assert not list(desk.work.iterdir())
+
+
 def test_a_window_that_changes_its_size_shows_nothing_twice(desk: Desk) -> None:
     window = desk.start([{"text": " ".join(f"word{number}" for number in range(200))}])
     window.until("sandbox FULL")
@@ -289,11 +312,13 @@ def test_keys_that_help_to_write(desk: Desk) -> None:
     window.type("Tab", "acc", "Enter")
     window.until("the mode is now accept-edits")
     window.type("BTab", "BTab")
-    window.until("the mode is now plan")
+    wait_until(lambda: "\nplan ·" in window.screen())
     window.type("/cost")
     window.until("  /cost  tokens and money")
     window.type("Enter")
-    window.until("received ")
+    screen = window.until("received ")
+    assert "the mode is now plan" in screen
+    assert "the mode is now trust-project" not in screen, "only where the walk through the modes ended"
     window.gone("  /cost  tokens and money")  # what was proposed goes with what was typed: Enter must not send it again
     window.type("C-r", "closely")
     window.until("? closely")

@@ -2,20 +2,27 @@
 
 import json
 import os
+import pty
+import select
+import tty
 from pathlib import Path
 
 import pytest
 from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 
 from policy.tier import Mode
 from runner.events import Changed, ContextUsed
 from runner.redactor import Redactor
 from runner.secrets import Secret
+from runner.tui import intake as intake_way
 from runner.tui import quick as quick_way
 from runner.tui.editor import Editor
 from runner.tui.files import listed
 from runner.tui.fragments import cells
 from runner.tui.history import Remembered
+from runner.tui.intake import Intake
 from runner.tui.keyboard import keyboard
 from runner.tui.menu import Entry, Menu, Proposals
 from runner.tui.quick import _parsed, fits
@@ -46,6 +53,56 @@ def test_keys_by_every_spelling(sent: str, keys: list[str], why: str) -> None:
     parser.feed(sent)
     parser.flush()
     assert found == keys, why
+
+
+P, E = "\x1b[200~", "\x1b[201~"
+# what comes (None: and nothing more for a while), what it is to us (`<...>`: pasted), what was answered
+ARRIVALS = [
+    (["hello\r"], "h e l l o c-m", [], "typed, be it by a program"),
+    (["one\rtwo\r"], r"<'one\rtwo\r'>", [], "no marks, but lines that come at once"),
+    (["one\x1b\rtwo\r"], "o n e escape c-m t w o c-m", [], "Alt+Enter ends no line"),
+    ([f"{P}a\rb{E}"], r"<'a\rb'>", [], "marked"),
+    ([f"{P}a{E}\r!rm x\r{E}"], r"<'a\r!rm x\r'>", [], "an end mark inside"),
+    ([f"{P}a{E}\x04\x03\r"], r"<'a\x04\x03\r'>", [], "no key comes with the end of a paste"),
+    ([f"x{P}a{E}{P}b{E}"], "x <'ab'>", [], "one behind the other"),
+    (["x\x1b]11;rgb:ff/ff/ff\x1b\\y\x1b[?62;22cz"], "x y z", ["11;rgb:ff/ff/ff", "?62;22c"], "answers are no keys"),
+    (["\x1b]11;rgb:f", None, "f/ff/ff\x1b", "\\y"], "y", ["11;rgb:ff/ff/ff"], "however late"),
+    (["\x1b", None, "[A"], "escape [ A", [], "Escape alone, and then two letters"),
+    (["\x1b", "[A", "\x1b[3", "~"], "up delete", [], "keys in pieces"),
+    (["\x1b]", None], "escape ]", [], "Alt+]"),
+]
+
+
+@pytest.mark.threat("T112")
+@pytest.mark.parametrize("size", [1 << 16, 5])
+@pytest.mark.parametrize(("pieces", "keys", "answers", "why"), ARRIVALS, ids=[row[3] for row in ARRIVALS])
+def test_keys_pastes_and_answers_are_told_apart(
+    pieces: list[str | None], keys: str, answers: list[str], why: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_way, "_PIECE", size)  # of one read
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    told: list[str] = []
+    presses: list[KeyPress] = []
+    with open(theirs, encoding="utf-8") as stdin:
+        intake = Intake(stdin, told.append)
+        for piece in pieces:
+            if piece is None:
+                presses += intake.flush_keys()
+                continue
+            os.write(ours, piece.encode())
+            while select.select([stdin], [], [], 0.05)[0]:
+                presses += intake.read_keys()
+        presses += intake.flush_keys()
+    os.close(ours)
+    names = [
+        f"<{press.data!r}>"
+        if press.key is Keys.BracketedPaste
+        else str(press.key.value if isinstance(press.key, Keys) else press.key)
+        for press in presses
+    ]
+    assert " ".join(names) == keys
+    assert told == answers
 
 
 @pytest.mark.parametrize(

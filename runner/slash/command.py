@@ -90,5 +90,8 @@ def say(desk: Desk, *lines: str) -> None:
     desk.talk.world.emit(Shown("\n".join(lines), "text"))
 
 
+SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees what came of it"
+
+
 class Mistake(Exception):
     """What was typed makes no sense; the text says why, and what to write."""

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from prompt_toolkit.application import Application
@@ -19,7 +20,7 @@ from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.styles import DynamicStyle, Style
 
-from runner.events import Event
+from runner.events import Changed, Event
 from runner.tui.editor import Draft, Editor
 from runner.tui.fragments import Fragments, fit
 from runner.tui.history import Remembered
@@ -105,6 +106,8 @@ class App:
         self.panel: Panel[Any] | None = None
         self.quitting = False  # the next Ctrl+C leaves
         self.stopping = False  # since the last key, which was Ctrl+C
+        self._cycling = False
+        self._cycled: Changed | None = None  # the modes that were gone through, until something else is shown
         self._label = ""  # above the input, where a panel has text changed
         self._draft: Draft | None = None
         self._questions: deque[tuple[Panel[Any], asyncio.Future[Any]]] = deque()
@@ -160,10 +163,23 @@ class App:
 
     def emit(self, event: Event) -> None:
         """Show what happened, with the next frame."""
-        if self.screen is not None:
-            self.screen.take(event)
         self.status.take(event)
         self.soon()
+        if self._cycling and isinstance(event, Changed):
+            self._cycled = replace(event, was=self._cycled.was if self._cycled is not None else event.was)
+        elif self.screen is not None:
+            if self._cycled is not None and self._cycled.was != self._cycled.now:
+                self.screen.take(self._cycled)
+            self._cycled = None
+            self.screen.take(event)
+
+    def cycle_mode(self) -> None:
+        """The next mode. The line of status says it; the scrollback only what came of a few of them."""
+        self._cycling = True
+        try:
+            self.host.cycle_mode()
+        finally:
+            self._cycling = False
 
     async def ask(self, panel: Panel[T]) -> T:
         """Show the panel in place of the input, after those that came before; its value. Cancelled, it goes away."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from policy.tier import Mode
 from runner.problems import Exit
+from runner.slash.command import SHELL
 from runner.tui.picker import Row
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ class TerminalDesk:
     def submit(self, text: str, *, later: bool = False) -> None:
         if self._agent is None:
             self._early.append(text)
-        elif text.startswith("!") and text[1:].strip():
+        elif text.strip() == "!":
+            self.app.tell(SHELL)
+            self.app.edit("!")
+        elif text.startswith("!"):
             if self.busy:  # it cannot wait: what it does depends on when
                 self.app.editor.add(text)
             self._begin(self._shell(text[1:].strip()))

@@ -149,7 +149,7 @@ def bindings(app: "App") -> KeyBindings:
     @keys.add("s-tab", filter=typing)
     def mode(event: KeyPressEvent) -> None:
         _quiet(app)
-        app.host.cycle_mode()
+        app.cycle_mode()
 
     @keys.add("c-l")
     def top(event: KeyPressEvent) -> None:

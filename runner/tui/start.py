@@ -11,9 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.input.typeahead import store_typeahead
-from prompt_toolkit.input.vt100 import Vt100Input
-
 from runner.events import Notice
 from runner.problems import Exit, say
 from runner.tui.app import App
@@ -21,6 +18,7 @@ from runner.tui.commands import commands
 from runner.tui.desk import TerminalDesk
 from runner.tui.files import Files
 from runner.tui.history import Remembered
+from runner.tui.intake import Intake
 from runner.tui.painter import canvas
 
 if TYPE_CHECKING:
@@ -42,9 +40,8 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     errors: list[BaseException] = []
     desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
     history = Remembered()
-    input = Vt100Input(sys.stdin)
-    input.vt100_parser.feed(early)
-    store_typeahead(input, input.flush_keys())
+    input = Intake(sys.stdin)
+    input.ahead(early)
     loop = asyncio.get_running_loop()
 
     def listed() -> None:
@@ -94,7 +91,11 @@ async def _session(
     ask = partial(asker, app, asyncio.get_running_loop())
     args = await asyncio.to_thread(given)
     if args.go_on.resume == "":
-        args = await _picked(args, app)
+        picked = await _picked(args, app)
+        if picked is None:
+            app.leave(Exit.DONE)
+            return
+        args = picked
     begun = await asyncio.to_thread(_unless_left, lambda: starting(args, unattended=False, asker=ask))
     if begun is None:
         app.leave(Exit.INTERRUPTED)
@@ -120,8 +121,8 @@ async def _session(
                 kept.append(name)
 
 
-async def _picked(args: "RunArgs", app: App) -> "RunArgs":
-    """`--resume` without a name: the session that the person picks from a list; none begins a new one."""
+async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
+    """`--resume` without a name: the session that the person picks from a list; None when they leave it."""
     from runner.gate import folder
     from runner.places import home, state_dir
     from runner.problems import usage
@@ -137,7 +138,7 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs":
     if not found:
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
     picked = await app.pick("resume which session?", [Row[str | None](each.id, row(each, width=90)) for each in found])
-    return replace(args, go_on=GoOn(resume=picked) if picked is not None else GoOn())
+    return replace(args, go_on=GoOn(resume=picked)) if picked is not None else None
 
 
 def _unless_left(start: "Callable[[], Start]") -> "Start | None":

@@ -1,0 +1,113 @@
+"""What a terminal sends, told apart: keys, what was pasted, and what the terminal answers by itself.
+
+THREAT T112: what is pasted is never a key. A terminal marks the ends of a paste (bracketed paste, XTerm Control
+Sequences), but one that lets an end mark inside the pasted text through (tmux does) makes what follows look typed, and
+one that knows no marks makes all of it look so. A person presses Enter alone; so what comes right behind the end of a
+paste belongs to it, and a heap of lines that comes at once is a paste.
+"""
+
+import re
+import select
+from collections.abc import Callable
+from typing import TextIO
+
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
+
+_BEGIN, _END = "\x1b[200~", "\x1b[201~"
+_PIECE = 1 << 16
+_SOON = 0.02  # seconds within which no person has pressed the next key
+_SETTLED = 0.25  # the same, where something is wrong already: an end mark is still to come
+# An "operating system command" that comes back, and "primary device attributes" (XTerm Control Sequences; DEC DA1).
+_ANSWER = re.compile(r"\x1b\]([0-9]{1,4};[^\x07\x1b]{0,256})(?:\x07|\x1b\\)|\x1b\[(\?[0-9;]{0,64}c)")
+# What may be the beginning of one of them, or of a paste: the rest comes with the next piece.
+_PART = re.compile(r"\x1b(?:\[(?:2(?:0(?:[01])?)?|\?[0-9;]{0,64})?|\](?:[0-9]{1,4}(?:;[^\x07\x1b]{0,256}\x1b?)?)?)?\Z")
+_LINE = re.compile(r"[^\x00-\x1f\x7f][\r\n]")
+_HEAP = {  # the end of a line with text behind it, by what ends a line
+    "\r": re.compile(r"(?<!\x1b)\r[\t\n]*[^\x00-\x1f\x7f]"),
+    "\r\n": re.compile(r"(?<!\x1b)[\r\n][\t\r\n]*[^\x00-\x1f\x7f]"),
+}
+
+
+class Intake(Vt100Input):
+    """The keys of a terminal. `told` takes what the terminal answers (`11;rgb:...`, `?62c`). `ends`: the keys that end
+    a line here, by which a heap of lines is told."""
+
+    def __init__(self, stdin: TextIO, told: Callable[[str], None] | None = None, *, ends: str = "\r") -> None:
+        super().__init__(stdin)
+        self._told = told
+        self._heap = _HEAP[ends]
+        self._held = ""  # the beginning of something
+        self._pasted: list[str] | None = None  # since the begin mark
+
+    def read_keys(self) -> list[KeyPress]:
+        data = self.stdin_reader.read(_PIECE)
+        if self._pasted is None and _LINE.search(data):
+            data += self._rest(_SOON)
+        return self._keys(data)
+
+    def flush_keys(self) -> list[KeyPress]:
+        # An answer that has begun is waited for; nobody types its first two characters and a number.
+        if not self._held.startswith(("\x1b]", "\x1b[?")) or len(self._held) < 3:
+            held, self._held = self._held, ""
+            self.vt100_parser.feed(held)
+        return super().flush_keys()
+
+    def ahead(self, typed: str) -> None:
+        """What was read before we were there."""
+        store_typeahead(self, self._keys(typed) + self.flush_keys())
+
+    def _keys(self, data: str) -> list[KeyPress]:
+        data, self._held = self._held + data, ""
+        if self._pasted is None:
+            typed, begun, data = data.partition(_BEGIN)
+            self._typed(typed, whole=bool(begun))
+            if not begun:
+                return self._taken()
+            self._pasted = []
+        self._paste(data)
+        return self._taken()
+
+    def _taken(self) -> list[KeyPress]:
+        keys, self._buffer = self._buffer, []
+        return keys
+
+    def _typed(self, text: str, *, whole: bool) -> None:
+        """Keys and answers. `whole`: what follows is none of either."""
+        text = _ANSWER.sub(self._answered, text)
+        if not whole and (part := _PART.search(text)):
+            text, self._held = text[: part.start()], part[0]
+        if self._heap.search(text):
+            self._buffer.append(KeyPress(Keys.BracketedPaste, text + self._rest(_SETTLED)))
+        else:
+            self.vt100_parser.feed(text)
+        if whole:
+            self.vt100_parser.flush()
+
+    def _paste(self, data: str) -> None:
+        """A further piece of what is being pasted."""
+        assert self._pasted is not None  # there is a begin mark
+        split = self._pasted[-1][-len(_END) + 1 :] if self._pasted else ""  # the mark may come in two pieces
+        self._pasted.append(data)
+        if _END not in split + data:
+            return
+        ended = (split + data).endswith(_END)
+        self._pasted.append(self._rest(_SOON if ended else _SETTLED))
+        text, self._pasted = "".join(self._pasted), None
+        text = _ANSWER.sub(self._answered, text)
+        self._buffer.append(KeyPress(Keys.BracketedPaste, text.replace(_BEGIN, "").replace(_END, "")))
+
+    def _rest(self, seconds: float) -> str:
+        """What comes until nothing comes for so long; longer, once something came that does not end as a paste does."""
+        pieces: list[str] = []
+        while not self.closed and select.select([self.fileno()], [], [], seconds)[0]:
+            pieces.append(self.stdin_reader.read(_PIECE))
+            seconds = _SOON if pieces[-1].endswith(_END) else _SETTLED
+        return "".join(pieces)
+
+    def _answered(self, found: "re.Match[str]") -> str:
+        if self._told is not None:
+            self._told(found[1] or found[2])
+        return ""
