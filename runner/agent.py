@@ -285,7 +285,7 @@ class Agent:
             await before.aclose()
         finally:
             world.emit(world.opening())
-            self._talk = Talk(world, recall(options.beginning, world))
+            self._talk = recall(options.beginning, world)
 
     def _emit(self, event: "Event") -> None:
         if self._events is not None:

@@ -150,7 +150,8 @@ async def open_session(
             emit = journal.watch(emit)
         for notice in settings.notices:
             emit(Notice(notice))
-        undo = keeper(facts, settings, environ, session, emit)
+        earlier = options.beginning.earlier if options.beginning is not None else None
+        undo = keeper(facts, settings, environ, session, emit, earlier)
         stack.callback(undo.close)
         grants = GrantStore(
             state,

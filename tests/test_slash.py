@@ -136,11 +136,49 @@ def test_a_session_is_left_and_gone_on_with(tmp_path: Path) -> None:
     assert resumed[1].prompts == 2, "what was said after it was resumed is in the copy"
 
 
-@pytest.mark.parametrize(("line", "instead"), [("/rewind", "`agent undo`"), ("/export", "`agent sessions export`")])
-def test_a_session_that_is_gone_on_with_is_not_called_empty(tmp_path: Path, line: str, instead: str) -> None:
-    events = play(tmp_path, [Turn("one")], "first", "/clear", "/resume", "1", line)
-    assert "you said nothing yet since this session was opened" in told(events)
-    assert instead in told(events)
+TWO = [bash("echo 1 > one"), Turn("done"), bash("echo 2 > two"), Turn("done")]
+
+# fmt: off
+GONE_ON: list[tuple[tuple[str, ...], str, list[str], str]] = [
+    (("/diff",),                   "+2",                  ["one", "two"], "what earlier runs changed"),
+    (("/undo",),                   "took back",           ["one"],        "the last action of all runs"),
+    (("/undo 2",),                 "took back",           [],             "both"),
+    (("/undo 3",),                 "only 2 actions",      ["one", "two"], "more than the session did"),
+    (("/rewind", "1", "1"),        "goes on from there",  ["one"],        "to before the last prompt"),
+    (("/rewind", "2", "1"),        "goes on from there",  [],             "to before the first"),
+    (("/rewind", "2", "3"),        "took back",           [],             "the files only"),
+    (("!echo 3 > three", "/rewind", "1", "1"), "2 actions changed files since", ["one"], "with what was done since"),
+    (("third", "/rewind", "2", "1", "/diff"), "+1",       ["one"],        "over a prompt of this run"),
+    (("/rewind", "1", "2", "/diff"), "+2",                ["one", "two"], "what a branch that is over changed"),
+    (("/export a.md",),            "written: ",           ["one", "two", "a.md"], "before anything was said"),
+    (("/fork", "/diff"),           "+2",                  ["one", "two"], "a copy knows what was before it"),
+    (("/fork", "/rewind", "1", "1"), "goes on from there", ["one"],       "and goes back in it"),
+    (("/fork", "/export"),         "this copy has no file", ["one", "two"], "nor has it one before it is used"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("lines", "wanted", "files", "why"), GONE_ON, ids=[row[3] for row in GONE_ON])
+def test_a_session_that_is_gone_on_with_knows_all_of_it(
+    tmp_path: Path, lines: tuple[str, ...], wanted: str, files: list[str], why: str
+) -> None:
+    play(tmp_path, TWO, "!true", "first", "second")
+    play(tmp_path, [bash("echo other > other"), Turn("done")], "of another session")
+    events = play(tmp_path, [Turn("done")], "/resume", "2", *lines)
+    assert wanted in told(events), why
+    assert sorted(each.name for each in (tmp_path / "w").iterdir()) == sorted([*files, "other"]), why
+
+
+def test_a_rewind_is_kept_at_once_and_the_copy_of_a_session_is_no_part_of_it(tmp_path: Path) -> None:
+    play(tmp_path, TWO, "first", "second")
+    play(tmp_path, [bash("echo 3 > three"), Turn("done")], "/resume", "1", "/fork", "third")
+    copy = play(tmp_path, [], "/resume", "1", "/diff", "/rewind", "1", "2")
+    assert "+3" in told(copy)
+    events = play(tmp_path, [], "/resume", "1", "/rewind", "", "/clear", "/resume", "2", "/diff", "/rewind", "2", "1")
+    resumed = [event for event in events if isinstance(event, Resumed)]
+    assert [event.last for event in resumed] == ["second", "second"], "nothing was said after it"
+    assert "+3" not in told(events)
+    assert sorted(each.name for each in (tmp_path / "w").iterdir()) == ["three"], "which is the copy's"
 
 
 @pytest.mark.parametrize(("words", "name"), [("", "session-"), ("html talk.html", "talk.html"), ("a.jsonl", "a.jsonl")])

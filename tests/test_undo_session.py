@@ -256,7 +256,7 @@ def test_on_a_real_terminal(base: Path) -> None:
         window.type("go", "Enter")
         window.until("done (2 turns)")
         assert not (desk.w / "src").exists()
-        window.type("/rewind", "Enter")
+        window.type("/undo", "Enter")
         shown = window.until("bring back  src/m.py")
         assert "change back a.txt" in shown
         assert (desk.w / "a.txt").read_text() == "never committed\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from policy.record import dataclass
+from runner.earlier import Earlier
 from runner.sessions.cost import Price
 from runner.sessions.entries import VERSION, Entry, Unsound, line, now
 from runner.sessions.journal import Journal, Mask
@@ -85,6 +86,13 @@ class Beginning:
         self._file = None  # the journal has it
         return journal
 
+    @property
+    def earlier(self) -> Earlier:
+        """Whose actions are those of this session, too."""
+        if self.past is None:
+            return Earlier()
+        return self.past.earlier.forked() if self.fork else self.past.earlier
+
     def close(self) -> None:
         """Let go of what no journal took."""
         if self._file is not None:
@@ -133,6 +141,10 @@ class Kept:
     @property
     def path(self) -> Path:
         return self._store.path(self.id)
+
+    @property
+    def there(self) -> bool:
+        return self._file is not None
 
     def append(self, line: bytes, *, durable: bool) -> None:
         file = self._file or self._store.create(self.id)

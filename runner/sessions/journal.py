@@ -46,6 +46,11 @@ class Lines(Protocol):
         """For a complaint."""
         ...
 
+    @property
+    def there(self) -> bool:
+        """Whether the session has a file."""
+        ...
+
     def append(self, line: bytes, *, durable: bool) -> None:
         """Raises OSError, SessionError."""
         ...
@@ -94,6 +99,7 @@ class Journal:
         self._leaf = leaf
         self._number = number
         self._model = model
+        self._run: Body = {}
         self._prices = prices or {}
         self._owed: list[tuple[bytes, bool]] = []
         self._begun = False
@@ -101,8 +107,8 @@ class Journal:
 
     @property
     def kept(self) -> str | None:
-        """The name of the session, once something of this run is in its file."""
-        return self._lines.id if self._lines is not None and self._begun else None
+        """The name of the session, once it has a file."""
+        return self._lines.id if self._lines is not None and (self._begun or self._lines.there) else None
 
     @property
     def leaf(self) -> str | None:
@@ -110,8 +116,11 @@ class Journal:
         return self._leaf
 
     def back_to(self, leaf: str | None) -> None:
-        """The next entry follows that one: what came after it stays in the file, as a branch that is over."""
+        """The next entry follows that one: what came after it stays in the file, as a branch that is over. This is
+        written down at once, with who works here: what says so may be on that branch."""
         self._leaf = leaf
+        self._begun = self._lines is not None
+        self.run(self._run)
 
     def message(self, message: UserMessage | AssistantMessage) -> None:
         """Somebody said something. Durable when this returns. Raises JournalError: then go no further."""
@@ -173,11 +182,13 @@ class Journal:
 
     def mode(self, mode: Mode) -> None:
         """The mode was changed by the person. A record: no file sets a mode."""
+        self._run = {**self._run, "mode": mode.value}
         self._later("mode", {"mode": mode.value})
 
     def model(self, model: str, price: Price | None) -> None:
         """The person turned to another model, which costs that."""
         self._model = model
+        self._run = {**self._run, "model": model}
         self._prices = {**self._prices, **({model: price} if price is not None else {})}
         self._later("model", {"model": model})
 
@@ -187,6 +198,7 @@ class Journal:
 
     def run(self, body: Body) -> None:
         """A process begins to work on this session."""
+        self._run = body
         self._later("run", body)
 
     def watch(self, emit: Emit) -> Emit:

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.compaction.fold import Fold
+from runner.earlier import Earlier
 from runner.messages import (
     AssistantMessage,
     Message,
@@ -22,7 +23,9 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
+from runner.sessions.deeds import earlier_of, steps_of
 from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
+from runner.sessions.mark import Mark, marks_of
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 
@@ -35,7 +38,8 @@ class Past:
     """`history` is whole: every call has its result. `leaf` is the last entry that counts, `path` the way to it.
 
     `mode`, `model` and `cwd` are those of the last process that worked on it. `first` and `last` are prompts, `said` is
-    the model's last text, all three cut; `notices` tell what was left out.
+    the model's last text, all three cut; `notices` tell what was left out. `marks`: its prompts. `earlier`: whose
+    actions are those of the session.
     """
 
     session: str
@@ -60,6 +64,8 @@ class Past:
         tuple[int, Fold], ...
     ] = ()  # what the model was shown less of, each with the place it counts back from
     counted: "Counted | None" = None
+    marks: tuple[Mark, ...] = ()
+    earlier: Earlier = Earlier()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,9 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
         for at, type, raw in tree.lines(path, _NEEDED):
             message = usual(raw) if type == "message" else None
             if message is not None:
-                told.hear(message)
+                told.hear(message, at)
             else:
-                told.take(parse(raw))
+                told.take(parse(raw), at)
             taken = at
         told.through()
     except Unsound as error:
@@ -122,7 +128,13 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
                 raise _stopped(name, str(error)) from None
             broken, path = broken or str(error), path[:-1]
     found = told.past(name, path, tuple(_notices(tree, broken)), last)
-    return replace(found, counted=_counted(tree, path, found.history))
+    deeds = steps_of(tree)
+    return replace(
+        found,
+        counted=_counted(tree, path, found.history),
+        marks=tuple(marks_of(tree, path, told.said, found.history, deeds)),
+        earlier=earlier_of(tree, deeds, told.origin),
+    )
 
 
 def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Counted | None:
@@ -157,17 +169,24 @@ class _Told:
         self._prompts: tuple[UserMessage, UserMessage] | None = None  # the first and the last
         self._count = self._turns = 0
         self._said: AssistantMessage | None = None
+        self.said: list[tuple[int, int]] = []  # the lines of what a person said, each with its place in the history
 
     @property
     def begun(self) -> bool:
         return self._head is not None
 
-    def take(self, entry: Entry) -> None:
+    @property
+    def origin(self) -> str | None:
+        """The last entry that was copied from another session."""
+        from_ = self._head.body["forked_from"] if self._head is not None else None
+        return str(from_["entry"]) if isinstance(from_, dict) else None
+
+    def take(self, entry: Entry, at: int) -> None:
         """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
         body = entry.body
         match entry.type:
             case "message":
-                self.hear(message_of(body))
+                self.hear(message_of(body), at)
             case "session":
                 version = body["version"]
                 if version != VERSION:
@@ -188,8 +207,8 @@ class _Told:
             case _:
                 raise Unsound("it has no place here")
 
-    def hear(self, message: UserMessage | AssistantMessage | Answered) -> None:
-        """Raises Unsound for a result that belongs to no call."""
+    def hear(self, message: UserMessage | AssistantMessage | Answered, at: int) -> None:
+        """`at`: its line. Raises Unsound for a result that belongs to no call."""
         if isinstance(message, Answered):
             place, result = message.place, message.result
             calls = self._open
@@ -201,6 +220,8 @@ class _Told:
         if isinstance(message, UserMessage):
             self._count += 1
             self._prompts = (self._prompts[0], message) if self._prompts else (message, message)
+            if message.content:
+                self.said.append((at, len(self._messages)))
         else:
             self._turns += 1
             for block in message.content:

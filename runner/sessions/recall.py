@@ -1,16 +1,16 @@
 """The first thing that a run does with an earlier session: say what it was, and take up its conversation."""
 
 from runner.events import Notice, Resumed
-from runner.messages import Message
 from runner.sessions.begin import Beginning
+from runner.talk import Talk
 from runner.world import World
 
 
-def recall(beginning: Beginning | None, world: World) -> list[Message]:
-    """The conversation so far, empty for a new session; what it was is said first. Lets go of the old file's text."""
+def recall(beginning: Beginning | None, world: World) -> Talk:
+    """The conversation as it goes on, empty for a new session; what it was is said first."""
     before = beginning.past if beginning is not None else None
     if beginning is None or before is None:
-        return []
+        return Talk(world, [])
     opening = world.opening()
     then_now = (
         ("workspace", before.workspace, opening.workspace),
@@ -45,4 +45,4 @@ def recall(beginning: Beginning | None, world: World) -> list[Message]:
         world.gauge.answered(counted.usage, world.view.shown(history[: counted.sent]), counted.answer)
         if counted.model != opening.model:
             world.gauge.another()
-    return history
+    return Talk(world, history, before.marks)

@@ -5,14 +5,12 @@ import os
 
 from runner.plural import many
 from runner.slash.command import Command, Desk, Mistake, Row, say
-from runner.talk import Mark
 
 _INIT = """\
 Write a file AGENTS.md for this repository, for coding agents that will work here. Look at the repository first: its
 README, build files, tests, CI and a few sources. Put into it, briefly: what the project is, how it is laid out, the
 exact commands to build, test, lint and run (only those that you found or tried), the conventions that the code shows,
 and what to be careful about. If there is an AGENTS.md already, improve it and keep what is right. No guesses."""
-_GONE_ON = "you said nothing yet since this session was opened"
 
 
 async def _undo(words: str, desk: Desk) -> None:
@@ -31,12 +29,16 @@ async def _rewind(words: str, desk: Desk) -> None:
     if words:
         await _undo(words, desk)
         return
-    marks = desk.talk.marks
+    marks = tuple(desk.talk.marks)
     if not marks:
-        if desk.talk.history:
-            raise Mistake(f"{_GONE_ON}; what was done before is taken back by `agent undo`")
         raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
-    rows = [Row(str(place), mark.text, _since(desk, mark)) for place, mark in reversed(list(enumerate(marks)))]
+    keeper = desk.talk.world.undo
+    taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
+    counts = [sum(1 for step in taken if step > mark.step) for mark in marks]
+    rows = [
+        Row(str(place), mark.text, f"{many(count, 'action')} changed files since" if count else "")
+        for place, (mark, count) in reversed(list(enumerate(zip(marks, counts, strict=True))))
+    ]
     picked = await desk.pick("go back to before which prompt?", rows)
     if picked is None:
         return
@@ -51,8 +53,10 @@ async def _rewind(words: str, desk: Desk) -> None:
     )
     if how is None:
         return
-    keeper = desk.talk.world.undo
-    steps = keeper.since(mark.step) if keeper is not None else 0
+    if mark not in desk.talk.marks or desk.talk.busy:
+        raise Mistake("the talk went on meanwhile; write /rewind again")
+    taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
+    steps = sum(1 for step in taken if step > mark.step)
     if how != "talk" and keeper is not None and steps:
         say(desk, *await asyncio.to_thread(keeper.rewind, steps))
     if how != "files":
@@ -61,12 +65,6 @@ async def _rewind(words: str, desk: Desk) -> None:
         desk.talk.rewind(mark)
         say(desk, "the conversation goes on from there; what was said since stays in the session file")
         desk.draft(mark.text)
-
-
-def _since(desk: Desk, mark: Mark) -> str:
-    keeper = desk.talk.world.undo
-    count = keeper.since(mark.step) if keeper is not None else 0
-    return f"{many(count, 'action')} changed files since" if count else ""
 
 
 async def _diff(words: str, desk: Desk) -> None:
@@ -96,7 +94,7 @@ async def _export(words: str, desk: Desk) -> None:
     kept = desk.talk.world.journal.kept
     if kept is None:
         if desk.talk.history:
-            raise Mistake(f"{_GONE_ON}; what was said before is written by `agent sessions export`")
+            raise Mistake("this copy has no file before you say something; `agent sessions export` writes the original")
         raise Mistake("this session is kept in no file, so there is nothing to export yet")
     format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
     target = Path(desk.talk.world.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")

@@ -6,6 +6,7 @@ from pathlib import Path
 from policy.facts import Facts
 from policy.profile import Profile
 from runner.config import Settings
+from runner.earlier import Earlier
 from runner.events import Emit, Notice
 from runner.places import cache_dir, state_dir
 from runner.undo.ground import Choice, Ground
@@ -37,12 +38,19 @@ def choice_of(settings: Settings) -> Choice:
     )
 
 
-def keeper(facts: Facts, settings: Settings, environ: Mapping[str, str], session: str, emit: Emit) -> Keeper:
+def keeper(
+    facts: Facts,
+    settings: Settings,
+    environ: Mapping[str, str],
+    session: str,
+    emit: Emit,
+    earlier: Earlier | None = None,
+) -> Keeper:
     """For the actions of one session in the workspace of `facts`. Makes nothing before the first that may write."""
     folder = place(state_dir(environ), facts.workspace)
     cache = cache_dir(environ)
     ground = ground_of(facts, settings.profile, choice_of(settings), cache, state_dir(environ))
-    return Keeper(folder, session, ground, lambda text: emit(Notice(text)))
+    return Keeper(folder, session, ground, lambda text: emit(Notice(text)), earlier)
 
 
 def ground_of(facts: Facts, profile: Profile, choice: Choice, cache: Path, state: Path) -> Ground:

@@ -13,17 +13,19 @@ from policy.action import EditFile, WriteFile
 from policy.record import dataclass
 from policy.secrecy import inside
 from policy.verdict import Permit, Problem, Rights, Terms
+from runner.earlier import Earlier
 from runner.undo import entry
 from runner.undo.clearing import sign
 from runner.undo.entry import Change
 from runner.undo.failure import UndoError
 from runner.undo.ground import Ground, below_root
 from runner.undo.recover import recover
-from runner.undo.store import Step, Store
+from runner.undo.store import Store
 from runner.undo.taking import Snapshot, Taker
 from runner.undo.taking_back import Taken, Wish, take_back
 from runner.undo.unkept import not_kept, unkept_of
 from runner.undo.walk import Rules, Stopped, TooMany
+from runner.undo.whose import Whose, undoable
 from runner.visible import one_line
 
 _SLOW = 1.0  # seconds of a look that are worth a word
@@ -43,11 +45,14 @@ class Running:
 
 
 class Keeper:
-    """Keeps what the actions of one session change. `folder`: of this workspace, in our state; `say` tells the user."""
+    """Keeps what the actions of one session change. `folder`: of this workspace, in our state; `say` tells the user;
+    `earlier`: what the session goes on from."""
 
-    def __init__(self, folder: Path, session: str, ground: Ground, say: Say) -> None:
+    def __init__(self, folder: Path, session: str, ground: Ground, say: Say, earlier: Earlier | None = None) -> None:
         self._folder = folder
         self._session = session
+        self._earlier = earlier or Earlier()
+        self._whose = Whose(session, self._earlier)
         self._ground = ground
         self._choice = ground.choice
         self._say = say
@@ -141,9 +146,10 @@ class Keeper:
             self._say(text)
 
     def take_back(self, count: int) -> Taken:
-        """Bring the files back as they were before the last `count` actions. Raises UndoError, OSError."""
+        """Bring the files back as they were before the last `count` actions of this session. Raises UndoError,
+        OSError."""
         self._store = self._store or Store(self._folder)
-        return take_back(self._store, self._ground, Wish(count, session=self._session))
+        return take_back(self._store, self._ground, Wish(count, session=self._session, whose=self._whose))
 
     def rewind(self, count: int) -> tuple[str, ...]:
         """The same, for somebody in a talk: what came of it, in lines. Raises nothing."""
@@ -158,28 +164,27 @@ class Keeper:
         return tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
 
     def latest(self) -> int:
-        """The newest step of this session; 0 when there is none."""
-        return max((step.id for step in self._mine()), default=0)
+        """The newest step of this session; 0 when there is none. Waits for nobody."""
+        kept = self._store.steps() if self._store is not None else []  # else no action of this process wrote anything
+        return max((step.id for step in kept if self._whose.holds(step)), default=self._earlier.last)
 
-    def since(self, step: int) -> int:
-        """How many actions of this session after `step` changed files and were not taken back."""
-        return sum(1 for each in self._mine() if each.id > step)
-
-    def _mine(self) -> list[Step]:
-        if self._store is None:
-            return []  # no action of this session wrote anything
-        kept = self._store.steps()
-        return [each for each in kept if each.session == self._session and each.kind == "action" and not each.undone]
+    def actions(self) -> tuple[int, ...]:
+        """The steps of this session that changed files and were not taken back, newest first. Raises UndoError,
+        OSError."""
+        if self._store is None and self._earlier != Earlier() and (self._folder / "steps.db").exists():
+            self._store = Store(self._folder)
+        return tuple(step.id for step in undoable(self._store, self._whose)) if self._store is not None else ()
 
     def diff(self) -> list[str]:
         """What this session's actions changed, from before the first of them to what is there now; empty for nothing.
         Raises UndoError, OSError."""
         from runner.undo.view import diff_text
 
-        count = len(self._mine())
+        count = len(self.actions())
         if not count or self._store is None:
             return []
-        taken = take_back(self._store, self._ground, Wish(count, dry=True, session=self._session))
+        wish = Wish(count, dry=True, session=self._session, whose=self._whose)
+        taken = take_back(self._store, self._ground, wish)
         return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
 
     def news(self) -> str:

@@ -15,19 +15,22 @@ from runner.undo.restore import NOT_EMPTY, restore
 from runner.undo.store import Roots, Step, Store
 from runner.undo.taking import FULL, Taker
 from runner.undo.walk import Rules
+from runner.undo.whose import Whose, undoable
 from sandbox.autorun import Watch
 from sandbox.launch import known_trees, survey
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The last `count` actions, or with `redo` the last undo. `dry`: only say what would be done."""
+    """The last `count` actions, of everybody or of `whose` alone, or with `redo` the last undo. `dry`: only say what
+    would be done."""
 
     count: int = 1
     redo: bool = False
     dry: bool = False
     allowed: Allowed = Allowed()
     session: str = ""
+    whose: Whose | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,20 +190,20 @@ def _settled(store: Store, steps: tuple[Step, ...], wish: Wish, number: int | No
 
 
 def _chosen(store: Store, wish: Wish) -> tuple[Step, ...]:
-    steps = store.steps()
     if wish.redo:
-        found = [step for step in steps if step.kind == "undo" and step.undone is None][:1]
+        found = [step for step in store.steps() if step.kind == "undo" and step.undone is None][:1]
         if not found:
             raise _nothing("no undo was made here that could be taken back")
         return tuple(found)
-    found = [step for step in steps if step.kind == "action" and step.undone is None and store.changed(step.id)]
-    if not found:
-        raise _nothing("no action of an agent changed a file here, or all of them were taken back already")
-    if len(found) < wish.count:
-        left = "1 action that is kept here can" if len(found) == 1 else f"{len(found)} actions that are kept here can"
-        why = f"only {left} be taken back"
-        raise _nothing(why, f"write agent undo {len(found)}", what=f"{wish.count} actions cannot be taken back")
-    return tuple(found[: wish.count])
+    own = undoable(store, wish.whose)
+    of, undo = ("of an agent", "agent undo") if wish.whose is None else ("of this session", "/undo")
+    if not own:
+        raise _nothing(f"no action {of} changed a file here, or all of them were taken back already")
+    if len(own) < wish.count:
+        left = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
+        why = f"only {left} be taken back" if wish.whose is None else f"only {left} be taken back, of this session"
+        raise _nothing(why, f"write {undo} {len(own)}", what=f"{wish.count} actions cannot be taken back")
+    return own[: wish.count]
 
 
 def _nothing(
