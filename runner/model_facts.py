@@ -12,7 +12,6 @@ from functools import cache
 from policy.record import dataclass
 from runner.messages import Thinking
 
-FACTS = "profiles/models.toml"
 DATED = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d|latest)$")  # `claude-opus-5-20260724` is `claude-opus-5`
 
 

@@ -5,7 +5,7 @@ text is an answer, nobody there means no, and what it leaves into is what the pe
 """
 
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.tier import Mode
@@ -60,14 +60,6 @@ class Stay:
 
 
 PlanAnswer = Leave | Stay
-
-
-class Reader(Protocol):
-    """Who reads a plan; an Approver is one."""
-
-    async def leave_plan(self, plan: str) -> PlanAnswer:
-        """Show the plan and ask. Raises asyncio.CancelledError when the person stops the turn."""
-        ...
 
 
 def offered(world: "World") -> tuple[ToolSpec, ...]:

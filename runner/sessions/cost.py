@@ -8,7 +8,6 @@ from runner.config import Settings
 from runner.messages import Usage
 from runner.model_facts import DATED
 
-PRICES = "profiles/prices.toml"
 _KINDS = ("input", "output", "cache_read", "cache_write")
 
 
@@ -36,7 +35,6 @@ class Published:
     """The table that comes with the program."""
 
     as_of: str
-    currency: str
     prices: Mapping[str, Price]
 
 
@@ -86,7 +84,7 @@ def published() -> Published:
 
     with open(os.path.join(os.path.dirname(str(profiles.__file__)), "prices.toml"), "rb") as file:
         data = tomllib.load(file)
-    return Published(data["as_of"], data["currency"], {name: _price(row) for name, row in data["price"].items()})
+    return Published(data["as_of"], {name: _price(row) for name, row in data["price"].items()})
 
 
 def _price(row: Mapping[str, object]) -> Price:

@@ -4,7 +4,8 @@ from policy.record import dataclass
 from policy.tier import Tier
 from runner.card import Card
 from runner.card_text import squeezed
-from runner.tui.fragments import Fragments, head, wrapped
+from runner.tui.fragments import Fragments, wrapped
+from runner.tui.rows import cells, head
 from runner.tui.theme import Theme
 
 _INDENT = "  "
@@ -110,17 +111,9 @@ def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> l
                 left = room
                 piece = head(text, left, at) or text[at]
             rows[-1].append((style, piece))
-            left -= _cells(piece)
+            left -= cells(piece)
             at += len(piece)
     return rows
-
-
-def _cells(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    from prompt_toolkit.utils import get_cwidth
-
-    return get_cwidth(text)
 
 
 def _change(card: Card, width: int, theme: Theme) -> list[Fragments]:

@@ -2,41 +2,32 @@
 
 from collections.abc import Iterable
 
-from prompt_toolkit.utils import get_cwidth
+from runner.tui.rows import cells as text_cells
+from runner.tui.rows import head
 
 Fragments = list[tuple[str, str]]  # (style, text); no text holds a newline or a control character
 
 
 def cells(fragments: Iterable[tuple[str, str]]) -> int:
     """How many columns of the terminal these take."""
-    return sum(get_cwidth(text) for _, text in fragments)
+    return sum(text_cells(text) for _, text in fragments)
 
 
 def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
     """The row in at most `width` columns; `cut` stands for what did not fit."""
     if cells(fragments) <= width:
         return fragments
-    room = max(width - get_cwidth(cut), 0)
+    room = max(width - text_cells(cut), 0)
     kept: Fragments = []
     for style, text in fragments:
         short = head(text, room)
         kept.append((style, short))
-        room -= get_cwidth(short)
+        room -= text_cells(short)
         if short != text:
             break
     if width > 0:
         kept.append((kept[-1][0] if kept else "", cut))
     return kept
-
-
-def head(text: str, width: int, start: int = 0) -> str:
-    """The longest beginning of `text`, from `start` on, that takes no more than `width` columns."""
-    taken = 0
-    for place in range(start, len(text)):
-        taken += get_cwidth(text[place])
-        if taken > width:
-            return text[start:place]
-    return text[start:]
 
 
 def wrapped(style: str, text: str, width: int) -> list[Fragments]:
@@ -45,7 +36,7 @@ def wrapped(style: str, text: str, width: int) -> list[Fragments]:
     rows: list[Fragments] = []
     for line in text.split("\n"):
         began = len(rows)
-        while get_cwidth(line) > width:
+        while text_cells(line) > width:
             piece = head(line, width) or line[:1]
             if (blank := piece.rfind(" ")) > 0 and line[len(piece) : len(piece) + 1] != " ":
                 piece = piece[:blank]

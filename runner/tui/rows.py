@@ -63,7 +63,12 @@ def cut(text: str, room: int, mark: str = "…") -> str:
     """`text` in at most `room` cells; `mark` ends what was cut."""
     if cells(text) <= room:
         return text
-    return text[: _until(text, 0, max(room - cells(mark), 0))].rstrip() + mark
+    return head(text, room - cells(mark)).rstrip() + mark
+
+
+def head(text: str, room: int, start: int = 0) -> str:
+    """The most of `text` from `start` on that takes at most `room` cells."""
+    return text[start : _until(text, start, max(room, 0))]
 
 
 def safe(text: str, style: str = "") -> Row:
