@@ -43,11 +43,19 @@ def resumed(event: Resumed) -> Pairs:
     )
 
 
+def seconds(count: float) -> str:
+    """A time to wait, as people say it."""
+    if count < 10:
+        return f"{count:.3g} s"
+    whole = round(count)
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60} s"
+
+
 def note(event: Retrying | Compacted | Changed) -> str:
     """What happened meanwhile, in a line."""
     match event:
         case Retrying(_, problem, wait, attempt, attempts):
-            return f"{problem.what}; asking again in {wait:.3g} s ({attempt} of {attempts})"
+            return f"{problem.what}; asking again in {seconds(wait)} ({attempt} of {attempts})"
         case Compacted(level, before, after):
             return f"compacted ({level}): {before} tokens are now {after}"
         case Changed(what, was, now, why):

@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.verdict import Problem
+from runner.events import Retrying, Said
 from runner.messages import WAITING_HELPS, Failure
 from runner.retry import Patience
+from runner.telling import seconds
+from runner.tui.wait import Wait
 
 USUAL = Patience()
 
@@ -75,3 +79,28 @@ def test_a_wait_is_never_negative_and_never_longer_than_it_may_be(
         assert 0 <= seconds <= (600.0 if left is None else left)
         if retry_after is not None and retry_after > 0:
             assert seconds >= retry_after
+
+
+@pytest.mark.parametrize(
+    ("wait", "later", "said"),
+    [
+        (1.2345, 0.0, "asks again in 2 s"),
+        (42.0, 0.5, "asks again in 42 s"),
+        (42.0, 41.5, "asks again in 1 s"),
+        (42.0, 42.0, ""),
+        (599.6, 0.0, "asks again in 10 min 0 s"),
+    ],
+)
+def test_a_wait_counts_down(wait: float, later: float, said: str) -> None:
+    countdown, problem = Wait(), Problem("it is busy", "529", "wait")
+    countdown.take(Retrying(Failure.OVERLOADED, problem, wait, 1, 3), 100.0)
+    assert countdown.words(100.0 + later) == said
+    countdown.take(Said("back"), 100.0)
+    assert countdown.words(100.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(0.5, "0.5 s"), (1.234, "1.23 s"), (59.6, "60 s"), (119.0, "119 s"), (179.7, "3 min 0 s")]
+)
+def test_a_time_to_wait_in_words(count: float, said: str) -> None:
+    assert seconds(count) == said

@@ -6,6 +6,7 @@ loop, draws and takes keys.
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from runner.tui.painter import Canvas, Painter
 from runner.tui.panel import Done, Edit, Panel, Step
 from runner.tui.picker import Picker, Row
 from runner.tui.status import Status
+from runner.tui.wait import Wait
 from runner.visible import one_line
 
 T = TypeVar("T")
@@ -101,6 +103,7 @@ class App:
         self.screen: Screen | None = None  # set before the first event; what draws need not be loaded to take keys
         self.host = host
         self.status = Status()
+        self._wait = Wait()
         self.editor = Editor(history, self._edited)
         self.menu = Menu(sources)
         self.panel: Panel[Any] | None = None
@@ -164,6 +167,7 @@ class App:
     def emit(self, event: Event) -> None:
         """Show what happened, with the next frame."""
         self.status.take(event)
+        self._wait.take(event, time.monotonic())
         self.soon()
         if self._cycling and isinstance(event, Changed):
             self._cycled = replace(event, was=self._cycled.was if self._cycled is not None else event.was)
@@ -379,7 +383,8 @@ class App:
         if self.host.busy and self.panel is None:
             mark = _SPINNER[self._beat % len(_SPINNER)] if self._output.encoding().lower().startswith("utf") else "*"
             hint = "Esc takes back what waits" if waiting else "Ctrl+C stops it"
-            drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"working; {hint}")], width))
+            doing = self._wait.words(time.monotonic()) or "working"
+            drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"{doing}; {hint}")], width))
         if self._label:
             drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
         return drawn if live or rows <= _SMALL else [[], *drawn]  # what is live brings its own empty row
