@@ -12,6 +12,7 @@ from runner.cli_run import (
     COST,
     DENIALS,
     EVENTS,
+    FALLBACK,
     KEY_STDIN,
     MODEL,
     OUTPUT,
@@ -41,6 +42,7 @@ def ci(
     mode: MODE = None,
     model: MODEL = None,
     provider: PROVIDER = None,
+    fallback_model: FALLBACK = None,
     json: EVENTS = False,
     review: Annotated[
         bool,
@@ -105,6 +107,7 @@ def ci(
         go_on=GoOn(unkept=True),
         trust_config=trust_config,
         key=KeyFlags(account, api_key_stdin),
+        fallback=fallback_model,
         budget=BudgetFlags(max_turns, max_tokens, max_cost, timeout, max_output, max_denials),
     )
     files = Files(events, summary, sarif, patch, seal, result, files_in_workspace)

@@ -15,10 +15,28 @@ from runner.model_run import RunArgs, prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
 from runner.sessions.flags import go_on
 
+
+def _models(incomplete: str) -> list[str]:
+    from runner.model_facts import known_models
+
+    return [name for name in (*known_models(), "scripted:") if name.startswith(incomplete)]
+
+
 MODEL = Annotated[
     str | None,
     typer.Option(
-        metavar="PROVIDER:MODEL", help="Which model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE."
+        metavar="PROVIDER:MODEL",
+        help="Which model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
+        autocompletion=_models,
+    ),
+]
+FALLBACK = Annotated[
+    str | None,
+    typer.Option(
+        "--fallback-model",
+        metavar="PROVIDER:MODEL",
+        help="Goes on where the model stays busy.",
+        autocompletion=_models,
     ),
 ]
 PROVIDER = Annotated[str | None, typer.Option(metavar="NAME", help="Its provider alone, for the default model.")]
@@ -106,6 +124,7 @@ def run(
     mode: MODE = None,
     model: MODEL = None,
     provider: PROVIDER = None,
+    fallback_model: FALLBACK = None,
     json: EVENTS = False,
     input: INPUT = Input.TEXT,
     unattended: UNATTENDED = False,
@@ -159,6 +178,7 @@ def run(
         trust_config=trust_config,
         no_instructions=no_instructions,
         key=KeyFlags(account, api_key_stdin),
+        fallback=fallback_model,
         budget=BudgetFlags(max_turns, max_tokens, max_cost, timeout, max_output, max_denials),
     )
     if input is Input.JSON:
@@ -177,6 +197,7 @@ def converse(
     mode: MODE = None,
     model: MODEL = None,
     provider: PROVIDER = None,
+    fallback_model: FALLBACK = None,
     json: EVENTS = False,
     unattended: UNATTENDED = False,
     cwd: CWD = None,
@@ -228,6 +249,7 @@ def converse(
         trust_config=trust_config,
         no_instructions=no_instructions,
         key=KeyFlags(account, api_key_stdin),
+        fallback=fallback_model,
         plain=plain,
     )
     chosen = args != RunArgs() or version

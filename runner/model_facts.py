@@ -52,6 +52,11 @@ def facts_of(spec: str) -> ModelFacts:
     return known or vendors.get(spec.partition(":")[0], ModelFacts())
 
 
+def known_models() -> tuple[str, ...]:
+    """Every `provider:model` of which something is known."""
+    return tuple(_table()[0])
+
+
 @cache
 def _table() -> tuple[Mapping[str, ModelFacts], Mapping[str, ModelFacts]]:
     """The models, and the vendors. Read once; it lies beside our code in every kind of installation."""

@@ -50,6 +50,7 @@ class RunArgs:
     key: KeyFlags = field(default_factory=KeyFlags)
     budget: BudgetFlags = field(default_factory=BudgetFlags)
     plain: bool = False
+    fallback: str | None = None
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -183,6 +184,7 @@ def prepared(
     flags = said(
         mode=args.mode,
         model=args.model,
+        fallback=args.fallback,
         max_turns=args.budget.turns,
         budget=args.budget.said(),
         least=args.least,

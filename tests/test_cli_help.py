@@ -110,6 +110,7 @@ COMPLETIONS = [
     ("agent auth ", {"login", "status", "use", "logout"}),
     ("agent auth login a", {"anthropic"}),
     ("agent run --mo", {"--mode", "--model"}),
+    ("agent run --fallback-model s", {"scripted:"}),
     ("agent run --mode d", {"default", "dont-ask", "dangerously"}),
     ("agent exec --mode t", {"trust-project"}),
     ("agent policy m", {"matrix"}),

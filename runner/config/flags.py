@@ -17,6 +17,7 @@ def said(
     *,
     mode: Mode | None = None,
     model: str | None = None,
+    fallback: str | None = None,
     max_turns: int | None = None,
     budget: Iterable[tuple[str, str, Value]] = (),
     least: str | None = None,
@@ -33,6 +34,8 @@ def said(
         found[("mode",)] = ("--mode", mode.value)
     if model is not None:
         found[("model",)] = ("--model", model)
+    if fallback is not None:
+        found[("fallback_model",)] = ("--fallback-model", _named(fallback))
     if max_turns is not None:
         found[("max_turns",)] = ("--max-turns", max_turns)
     for name, option, value in budget:
@@ -49,6 +52,17 @@ def said(
     for name, option in names if total else ():
         found[("limits", name)] = (option, getattr(total, name))
     return found
+
+
+def _named(model: str) -> str:
+    """Raises Stopped where it names no provider: later would be when it is needed."""
+    from runner.config.checks import model_of
+    from runner.config.keys import PROVIDERS
+    from runner.problems import usage
+
+    if (fault := model_of(PROVIDERS)(model)) is not None:
+        raise usage(f"`{model}` is no fallback model", *fault)
+    return model
 
 
 def with_flags(settings: Settings, flags: Said) -> Settings:

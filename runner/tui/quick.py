@@ -13,6 +13,7 @@ _OPTIONS = {
     "--mode": True,
     "--model": True,
     "--provider": True,
+    "--fallback-model": True,
     "--cwd": True,
     "--limit": True,
     "--config": True,
@@ -121,4 +122,5 @@ def _parsed(words: list[str]) -> "RunArgs":
         trust_config=last("--trust-config"),
         no_instructions="--no-instructions" in given,
         key=KeyFlags(last("--account")),
+        fallback=last("--fallback-model"),
     )
