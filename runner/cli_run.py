@@ -50,9 +50,19 @@ class Input(StrEnum):
 
 
 EVENTS = Annotated[bool, typer.Option("--json", metavar=FLAG, help="One JSON event a line on stdout.")]
+LINES = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        metavar=FLAG,
+        help="Talk with a program: a JSON object a line on stdin, one event a line on stdout (docs/embedding.md).",
+    ),
+]
 INPUT = Annotated[
     Input,
-    typer.Option("--input", metavar="FORMAT", help="What stdin is: text, or json, lines that drive a whole talk."),
+    typer.Option(
+        "--input", metavar="FORMAT", help="What stdin is: text, or (with --json) json: lines that drive a whole talk."
+    ),
 ]
 TURNS = Annotated[
     int | None, typer.Option("--max-turns", metavar="N", min=1, help="The most requests to the model (50).")
@@ -161,7 +171,7 @@ def run(
         git diff | agent run --unattended --json --max-turns 20 > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
-        agent run --json --input json                a program talks to it; docs/embedding.md
+        agent run --json --input json                a program talks, line by line
     """
     args = RunArgs(
         mode,
@@ -182,7 +192,7 @@ def run(
         budget=BudgetFlags(max_turns, max_tokens, max_cost, timeout, max_output, max_denials),
     )
     if input is Input.JSON:
-        from runner.json_mode import serve
+        from runner.json_serve import serve
 
         if not json:
             raise usage("--input json stands without --json", "its answers are events", "add --json")
@@ -198,7 +208,7 @@ def converse(
     model: MODEL = None,
     provider: PROVIDER = None,
     fallback_model: FALLBACK = None,
-    json: EVENTS = False,
+    json: LINES = False,
     unattended: UNATTENDED = False,
     cwd: CWD = None,
     limit: LIMIT = None,
@@ -231,7 +241,8 @@ def converse(
         agent run "fix the failing test"             a model at work
         agent --mode trust-project                   a conversation
         agent -c                                     go on with the last one
-        agent --json                                 a conversation with a program, line by line
+        agent --json                                 a program talks, line by line:
+        echo '{"type": "prompt", "text": "why?"}' | agent --json
         agent audit --denied                         what was refused
     """
     args = RunArgs(
@@ -268,7 +279,7 @@ def converse(
         print(f"ringfence {VERSION}")
         return Exit.DONE
     if json:
-        from runner.json_mode import serve
+        from runner.json_serve import serve
 
         args.key.check(prompt_from_stdin=True)
         return serve(args, None)

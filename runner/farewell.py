@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
 
 
-def end_by_signals() -> None:
+def end_by_signals() -> Callable[[], None]:
     """SIGTERM, and SIGHUP unless it is ignored (nohup(1)), end the current task as Ctrl-C does, and only once: a
-    second cancel would cut short the killing of its child."""
+    second cancel would cut short the killing of its child. Answers what does it."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end() -> None:
@@ -16,3 +17,4 @@ def end_by_signals() -> None:
     loop.add_signal_handler(signal.SIGTERM, end)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, end)
+    return end

@@ -12,7 +12,6 @@ from policy.verdict import Problem
 from runner.agent import Agent
 from runner.events import Emit, Failed, Notice, Shown, Unqueued
 from runner.json_input import (
-    LONGEST,
     Answer,
     FollowUp,
     Input,
@@ -34,38 +33,10 @@ from runner.questions import NoAnswer, Questions, Said
 from runner.sessions.flags import GoOn
 from runner.slash.command import Row
 from runner.slash.known import known
-from runner.starting import starting
 from runner.talk import BUSY, Talk
 
 if TYPE_CHECKING:
     from runner.config import Settings
-    from runner.model_run import RunArgs
-
-
-def serve(args: "RunArgs", prompt: str | None) -> int:
-    """JSON mode on standard input and output; answers the exit code. `prompt` is as a first line."""
-    from runner.farewell import end_by_signals
-    from runner.model_run import on_stdout
-    from runner.stdin_lines import Lines
-
-    emit = on_stdout(json=True)
-    # Nobody sits at a terminal: the program answers, and what it does not answer is no.
-    questions = Questions(lambda event: agent.talk.world.emit(event))
-    agent = Agent(
-        start=lambda: starting(args, unattended=args.unattended, asks=False),
-        approver=None if args.unattended else questions,
-        emit=emit,
-    )
-
-    async def work() -> int:
-        end_by_signals()
-        try:
-            async with agent:
-                return await JsonMode(agent, questions, emit).serve(Lines(longest=LONGEST), prompt)
-        except asyncio.CancelledError:
-            return Exit.INTERRUPTED
-
-    return asyncio.run(work())
 
 
 class JsonMode:
@@ -225,6 +196,7 @@ class JsonMode:
 
     def _interrupt(self) -> None:
         self._take_back()
+        self._questions.withdraw()
         self._stopped = self._main is not None  # seen by what has not begun yet
         self._agent.interrupt()
 

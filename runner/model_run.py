@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runner.approval import Approver
     from runner.config import Settings
     from runner.events import Emit, Event
+    from runner.json_output import JsonLines
     from runner.loop import Ending
     from runner.providers import Opened
     from runner.secrets import Secret
@@ -55,6 +56,15 @@ class RunArgs:
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
     """Work on one prompt; answers the exit code."""
+    if not args.json:
+        return _run(args, prompt, prompt_file, None)
+    from runner.json_output import JsonLines
+
+    with JsonLines() as lines:
+        return _run(args, prompt, prompt_file, lines)
+
+
+def _run(args: RunArgs, prompt: str | None, prompt_file: Path | None, lines: "JsonLines | None") -> int:
     import asyncio
 
     from runner.gate import nobody_there
@@ -64,13 +74,18 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     unattended = nobody_there(args.unattended)
     options, settings = prepared(args, unattended)
     model = chosen_model(args, settings, options.cwd)
-    emit = on_stdout(json=args.json)
+    emit = lines or on_stdout()
     approver = _approver(unattended, emit)
     options = begun(args, options, settings, model)
     another = opener(args, settings, options.cwd, model)
-    return asyncio.run(
-        play(text, options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another)
+    code = asyncio.run(
+        play(
+            text, options, settings, os.environ, model=model, approver=approver, emit=emit, opener=another, lines=lines
+        )
     ).exit
+    if code is Exit.INTERRUPTED and lines is not None:
+        lines.hurry()
+    return code
 
 
 async def play(
@@ -83,14 +98,17 @@ async def play(
     approver: "Approver",
     emit: "Emit",
     opener: "Callable[[str], Opened] | None" = None,
+    lines: "JsonLines | None" = None,
 ) -> "Ending":
     """One prompt in a session of its own, or in the one that it goes on with. SIGTERM and SIGHUP end it as Ctrl-C
-    does."""
+    does; `lines` that nobody reads do, too."""
     from runner.agent import Agent
     from runner.farewell import end_by_signals
     from runner.starting import Start
 
-    end_by_signals()
+    end = end_by_signals()
+    if lines is not None:
+        lines.when_lost(end)
     start = Start(options, settings, environ, model, opener)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
         return await agent.talk.prompt(prompt)  # who was told to stop still learns how it ended
@@ -253,10 +271,10 @@ def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "Opened") -> "
     return another
 
 
-def on_stdout(*, json: bool = False, show: "Emit | None" = None) -> "Emit":
+def on_stdout(show: "Emit | None" = None) -> "Emit":
     """Shows every event on standard output, by `show` where somebody has a way of its own. When that takes no more,
     BrokenPipeError or Stopped ends the session."""
-    show = show or (_print_line if json else transcript())
+    show = show or transcript()
     broken: list[Exception] = []
 
     def emit(event: "Event") -> None:
@@ -274,10 +292,6 @@ def on_stdout(*, json: bool = False, show: "Emit | None" = None) -> "Emit":
                 raise broken[0] from None
 
     return emit
-
-
-def _print_line(event: "Event") -> None:
-    print(event.line(), flush=True)
 
 
 def transcript(stream: "IO[str] | None" = None) -> "Emit":

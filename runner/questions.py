@@ -38,11 +38,13 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """What waits. `read` makes an answer of what was said, or raises NoAnswer; `no` is the answer of nobody."""
+    """What waits. `read` makes an answer of what was said, or raises NoAnswer; `no` is the answer of nobody. `loose`:
+    it belongs to no turn."""
 
     read: Callable[[Said], object]
     no: object
     answer: "asyncio.Future[object]"
+    loose: bool = False
 
 
 class Questions:
@@ -76,7 +78,7 @@ class Questions:
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         """The value that the program picked; None when it said no."""
-        (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None)
+        (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None, loose=True)
         return found if isinstance(found, str) else None
 
     def answer(self, id: str, said: Said) -> None:
@@ -86,6 +88,12 @@ class Questions:
             raise NoAnswer(f"no question `{id}` waits for one", "answer each question once, by its id")
         pending.answer.set_result(pending.read(said))
 
+    def withdraw(self) -> None:
+        """No list of a /command waits any more: nothing was picked. What belongs to a turn ends with that."""
+        for pending in self._pending.values():
+            if pending.loose and not pending.answer.done():
+                pending.answer.set_result(pending.no)
+
     def close(self) -> None:
         """Nobody answers any more: what waits is answered by no."""
         self._closed = True
@@ -94,13 +102,13 @@ class Questions:
                 pending.answer.set_result(pending.no)
 
     async def _listed(
-        self, title: str, rows: Sequence[Row], read: Callable[[Said], object], no: object
+        self, title: str, rows: Sequence[Row], read: Callable[[Said], object], no: object, *, loose: bool = False
     ) -> tuple[object, ...]:
         self._lists += 1
         id = f"p{self._lists}"
         told = tuple({"value": row.value, "label": row.label, "detail": row.detail} for row in rows)
         self._emit(PickWanted(id, title, told))
-        return await self._answers({id: _pending(read, no)})
+        return await self._answers({id: _pending(read, no, loose=loose)})
 
     async def _answers(self, named: Mapping[str, _Pending]) -> tuple[object, ...]:
         if self._closed:
@@ -118,8 +126,8 @@ class Questions:
                 del self._pending[id]
 
 
-def _pending(read: Callable[[Said], object], no: object) -> _Pending:
-    return _Pending(read, no, asyncio.get_running_loop().create_future())
+def _pending(read: Callable[[Said], object], no: object, *, loose: bool = False) -> _Pending:
+    return _Pending(read, no, asyncio.get_running_loop().create_future(), loose)
 
 
 def _picked(said: Said, rows: Sequence[Row]) -> str | None:

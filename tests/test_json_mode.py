@@ -8,6 +8,8 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,13 @@ from hypothesis import strategies as st
 from policy.tier import Mode
 from runner.agent import Agent
 from runner.audit.log import AuditLog
-from runner.events import Event
+from runner.events import Chunk, Event, Notice
 from runner.json_input import LONGEST, Misread, Prompt, Quit, SetMode, parse
 from runner.json_mode import JsonMode
+from runner.json_output import JsonLines
 from runner.messages import ToolCall
 from runner.plan_mode import NAME as PLAN
-from runner.problems import Exit
+from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.questions import Questions
@@ -328,6 +331,22 @@ def test_interrupt_while_a_question_stands_stops_the_turn(folder: Path) -> None:
     assert code == Exit.INTERRUPTED
 
 
+def test_interrupt_takes_a_list_away(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("command", text="/mode")
+        listed = await front.until("pick_wanted")
+        front.say("interrupt")
+        front.say("answer", id=listed["id"], answer="plan")
+        await front.until("error")
+        front.say("command", text="/mode")
+        listed = await front.until("pick_wanted", 2)
+        front.say("answer", id=listed["id"], answer="plan")
+        await front.until("changed")
+
+    front, _ = talk(folder, [], program)
+    assert len(front.of("changed")) == 1
+
+
 def test_words_go_in_between_and_after(folder: Path) -> None:
     async def program(front: Front) -> None:
         front.say("prompt", text="go")
@@ -498,8 +517,8 @@ text = "done"
 """
 
 
-def start(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
-    (folder.parent / "script.toml").write_text(SCRIPT)
+def start(folder: Path, *words: str, script: str = SCRIPT) -> "subprocess.Popen[bytes]":
+    (folder.parent / "script.toml").write_text(script)
     return subprocess.Popen(
         [sys.executable, "-c", "import sys; from runner.cli import main; sys.exit(main())", *words,
          "--model", f"scripted:{folder.parent / 'script.toml'}", "--mode", "trust-project"],
@@ -556,6 +575,83 @@ def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: st
     assert str(tmp_path) not in running
     with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
         assert "ended" in [row.body["kind"] for row in log.rows()]
+
+
+@pytest.mark.threat("T113")
+@pytest.mark.parametrize("words", [("--json",), ("run", "--json", "sleep")])
+def test_whoever_does_not_read_is_no_reason_to_stay(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    with start(folder, *words, script=SCRIPT.replace("echo begun", "touch begun; seq 200000")) as process:
+        assert process.stdin is not None
+        process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
+        process.stdin.close()
+        for _ in range(600):  # the pipe is full by then
+            if (folder / "begun").exists():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in running
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        assert "ended" in [row.body["kind"] for row in log.rows()]
+
+
+@pytest.mark.parametrize("words", [("--json",), ("run", "--json", "x"), ("run", "--json", "--input", "json")])
+def test_what_hinders_it_from_opening_is_an_event(folder: Path, words: tuple[str, ...]) -> None:
+    with start(folder, *words, "--cwd", "nowhere") as process:
+        output, errors = process.communicate(b"")
+    assert process.returncode == Exit.USAGE
+    (event,) = map(json.loads, output.splitlines())
+    assert event["type"] == "error"
+    assert "`nowhere`" in event["problem"]["what"]
+    assert b"`nowhere`" in errors, "and it stands where a person looks"
+
+
+# ---- who reads
+
+
+def notices(number: int) -> list[Notice]:
+    return [Notice(f"{each} {'x' * 1000}") for each in range(number)]
+
+
+def test_a_slow_reader_gets_everything() -> None:
+    read, write = os.pipe()
+    got = bytearray()
+
+    def slowly() -> None:
+        while piece := os.read(read, 4096):
+            got.extend(piece)
+            time.sleep(0.0005)
+
+    reader = threading.Thread(target=slowly)
+    reader.start()
+    with JsonLines(write, most=20_000, patience=60) as emit:
+        for event in notices(300):
+            emit(event)
+    os.close(write)
+    reader.join()
+    os.close(read)
+    assert [json.loads(line) for line in got.splitlines()] == [json.loads(event.line()) for event in notices(300)]
+
+
+@pytest.mark.threat("T113")
+def test_a_reader_that_is_none_ends_it() -> None:
+    read, write = os.pipe()
+
+    async def work(emit: JsonLines) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        emit.when_lost(task.cancel)
+        with pytest.raises(Stopped, match="nobody reads"):
+            list(map(emit, notices(300)))
+        emit(Chunk("1.1", 1, "from a callback, where nobody would catch it"))
+        await asyncio.sleep(60)
+
+    ended = pytest.raises(asyncio.CancelledError)
+    with pytest.raises(Stopped, match="nobody reads"), JsonLines(write, most=20_000, patience=0.1) as lines, ended:
+        asyncio.run(work(lines))
+    os.close(read)
+    os.close(write)
 
 
 def test_input_without_output_is_refused(folder: Path) -> None:
