@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from runner.messages import ProviderError
 from runner.providers import PROVIDERS, Remote, open_provider
 from runner.providers.endpoint import Endpoint, SetupError, parse_endpoint
-from runner.providers.modeltext import parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.modeltext import count_of, parse_arguments, parse_object, whole_text, wire_json
 from runner.secrets import Secret, SecretError
 
 CANARY = "sk-canary-a07d44be1f93"
@@ -236,3 +236,11 @@ def test_text_in_utf16_halves_is_whole_again(text: str, cuts: list[int]) -> None
 @given(st.binary())
 def test_any_bytes_are_an_object_or_none(data: bytes) -> None:
     assert parse_object(data) is None or isinstance(parse_object(data), dict)
+
+
+@pytest.mark.threat("T27")
+@pytest.mark.parametrize("given", [-1, True, 1.5, "7", None, [], 10**400, 1 << 53])
+def test_what_is_no_count_of_tokens(given: object) -> None:
+    """A number beyond reason ended the session, or left a line in its file with which it could not be gone on with."""
+    assert count_of({"n": given}, "n") is None
+    assert count_of({"n": 7}, "n") == 7

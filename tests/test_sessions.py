@@ -100,6 +100,7 @@ UNSOUND: list[tuple[bytes, str, str]] = [
     (entry(id="x"),                                  "no `id`",           "ids are numbers as text"),
     (entry(id="٣"),                                  "no `id`",           "digits of another script"),
     (entry(parentId=None),                           "`parentId`",        "only the head has no parent"),
+    (entry(parentId="\ud800"),                       "`parentId`",        "half a character"),
     (entry(time=...),                                "no `time`",         "no time"),
     (entry(type="weather"),                       "no type",           "a type of another version"),
     (entry(type=["notice"]),                         "no type",           "a type that is no text"),

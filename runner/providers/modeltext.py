@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 _MARKS = re.compile(r'["\\\\{}\[\]]')
+_MOST_TOKENS = 1 << 40  # of any answer: with more, nothing could be added up, and no session file could be read again
 DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test the parsers behind us
 
 
@@ -83,7 +84,7 @@ def wire_json(body: Mapping[str, object]) -> bytes:
 def count_of(holder: object, key: str) -> int | None:
     """A token count, or None when the server gave none that makes sense."""
     value = holder.get(key) if isinstance(holder, dict) else None
-    return value if isinstance(value, int) and value >= 0 else None
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -157,7 +157,7 @@ def parse(raw: bytes) -> Entry:
     id, parent, when, type = take("id", None), take("parentId", None), take("time", None), take("type", None)
     if not isinstance(id, str) or not id.isascii() or not id.isdecimal() or len(id) > 15:
         raise Unsound("it has no `id`")
-    if not (parent is None if type == "session" else isinstance(parent, str)):
+    if not (parent is None if type == "session" else isinstance(parent, str) and parent.isascii()):
         raise Unsound("its `parentId` names no line")
     if not isinstance(when, str) or len(when) > 40:
         raise Unsound("it has no `time`")
