@@ -19,6 +19,9 @@ from policy.verdict import Ask, Cell, Deny, Problem, Terms
 _HERE = RuleRef("policy/extra.py", 0)
 _TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
 _DOING = {"--read": "read", "--write": "change", "--host": "talk to"}
+# What people put there is theirs; a new name in another folder of the root would open a part of the system.
+# SOURCE: FHS 3.0, sections 3.11 to 3.13 and 3.17.
+_OPEN = ("/media", "/mnt", "/opt", "/srv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ def _typed(extra: Extra, facts: Facts) -> Typed | None:
     if extra.flag == "--write" and kind is Kind.MISSING:  # to make a name is to write to the folder that holds it
         path = path.rpartition("/")[0]
         kind = facts.look(path).kind
-        if path.count("/") < 2 or kind is not Kind.FOLDER or inside(path, facts.workspace):
+        if (path.count("/") < 2 and path not in _OPEN) or kind is not Kind.FOLDER or inside(path, facts.workspace):
             return None
     if kind not in (Kind.FILE, Kind.FOLDER):
         return None
