@@ -1,5 +1,6 @@
 """One more right for an action that the sandbox stopped: the question about exactly that, and nothing beside it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.action import Action
@@ -14,7 +15,7 @@ from policy.record import dataclass
 from policy.secrecy import inside
 from policy.tier import Tier
 from policy.typed import Typed
-from policy.verdict import Ask, Cell, Deny, Problem, Terms
+from policy.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
 
 _HERE = RuleRef("policy/extra.py", 0)
 _TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
@@ -50,8 +51,9 @@ def added(asked: Ask, had: Terms) -> Extra:
     return next(Extra(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
 
 
-def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra) -> Ask | None:
-    """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well.
+def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra, gained: Sequence[Extra] = ()) -> Ask | None:
+    """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well. `gained`
+    was added to these terms in the same way.
 
     None where nobody may say yes to that: secrets and what a rule denies, this machine and private networks, modes that
     ask about nothing, and whatever would give more than the one right. INVARIANT: the terms of the question are `had`
@@ -63,7 +65,13 @@ def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra) -> Ask |
     typed = _typed(extra, hearing.facts)
     if typed is None:
         return None
-    assessment, verdict = replace(hearing, typed=typed).judge(action)
+    before = [each for each in (_typed(one, hearing.facts) for one in gained) if each is not None]
+    whole = Typed(
+        read=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.read)),
+        write=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.write)),
+        hosts=tuple(dict.fromkeys(host for each in (*before, typed) for host in each.hosts)),
+    )
+    assessment, verdict = replace(hearing, typed=whole).judge(action)
     if isinstance(verdict, Deny) or assessment.tiers[0] >= Tier.SECRET:
         return None
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
@@ -100,6 +108,8 @@ def _typed(extra: Extra, facts: Facts) -> Typed | None:
 
 def _exactly(terms: Terms, had: Terms, typed: Typed) -> bool:
     """Whether `terms` are `had` with what was typed, and nothing else; what the environment tells of hosts follows."""
+    kept = (set(had.read) <= {*terms.read, *terms.write}, set(had.write) <= set(terms.write),
+            set(had.hosts) <= {*terms.hosts, UNNAMED})  # fmt: skip
     same = replace(terms, read=had.read, write=had.write, hosts=had.hosts, env=had.env) == had
     more = (
         set(terms.read) - set(had.read) <= set(typed.read),
@@ -107,4 +117,4 @@ def _exactly(terms: Terms, had: Terms, typed: Typed) -> bool:
         set(terms.hosts) - set(had.hosts) <= set(typed.hosts),
     )
     told = terms.env == had.env or bool(typed.hosts)
-    return same and all(more) and told and terms != had
+    return same and all(kept) and all(more) and told and terms != had

@@ -5,7 +5,7 @@ from typing import Protocol, assert_never
 
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.secrecy import inside
-from policy.verdict import Rights, Terms
+from policy.verdict import UNNAMED, Rights, Terms
 
 _LONGEST = 100  # characters of an action shown inside a sentence; the whole of it is shown elsewhere
 MOST_NAMED = 3  # paths or hosts named before "and N more"
@@ -37,11 +37,12 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
         given.append(f"change {listed([near(path, around) for path in terms.write])}")
     if terms.read:
         given.append(f"read {listed([near(path, around) for path in terms.read])}")
-    if terms.hosts:
-        given.append(f"talk to {listed([plain(host) for host in terms.hosts])}")
+    hosts = [plain(host) for host in terms.hosts if host != UNNAMED]
+    if hosts:
+        given.append(f"talk to {listed(hosts)}")
     if terms.credentials:
         given.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
-    network = "" if terms.hosts else ", without network"
+    network = "" if hosts else ", without network"
     return (
         f"A yes lets it {joined(given)}{network}, and nothing more" if given else "A yes lets it read, and nothing more"
     )

@@ -12,7 +12,7 @@ from policy.pattern import pattern
 from policy.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers
 from policy.secret_words import secret_kind
 from policy.tier import Tier
-from policy.verdict import Terms
+from policy.verdict import UNNAMED, Terms
 
 _MOST_TOLD = 5  # things told before "and more"
 _LONGEST = 160
@@ -52,7 +52,12 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
 def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     """What a yes would not get, although the action wants it."""
     found = []
-    if Tier.NETWORK in assessment.tiers and not terms.hosts:
+    if UNNAMED in terms.hosts:
+        found.append(
+            "whom it talks to is known only when it runs: that host is stopped and named, "
+            "and one more yes, `--host` or a rule opens it"
+        )
+    elif Tier.NETWORK in assessment.tiers and not terms.hosts:
         found.append("what needs the network will fail, since no host is known (name it with `--host`, or in a rule)")
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:

@@ -14,7 +14,7 @@ from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, inside
 from policy.tier import Tier
-from policy.verdict import LOOK_TMP, Limits, Rights, Terms
+from policy.verdict import LOOK_TMP, UNNAMED, Limits, Rights, Terms
 
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
 _USUAL_WALL = Limits().wall
@@ -213,10 +213,12 @@ def _parent(path: str) -> str:
 
 
 def _hosts(assessment: Assessment, effects: Iterable[Effect]) -> tuple[str, ...]:
-    """Those that are known, or that a rule names; not what no proxy passes on."""
+    """Those that are known, or that a rule names; not what no proxy passes on. Where nobody can name one before it
+    runs, none is open, and the proxy tells whom it asked for."""
     found = [effect for effect in effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     named = (assessment.opened.get(effect) or (effect.target,) for effect in found)
-    return tuple(sorted({host for hosts in named for host in hosts if host}))
+    known = tuple(sorted({host for hosts in named for host in hosts if host}))
+    return known or ((UNNAMED,) if found else ())
 
 
 def _limits(assessment: Assessment, limits: Limits) -> Limits:

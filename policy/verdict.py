@@ -50,6 +50,10 @@ class Limits:
 # Where a command under `look` may write: empty at its start and gone at its end, seen by nobody else.
 LOOK_TMP = "/run/tmp"
 
+# Stands in Terms for hosts that nobody can name before a command runs. None is open by it: the proxy listens, lets
+# nothing through, and tells whom it was asked for. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
+UNNAMED = "unnamed.invalid"
+
 
 class Rights(StrEnum):
     """The standard right sets that effects are rounded up to."""

@@ -1,11 +1,12 @@
 """What the sandbox stopped, put to the person: the exact right that was missing, for one more run.
 
 THREAT: a program says itself what it could not reach. It may lie, and name what it wants; so floors and denials hold,
-the card says whose word it is, a call is asked about once, a no holds for the
-conversation, and no yes is remembered.
+the card says whose word it is, a call is asked about a few times at most and each time for another right, a no holds
+for the conversation, and no yes is remembered.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.action import RunArgv, RunScript
@@ -26,6 +27,7 @@ from runner.visible import one_line
 from runner.world import World
 from sandbox.backend import Outcome, Violation
 
+_MOST = 4  # rights that one call may be asked for: a registry, and where its files lie
 _LONGEST = 300  # characters of what was stopped, in the card
 
 
@@ -39,8 +41,13 @@ class Beyond:
     answer: records.Answer
 
 
-async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -> Beyond | None:
-    """Ask for what `outcome` lacked; None where it lacked nothing, or nothing that anybody could give."""
+async def beyond(
+    planned: Planned, had: Terms, outcome: Outcome, world: World, gained: Sequence[Extra] = ()
+) -> Beyond | None:
+    """Ask for what `outcome` lacked, after `gained` was added for this call already; None where it lacked nothing, or
+    nothing that anybody could give."""
+    if len(gained) >= _MOST:
+        return None
     if world.unattended or outcome.status == 0 or outcome.ended_by is not None or not outcome.violations:
         return None
     if not isinstance(planned.action, RunScript | RunArgv):
@@ -51,7 +58,7 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
             (violation, extra, first)
             for violation in outcome.violations
             if (extra := extra_of(violation.right))
-            and (first := _ask(now, had, extra, world))
+            and (first := _ask(now, had, extra, gained, world))
             and added(first, had).words not in world.steering.refused
         ),
         None,
@@ -69,7 +76,7 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
         yes = isinstance(answer, Yes)
         feedback = answer.feedback if isinstance(answer, No) else None
         asked, now = ask, judged(planned, world)  # the machine as it is by now
-        ask = _ask(now, had, extra, world)
+        ask = _ask(now, had, extra, gained, world)
         if yes and ask != asked:
             why = "what this rests on has changed since you were asked"
             continue
@@ -82,8 +89,8 @@ async def beyond(planned: Planned, had: Terms, outcome: Outcome, world: World) -
     return None
 
 
-def _ask(now: Judgement, had: Terms, extra: Extra, world: World) -> Ask | None:
-    ask = ask_for(now.recalled.hearing, now.planned.action, had, extra)
+def _ask(now: Judgement, had: Terms, extra: Extra, gained: Sequence[Extra], world: World) -> Ask | None:
+    ask = ask_for(now.recalled.hearing, now.planned.action, had, extra, gained)
     if ask is None or not isinstance(within_reach(ask, ask.assessment, world.sandbox.name), Ask):
         return None
     return ask

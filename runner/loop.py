@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from policy.extra import Extra
 from policy.record import dataclass
 from policy.verdict import Deny, Permit, Problem
 from runner.asking import ahead, heard
@@ -103,25 +104,27 @@ def _sealed(planned: Planned, decision: records.Decision, world: World) -> int:
 
 async def _ended(planned: Planned, permit: Permit, outcome: Outcome, number: int, world: World) -> Report:
     """The end of an action; where the sandbox stopped it, once more with the right that a person adds."""
-    more = await beyond(planned, permit.terms, outcome, world)
-    if more is None:
-        return finished(planned, outcome, world, number)
-    decision = records.Decision(
-        planned.call.name,
-        more.judged.assessment,
-        more.verdict,
-        world.sandbox.name,
-        more.answer,
-        (more.extra.words,),
-        reach=world.sandbox.name,
-        noted=more.judged.noted,
-    )
-    second = _sealed(planned, decision, world)
-    if isinstance(more.verdict, Deny):
-        return stopped(finished(planned, outcome, world, number), more.verdict.problem, world)
-    world.emit(Notice(f"it runs once more, with {more.extra.words}"))
-    outcome = await _undoable(more.verdict.permit, second, planned, world)
-    return again(finished(planned, outcome, world, second), more.extra.words, world)
+    gained: list[Extra] = []
+    while (more := await beyond(planned, permit.terms, outcome, world, gained)) is not None:
+        gained.append(more.extra)
+        decision = records.Decision(
+            planned.call.name,
+            more.judged.assessment,
+            more.verdict,
+            world.sandbox.name,
+            more.answer,
+            tuple(each.words for each in gained),
+            reach=world.sandbox.name,
+            noted=more.judged.noted,
+        )
+        number, before = _sealed(planned, decision, world), number
+        if isinstance(more.verdict, Deny):
+            return stopped(finished(planned, outcome, world, before), more.verdict.problem, world)
+        permit = more.verdict.permit
+        world.emit(Notice(f"it runs once more, with {more.extra.words}"))
+        outcome = await _undoable(permit, number, planned, world)
+    report = finished(planned, outcome, world, number)
+    return again(report, " and ".join(each.words for each in gained), world) if gained else report
 
 
 async def _undoable(permit: Permit, number: int, planned: Planned, world: World) -> Outcome:

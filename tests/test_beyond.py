@@ -15,12 +15,14 @@ from policy.extra import Extra, ask_for, extra_of
 from policy.grants import approve
 from policy.hearing import Hearing
 from policy.tier import Mode, Tier
-from policy.verdict import Allow, Ask, Permit, Terms
+from policy.verdict import UNNAMED, Allow, Ask, Permit, Terms
 from runner.approval import Answer, Halt, No, Question, Yes
+from runner.card import card
 from runner.events import Answered, Asked, Denied, Finished
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
+from sandbox.egress.dial import Dialer
 from sandbox.violations import explain
 
 stage = test_loop.stage
@@ -191,6 +193,49 @@ def test_a_yes_runs_it_once_more_with_that_right(stage: Make, tmp_path: Path) ->
     rows = [row.body for row in found.audit.rows(kind="decided")][::-1]
     assert [row["typed"] for row in rows] == [[], [f"--read {tmp_path}/data/in.txt"]]
     assert len(list(found.audit.rows(kind="finished"))) == 2
+
+
+@pytest.mark.threat("T109")
+def test_a_registry_and_where_its_files_lie_are_asked_for_one_after_the_other(stage: Make) -> None:
+    """Each a question of its own, and no more of them than somebody answers in earnest."""
+    names = iter(range(1, 99))
+
+    def stopped(_: str) -> Outcome:
+        said = Violation("host is not on the allowlist", "", "fix", False, right=f"--host h{next(names)}.example.org")
+        return Outcome(1, stderr=b"no", violations=(said,))
+
+    panel = Panel(*[lambda _: Yes()] * 9)
+    found = stage(bash(WORK), DONE, approver=panel, mode=Mode.TRUST_PROJECT, unattended=False, behave=stopped)
+    permits: list[Permit] = []
+    found.sandbox.before_run = permits.append
+    found.play()
+    hosts = [f"h{number}.example.org" for number in range(1, 5)]
+    assert [each.terms.hosts for each in permits] == [tuple(hosts[:count]) for count in range(5)]
+    assert len(panel.asked) == 4
+    rows = [row.body for row in found.audit.rows(kind="decided")][::-1]
+    assert rows[-1]["typed"] == [f"--host {host}" for host in hosts]
+    assert "allowed --host h1.example.org and --host h2.example.org" in found.told()[0]
+
+
+@pytest.mark.threat("T109")
+def test_where_no_host_can_be_named_before_it_runs_none_is_open() -> None:
+    at, script = hearing(), RunScript("npm install left-pad", HERE)
+    _, first = at.judge(script)
+    assert isinstance(first, Ask)
+    assert first.terms.hosts == (UNNAMED,)
+    assert Dialer(first.terms.hosts).rules == []
+    told = card(first)
+    assert dict(told.terms)["network"] == "none yet"
+    assert UNNAMED not in told.question + told.line + str(told.as_json())
+    more = ask_for(at, script, first.terms, Extra("--host", "registry.example.org"))
+    assert more is not None
+    assert more.terms.hosts == ("registry.example.org",)
+    again = ask_for(
+        at, script, more.terms, Extra("--host", "files.example.org"), (Extra("--host", "registry.example.org"),)
+    )
+    assert again is not None
+    assert again.terms.hosts == ("files.example.org", "registry.example.org")
+    assert ask_for(at, script, more.terms, Extra("--host", "files.example.org")) is None, "what it had stays"
 
 
 @pytest.mark.parametrize("answer", [No("not that"), No()])

@@ -454,7 +454,8 @@ def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
     found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
     assert isinstance(found, Ask)
     assert found.question.endswith(
-        "; what needs the network will fail, since no host is known (name it with `--host`, or in a rule). Allow it?"
+        "A yes lets it read, and nothing more; whom it talks to is known only when it runs: that host is stopped and "
+        "named, and one more yes, `--host` or a rule opens it. Allow it?"
     )
 
 

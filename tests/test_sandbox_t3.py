@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sandbox_bench import SECRET, USERS, Bench, make
 
+from policy.verdict import UNNAMED
 from sandbox.linux import T3_LACKS
 
 PY = "/usr/bin/python3 -c"
@@ -105,3 +106,5 @@ def test_where_a_host_could_be_opened_is_said(bench: Bench) -> None:
 
 def test_named_hosts_are_refused(bench: Bench) -> None:
     assert "no network of its own" in bench.run("echo ran", hosts=["example.org"])["unavailable"][1]
+    found = bench.run("echo ran; env | grep -c PROXY", hosts=[UNNAMED])
+    assert found["out"] == "ran\n0\n", "nothing was to be open, and nobody could tell whom it asked for"

@@ -222,7 +222,7 @@ def test_a_question_that_nobody_answered_is_said() -> None:
     )  # of a list, which stands before the turn of its call
     shown.take(events.RunEnded(130, "stopped", 1, Usage(0, 0), ()))
     told = "└ asked about, and stopped before an answer: nothing ran\n"
-    assert up(shown).startswith(f"\n execute   $ make\n {told}\n network   curl https://example.org\n {told}")
+    assert up(shown).startswith(f"\n execute   $ make\n {told}\n network   $ curl https://example.org\n {told}")
 
 
 def test_a_line_that_was_written_over_is_as_a_terminal_leaves_it() -> None:

@@ -176,7 +176,9 @@ class Screen:
         card = self._cards.get(event.call)
         if card is None and isinstance(event, Asked) and event.card is not None:
             # One of a list, before its turn. Where that is stopped, this is the only trace of it.
-            card = self._cards[event.call] = Card(event.call, event.card.command, None, self._cwd)
+            card = self._cards[event.call] = Card(
+                event.call, f"{'$ ' if event.card.editable else ''}{event.card.command}", None, self._cwd
+            )
         if card is None:
             if isinstance(event, Answered):  # to a plan, which has no card: their words leave the screen else
                 self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))

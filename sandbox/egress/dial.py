@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable
 
 from policy.host_rule import USUAL, HostRule, host_rule
-from policy.verdict import Problem
+from policy.verdict import UNNAMED, Problem
 from sandbox.egress.addresses import can_be_private, refusal
 from sandbox.egress.refused import Failed, Refused
 from sandbox.egress.resolver import Resolve, resolve
@@ -27,6 +27,8 @@ class Dialer:
         """Raises ValueError for an entry that is none: whoever compiled the Terms has checked them."""
         self.rules: list[HostRule] = []
         for text in hosts:
+            if text == UNNAMED:
+                continue  # nothing is open by it, whatever a resolver says
             rule = host_rule(text)
             if isinstance(rule, Problem):
                 raise ValueError(str(rule))
