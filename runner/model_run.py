@@ -14,7 +14,7 @@ from runner.budget_flags import BudgetFlags
 from runner.key_flags import KeyFlags, is_stdin, take_terminal, wanted
 from runner.problems import Exit, Stopped, unwritten, usage
 from runner.sessions.flags import GoOn
-from runner.tui.quick import at_terminal
+from runner.tui.quick import at_terminal, spell_out
 
 if TYPE_CHECKING:
     from runner.approval import Approver
@@ -130,6 +130,7 @@ def start_conversation(args: RunArgs) -> int:
     if not os.isatty(0) and not take_terminal():
         fix = "name a prompt, or start it at a terminal"
         raise usage("there is nobody to talk to", "standard input was the key, and there is no terminal", fix)
+    spell_out()
     emit = on_stdout()
     # What was typed is on the screen already.
     shown: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter

@@ -1,9 +1,11 @@
 """What a person types and pastes: keys by every spelling, the history on the disk, the names that are proposed."""
 
+import asyncio
 import json
 import os
 import pty
 import select
+import subprocess
 import tty
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from policy.tier import Mode
 from runner.events import Changed, ContextUsed
 from runner.redactor import Redactor
 from runner.secrets import Secret
+from runner.tui import bell as bell_way
 from runner.tui import intake as intake_way
 from runner.tui import quick as quick_way
+from runner.tui.bell import Bell
 from runner.tui.editor import Editor
 from runner.tui.files import listed
 from runner.tui.fragments import cells
@@ -67,6 +71,7 @@ ARRIVALS = [
     ([f"x{P}a{E}{P}b{E}"], "x <'ab'>", [], "one behind the other"),
     (["x\x1b]11;rgb:ff/ff/ff\x1b\\y\x1b[?62;22cz"], "x y z", ["11;rgb:ff/ff/ff", "?62;22c"], "answers are no keys"),
     (["\x1b]11;rgb:f", None, "f/ff/ff\x1b", "\\y"], "y", ["11;rgb:ff/ff/ff"], "however late"),
+    (["\x1b]11;rgb:f", None, "go\r"], "c-m", ["11;rgb:fgo"], "one that was cut off"),
     (["\x1b", None, "[A"], "escape [ A", [], "Escape alone, and then two letters"),
     (["\x1b", "[A", "\x1b[3", "~"], "up delete", [], "keys in pieces"),
     (["\x1b]", None], "escape ]", [], "Alt+]"),
@@ -249,6 +254,101 @@ def test_names_that_are_proposed(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
     found = listed(str(tmp_path), lambda path: path.endswith(".pem"))
     assert found == ["a.py", "src/", "src/b c.py"]
+
+
+@pytest.mark.parametrize("inside", ["", "sub/"])
+def test_what_git_ignores_is_not_proposed(tmp_path: Path, inside: str) -> None:
+    lists = {
+        ".gitignore": "*.log\n/out/\n!keep.log\n",
+        f"{inside}deep/.gitignore": "*.c\n",
+        ".git/info/exclude": "mine",
+    }
+    files = ["a.py", "b.log", "keep.log", "mine", "out/x", "deep/a.c", "deep/a.h", "deep/out/y"]
+    for name, text in {**lists, **{f"{inside}{name}": "" for name in files}}.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = listed(str(tmp_path / inside), lambda path: False)
+    top = ["out/"] if inside else []  # the pattern is about the top alone
+    assert set(found) == {
+        "a.py",
+        "keep.log",
+        "deep/",
+        "deep/a.h",
+        "deep/out/",
+        "deep/out/y",
+        *top,
+        *(["out/x"] * len(top)),
+    }
+    # Against Git itself.
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    names = subprocess.run(
+        ["git", "ls-files", "-o", "--exclude-standard", "."],
+        cwd=tmp_path / inside,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert {name for name in found if not name.endswith("/")} == {
+        name for name in names if not name.endswith(".gitignore")
+    }
+
+
+@pytest.mark.threat("T112")
+def test_a_hostile_list_of_what_is_ignored_takes_no_long_time(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("*a*b*c*d*[\n" * 100_000)
+    os.mkfifo(tmp_path / ".git" / "info")
+    for number in range(300):
+        (tmp_path / f"{'a' * 200}{number}").touch()
+    (tmp_path / "b").mkdir()
+    os.mkfifo(tmp_path / "b/.gitignore")
+    assert len(listed(str(tmp_path), lambda path: False)) > 1
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# what happens (a number: seconds that pass), how often somebody is called at the end
+CALLS = [
+    (["typed", "over"], 0, "who typed a moment ago is there"),
+    (["typed", 25, "over"], 1, "nobody is"),
+    (["typed", 25, "asked"], 1, "a question, and nobody is there"),
+    (["typed", "asked"], 0, "a question, and somebody is"),
+    (["typed", "asked", "wait"], 1, "who then does not answer"),
+    (["typed", "asked", "answered", "wait"], 0, "answered"),
+    (["typed", "asked", "typed", "wait"], 0, "about to"),
+]
+
+
+@pytest.mark.parametrize("how", ["bell", "osc9", "none"])
+@pytest.mark.parametrize(("steps", "times", "why"), CALLS, ids=[row[2] for row in CALLS])
+def test_somebody_who_is_away_is_called(
+    steps: list[str | int], times: int, why: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bell_way, "AWAY", 0.02 if "wait" in steps else 20.0)
+    wrote: list[str] = []
+
+    async def work() -> None:
+        clock = Clock()
+        bell = Bell(wrote.append, clock)
+        bell.how = how
+        for step in steps:
+            if isinstance(step, int):
+                clock.now += step
+            elif step == "wait":
+                await asyncio.sleep(0.1)
+            else:
+                getattr(bell, step)()
+
+    asyncio.run(work())
+    assert "".join(wrote).count("\a") == (0 if how == "none" else times)
+    assert not wrote or how != "osc9" or wrote[0].startswith("\x1b]9;ringfence: ")
 
 
 def test_a_menu_follows_what_is_typed_and_nothing_else() -> None:

@@ -14,6 +14,7 @@ from policy.matrix import Ruling
 from policy.tier import Tier
 from runner import events
 from runner.messages import Usage
+from runner.tui.ground import is_light
 from runner.tui.rows import Row, ansi, cells, measure, plain
 from runner.tui.screen import Screen
 from runner.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
@@ -351,11 +352,16 @@ def test_a_terminal_without_our_signs_gets_plainer_ones() -> None:
         ({"COLORFGBG": "0;15"}, "dark", DARK, "a person knows better"),
         ({"NO_COLOR": "1"}, "light", PLAIN, "no-color.org"),
         ({"NO_COLOR": ""}, "light", LIGHT, "set and empty is not set"),
-        ({}, "plain", PLAIN, "as one likes"),
+        ({}, "none", PLAIN, "as one likes"),
+        ({}, "auto 11;rgb:ffff/fafa/f0f0", LIGHT, "the terminal itself knows best"),
+        ({"COLORFGBG": "0;15"}, "auto 11;rgb:28/2a/36", DARK, "also against a variable that a shell has kept"),
+        ({}, "dark 11;rgb:ffff/ffff/ffff", DARK, "but not better than a person"),
+        ({"COLORFGBG": "0;15"}, "auto 11;rgb:ffff", LIGHT, "no colour, no answer"),
     ],
 )
 def test_the_theme(environ: dict[str, str], wanted: str, expected: Theme, why: str) -> None:
-    assert theme_for(environ, wanted) is expected, why
+    setting, _, answer = wanted.partition(" ")
+    assert theme_for(environ, setting, light=is_light(answer)) is expected, why
 
 
 def test_no_colour_is_no_colour() -> None:

@@ -142,6 +142,10 @@ KEYS: tuple[Key, ...] = (
         check=checks.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5"'),
     Key("thinking", Shape.TEXT, NEVER, "how much the model is asked to think before it answers", "off",
         "RINGFENCE_THINKING", choices=("off", "low", "medium", "high", "max")),
+    Key("theme", Shape.TEXT, NEVER, "the colours of a talk; `auto` asks the terminal for its background", "auto",
+        choices=("auto", "dark", "light", "none")),
+    Key("notify", Shape.TEXT, NEVER, "how you are called when a question waits or a turn ended, and you typed nothing",
+        "bell", choices=("bell", "osc9", "none")),
     Key("max_turns", Shape.WHOLE, TIGHTEN, "most requests to the model in one run", 50, "RINGFENCE_MAX_TURNS"),
 
     Key("budget.tokens", Shape.WHOLE, TIGHTEN, "most tokens of one run, sent and received", None,

@@ -179,9 +179,11 @@ class Ignored:
         self._folders: dict[str, bool] = {"": False}
 
     def __call__(self, path: str) -> bool:
-        """Whether the file or link at `path` is one."""
+        """Whether the file or link at `path` is one; a folder with a `/` at its end."""
         if path in self._kept:
             return False
+        if path.endswith("/"):
+            return self._folder(path[:-1])
         return self._folder(os.path.dirname(path)) or self._matched(path, False)
 
     def _folder(self, path: str) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.filters import Condition
@@ -21,7 +21,8 @@ from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.styles import DynamicStyle, Style
 
-from runner.events import Changed, Event
+from runner.events import Changed, Event, RunEnded
+from runner.tui.bell import Bell
 from runner.tui.editor import Draft, Editor
 from runner.tui.fragments import Fragments, fit
 from runner.tui.history import Remembered
@@ -35,6 +36,9 @@ from runner.tui.status import Status
 from runner.tui.wait import Wait
 from runner.visible import one_line
 
+if TYPE_CHECKING:
+    from runner.tui.theme import Theme
+
 T = TypeVar("T")
 
 FRAME = 1 / 30  # seconds between two drawings that no key asked for
@@ -46,6 +50,8 @@ _ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
 
 class Screen(Protocol):
     """What goes up into the scrollback, and what is live above the input."""
+
+    theme: "Theme"  # of what is drawn from now on
 
     def take(self, event: Event) -> None: ...
 
@@ -89,7 +95,7 @@ class Host(Protocol):
 
 
 class App:
-    """`run` draws until `leave`; the rest may be called from then on, and before."""
+    """`run` draws until `leave`; the rest may be called from then on, and before. `first` is asked of the terminal."""
 
     def __init__(
         self,
@@ -99,6 +105,8 @@ class App:
         input: Input,
         environ: Mapping[str, str],
         sources: Sequence[Source] = (),
+        *,
+        first: str = "",
     ) -> None:
         self.screen: Screen | None = None  # set before the first event; what draws need not be loaded to take keys
         self.host = host
@@ -107,6 +115,7 @@ class App:
         self.editor = Editor(history, self._edited)
         self.menu = Menu(sources)
         self.panel: Panel[Any] | None = None
+        self.bell = Bell(self._said)
         self.quitting = False  # the next Ctrl+C leaves
         self.stopping = False  # since the last key, which was Ctrl+C
         self._cycling = False
@@ -122,7 +131,9 @@ class App:
         self._asked: list[Fragments] = []
         self._below: list[Fragments] = []
         self._output = output
+        self._unicode = output.encoding().lower().startswith("utf")
         self._keyboard = keyboard(environ)
+        self._first = first
         self.application: Application[int] = Application(
             self._layout(),
             key_bindings=bindings(self),
@@ -136,13 +147,14 @@ class App:
         )
         self.application.ttimeoutlen = 0.05  # an escape key: what belongs to it came with it
         self.application.timeoutlen = 0.3
+        self.application.key_processor.before_key_press += lambda _: self.bell.typed()
         self.application.renderer = Painter(self.application.renderer.style, output, self._taken_up, environ)
 
     # what others use
 
     async def run(self) -> int:
         """Draw and take keys until somebody leaves; answers the exit code. EOFError when the terminal is gone."""
-        self._output.write_raw(self._keyboard.on)
+        self._output.write_raw(self._keyboard.on + self._first)
         try:
             # prompt_toolkit's own handler would show what went wrong and wait for Enter; here it ends the program.
             return await self.application.run_async(set_exception_handler=False)
@@ -176,6 +188,8 @@ class App:
                 self.screen.take(self._cycled)
             self._cycled = None
             self.screen.take(event)
+        if isinstance(event, RunEnded) and not self.host.waiting:
+            self.bell.over()
 
     def cycle_mode(self) -> None:
         """The next mode. The line of status says it; the scrollback only what came of a few of them."""
@@ -249,8 +263,7 @@ class App:
 
     def lend_keyboard(self, *, lent: bool) -> None:
         """Another program reads the keys, as they are without what we asked the terminal for; or we do again."""
-        self._output.write_raw(self._keyboard.off if lent else self._keyboard.on)
-        self._output.flush()
+        self._said(self._keyboard.off if lent else self._keyboard.on)
 
     def propose(self) -> None:
         """Somebody typed: look what fits."""
@@ -259,6 +272,10 @@ class App:
             self.soon()
 
     # drawing
+
+    def _said(self, code: str) -> None:
+        self._output.write_raw(code)
+        self._output.flush()
 
     def _frame(self) -> None:
         self._due = None
@@ -283,11 +300,19 @@ class App:
         """Before each drawing. A question takes the keys from here on; what was typed before went into the input."""
         if self.panel is None and not self._label and self._questions:
             self.panel = self._questions[0][0]
+            if not isinstance(self.panel, Picker):  # that was opened by a key
+                self.bell.asked()
             self.menu.close("")
             self.application.layout.focus(self._panel_window)
         self._up += self._done()
-        self._above, self._below = self._top(), self._bottom()
-        self._asked = self._panel_rows()
+        self._above, self._asked, self._below = map(self._spelled, (self._top(), self._panel_rows(), self._bottom()))
+
+    def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
+        if self._unicode:
+            return rows
+        from runner.tui.rows import held, spelled  # not before the first key
+
+        return held(spelled(rows, self._output.encoding()), self._size()[0])
 
     def _done(self) -> str:
         return self.screen.done() if self.screen is not None else ""
@@ -330,6 +355,7 @@ class App:
         if self._label and self._draft is not None:
             self.editor.restore(self._draft)
         self._label, self._draft, self.panel = "", None, None
+        self.bell.answered()
         self._questions = deque(each for each in self._questions if not each[1].done())
         with contextlib.suppress(ValueError):  # while the application ends, nothing can be focused
             self.application.layout.focus(self._input_window)
@@ -381,7 +407,7 @@ class App:
         if len(waiting) > 3:
             drawn.append([("dim", f"  and {len(waiting) - 3} more")])
         if self.host.busy and self.panel is None:
-            mark = _SPINNER[self._beat % len(_SPINNER)] if self._output.encoding().lower().startswith("utf") else "*"
+            mark = _SPINNER[self._beat % len(_SPINNER)] if self._unicode else "*"
             hint = "Esc takes back what waits" if waiting else "Ctrl+C stops it"
             doing = self._wait.words(time.monotonic()) or "working"
             drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"{doing}; {hint}")], width))

@@ -1,7 +1,9 @@
 """The shortest way from `agent` to a terminal that takes keys: without typer, and before anything heavy is imported."""
 
 import contextlib
+import io
 import os
+import sys
 from collections.abc import Iterator
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
@@ -63,6 +65,16 @@ def start(words: list[str]) -> int:
         from runner.tui.start import start_terminal
 
         return start_terminal(lambda: _parsed(words), early)
+
+
+def spell_out() -> None:
+    """Write no more than ASCII where the user says that the terminal knows no more (`LC_ALL=C`).
+
+    Python takes UTF-8 for that (PEP 540); the terminal would show question marks, or take parts of characters for
+    control codes.
+    """
+    if os.environ.get("LC_ALL") in ("C", "POSIX") and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="ascii", errors="backslashreplace")
 
 
 @contextlib.contextmanager

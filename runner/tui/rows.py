@@ -196,7 +196,7 @@ def ansi(rows: Iterable[Row]) -> str:
     return "".join(lines)
 
 
-_PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•": "*", "…": "~"})
+_PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•": "*", "…": "~", "·": "-", "⋮": ":"})
 
 
 def spelled(rows: list[Row], encoding: str) -> list[Row]:

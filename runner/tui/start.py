@@ -17,9 +17,11 @@ from runner.tui.app import App
 from runner.tui.commands import commands
 from runner.tui.desk import TerminalDesk
 from runner.tui.files import Files
+from runner.tui.ground import Ground
 from runner.tui.history import Remembered
 from runner.tui.intake import Intake
 from runner.tui.painter import canvas
+from runner.tui.quick import spell_out
 
 if TYPE_CHECKING:
     from runner.model_run import RunArgs
@@ -36,11 +38,13 @@ def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
 
 async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
     environ = os.environ
+    spell_out()
     output = canvas(environ)
     errors: list[BaseException] = []
     desk = TerminalDesk(environ, lambda error: _fail(errors, app, error))
     history = Remembered()
-    input = Intake(sys.stdin)
+    ground = Ground(environ, lambda: _coloured(app, ground, desk))
+    input = Intake(sys.stdin, ground.heard)
     input.ahead(early)
     loop = asyncio.get_running_loop()
 
@@ -48,9 +52,9 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
         loop.call_soon_threadsafe(app.propose)
 
     files = Files(listed)
-    app = desk.app = App(desk, history, output, input, environ, (partial(commands, desk), files))
+    app = desk.app = App(desk, history, output, input, environ, (partial(commands, desk), files), first=ground.question)
     kept: list[str] = []
-    session = asyncio.ensure_future(_session(args, desk, app, files, history, kept))
+    session = asyncio.ensure_future(_session(args, desk, app, files, history, kept, ground))
     session.add_done_callback(lambda task: _over(task, app, errors))
     code: int = Exit.DONE
     with _ends(app):
@@ -61,6 +65,8 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
         finally:
             session.cancel()
             await asyncio.wait((session,))
+            if output.gone is None:
+                ground.settle(input)
     if app.screen is not None:
         output.write_raw(app.screen.done())
         output.flush()
@@ -72,7 +78,13 @@ async def _talk(args: "Callable[[], RunArgs]", early: str) -> int:
 
 
 async def _session(
-    given: "Callable[[], RunArgs]", desk: TerminalDesk, app: App, files: Files, history: Remembered, kept: list[str]
+    given: "Callable[[], RunArgs]",
+    desk: TerminalDesk,
+    app: App,
+    files: Files,
+    history: Remembered,
+    kept: list[str],
+    ground: Ground,
 ) -> None:
     """Open it, and keep it open until we are cancelled; `kept` gets the name by which it can be gone on with."""
     await asyncio.to_thread(_load)
@@ -87,7 +99,8 @@ async def _session(
     from runner.tui.theme import theme_for
 
     output = app.application.output
-    app.screen = Screen(lambda: output.get_size().columns, theme_for(os.environ), encoding=output.encoding())
+    theme = theme_for(os.environ, light=ground.light)
+    app.screen = Screen(lambda: output.get_size().columns, theme, encoding=output.encoding())
     ask = partial(asker, app, asyncio.get_running_loop())
     args = await asyncio.to_thread(given)
     if args.go_on.resume == "":
@@ -112,6 +125,8 @@ async def _session(
         for notice in found.notices:
             world.emit(Notice(notice))
         desk.join(agent, begun.settings)
+        app.bell.how = str(begun.settings.value("notify"))
+        _coloured(app, ground, desk)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -139,6 +154,15 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
         raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
     picked = await app.pick("resume which session?", [Row[str | None](each.id, row(each, width=90)) for each in found])
     return replace(args, go_on=GoOn(resume=picked)) if picked is not None else None
+
+
+def _coloured(app: App, ground: Ground, desk: TerminalDesk) -> None:
+    """The setting, or the terminal, has said what the colours are: for what is drawn from here on."""
+    from runner.tui.theme import theme_for
+
+    if app.screen is not None:
+        wanted = desk.settings.value("theme") if desk.open else "auto"
+        app.screen.theme = theme_for(os.environ, wanted, light=ground.light)
 
 
 def _unless_left(start: "Callable[[], Start]") -> "Start | None":

@@ -91,13 +91,14 @@ PLAIN = Theme(
 )
 
 
-def theme_for(environ: Mapping[str, str], wanted: str = "auto") -> Theme:
-    """`wanted` is auto, dark, light or plain. By itself: no colours with NO_COLOR (no-color.org), else what COLORFGBG
-    says of the background (rxvt(1); Konsole and others set it too), else dark."""
+def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: bool | None = None) -> Theme:
+    """`wanted` is auto, dark, light or none. By itself: no colours with NO_COLOR (no-color.org), else what the terminal
+    said of its background (`light`), else what COLORFGBG says (rxvt(1); Konsole and others set it too), else dark."""
+    named = {"dark": DARK, "light": LIGHT, "none": PLAIN}
     if environ.get("NO_COLOR"):
         return PLAIN
-    named = {theme.name: theme for theme in (DARK, LIGHT, PLAIN)}
-    if wanted in named:
+    if isinstance(wanted, str) and wanted in named:
         return named[wanted]
-    ground = environ.get("COLORFGBG", "").rpartition(";")[2]
-    return LIGHT if ground in ("7", "15") else DARK
+    if light is None:
+        light = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    return LIGHT if light else DARK

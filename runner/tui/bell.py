@@ -1,0 +1,57 @@
+"""Calling a person who has turned to something else: a question waits, or the turn is over.
+
+Nothing in it is anybody's text. Who typed a moment ago is there and is not called.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+AWAY = 20.0  # seconds without a key
+_HOW = {
+    "bell": "\a",
+    "osc9": "\x1b]9;ringfence: {}\a",  # iTerm2's notification; others know it too
+    "none": "",
+}
+
+
+class Bell:
+    """`how` is the setting `notify`; `write` takes what the terminal reads. All of it belongs to the event loop."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.how = "none"
+        self._write = write
+        self._clock = clock
+        self._typed = clock()
+        self._waits: asyncio.TimerHandle | None = None
+
+    def typed(self) -> None:
+        """A key came."""
+        self._typed = self._clock()
+        self.answered()
+
+    def asked(self) -> None:
+        """A question waits: called now, where nobody was there, else when nobody has answered for as long."""
+        if self._away:
+            self._ring("a question waits")
+        elif self._waits is None:
+            self._waits = asyncio.get_running_loop().call_later(AWAY, self._ring, "a question waits")
+
+    def answered(self) -> None:
+        """It does not wait any more."""
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
+
+    def over(self) -> None:
+        """A turn is. Who is there has seen it."""
+        if self._away:
+            self._ring("the turn is over")
+
+    @property
+    def _away(self) -> bool:
+        return self._clock() - self._typed >= AWAY
+
+    def _ring(self, words: str) -> None:
+        self._waits = None
+        self._write(_HOW[self.how].format(words))

@@ -1,0 +1,59 @@
+"""Whether the terminal's background is light: asked of the terminal, which may answer late or never.
+
+The question is an OSC 11 with `?` (XTerm Control Sequences); behind it stands one that every terminal answers (DA1), so
+that we know when nothing more comes. Nobody waits for the answer, and none of it is ever taken for keys (Intake).
+"""
+
+import re
+import select
+import time
+from collections.abc import Callable, Mapping
+
+from runner.tui.intake import Intake
+
+_QUESTION = "\x1b]11;?\x1b\\\x1b[c"
+_LAST = 0.3  # seconds that we wait for it when we leave: an answer to nobody would be typed into the shell
+_FORGOTTEN = 3.0  # seconds after which none comes
+_ANSWER = re.compile(r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?\Z")
+
+
+class Ground:
+    """`light` is None until the terminal has said it; then `changed` is called."""
+
+    def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
+        term = environ.get("TERM", "")
+        # The console of a system and GNU screen print what they do not know, or keep it.
+        silent = term in ("", "dumb", "linux") or (term.startswith("screen") and "TMUX" not in environ)
+        self.question = "" if environ.get("NO_COLOR") or silent else _QUESTION
+        self.light: bool | None = None
+        self._changed = changed
+        self._awaited = bool(self.question)
+        self._asked = time.monotonic()
+
+    def heard(self, answer: str) -> None:
+        """The terminal said something, as Intake tells it."""
+        if answer.startswith("?"):
+            self._awaited = False
+        elif (light := is_light(answer)) is not None:
+            self.light = light
+            self._changed()
+
+    def settle(self, input: Intake) -> None:
+        """Take the answer that is still on its way; the keys until then are nobody's."""
+        now = time.monotonic()
+        if not self._awaited or now - self._asked > _FORGOTTEN:
+            return
+        end = now + _LAST
+        with input.raw_mode():
+            while self._awaited and not input.closed and (rest := end - time.monotonic()) > 0:
+                if select.select([input.fileno()], [], [], rest)[0]:
+                    input.read_keys()
+
+
+def is_light(answer: str) -> bool | None:
+    """By how bright the colour is to the eye (ITU-R BT.601); None when it is no answer."""
+    found = _ANSWER.match(answer)
+    if found is None:
+        return None
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
