@@ -31,6 +31,8 @@ _SHOWN = 30  # rows to pick from
 class PlainDesk:
     """Commands at a plain terminal: what is to be picked is a numbered list, and a line answers it."""
 
+    keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
+
     def __init__(self, agent: "Agent", read_line: ReadLine, commands: Sequence[Command]) -> None:
         self.left = False
         self.commands = commands

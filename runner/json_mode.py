@@ -216,6 +216,8 @@ class JsonMode:
 
     # ---- the desk of /commands
 
+    keys = ()
+
     @property
     def talk(self) -> Talk:
         return self._agent.talk

@@ -17,6 +17,7 @@ from policy.permission.rule import Layer
 from policy.rules import RuleBook, parse_rules
 from runner.config import shipped
 from runner.policy_table import parse_table
+from runner.slash.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -72,6 +73,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             there = found.read_text("utf-8")
             headings = [re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in there.split("\n") if line.startswith("#")]  # fmt: skip
             assert f'id="{anchor}"' in there or anchor in headings, target
+
+
+def test_the_page_about_commands_of_a_talk_has_each_of_them_and_no_other() -> None:
+    told = re.findall(r"^\| `/(.+?)` \|", (DOCS / "slash.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(row.replace("\\|", "|") for row in told) == sorted(
+        f"{one.name} {one.usage}".strip() for one in COMMANDS
+    )
 
 
 def test_rules_of_every_family_are_whole() -> None:

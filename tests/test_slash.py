@@ -19,6 +19,7 @@ from runner.slash.dispatch import find, is_command
 # fmt: off
 SAID: list[tuple[str, str, str]] = [
     ("/help",                     "/rewind [N]",           "every command is listed"),
+    ("/help",                     "twice leaves",          "and the keys that are there"),
     ("/help mode",                "how much is allowed",   "one of them"),
     ("/help nope",                "no command `nope`",     "help for none"),
     ("/?",                        "/rewind [N]",           "an alias"),

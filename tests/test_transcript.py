@@ -192,6 +192,7 @@ def test_long_prose_is_wrapped_between_words_wherever_the_pieces_end() -> None:
     lines = drawn(pieces, width=40).splitlines()
     assert " ".join(" ".join(lines).split()) == prose.strip()
     assert max(map(len, lines)) <= 40
+    assert [line for line in lines if line.startswith(" ")] == [], "the blank at which a row is broken goes"
 
 
 # fmt: off

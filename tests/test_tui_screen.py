@@ -262,6 +262,9 @@ def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:
 
 def test_reasoning_is_one_row_unless_it_is_wanted() -> None:
     shown = screen()
+    shown.take(events.Thought("I look "))
+    shown.take(events.Thought("ahead"))
+    assert live(shown) == ["", "thinking: I look ahead"]
     shown.take(events.Thought("I look\nfirst at " + "x" * 500))
     assert len(live(shown)) == 2
     assert live(shown)[1].startswith("thinking: x")

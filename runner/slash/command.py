@@ -38,6 +38,11 @@ class Desk(Protocol):
     @property
     def environ(self) -> Mapping[str, str]: ...
 
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The keys that the person has here, and what each does."""
+        ...
+
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         """The value that the person picked; None when they left, or when nobody can pick here."""
         ...

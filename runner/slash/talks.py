@@ -131,15 +131,15 @@ async def _help(words: str, desk: Desk) -> None:
         told = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
         say(desk, *told, *([f"  from: {command.source}"] if command.source else []))
         return
-    wide = max(len(f"/{each.name} {each.usage}") for each in known) + 2
+    rows = [(f"/{each.name} {each.usage}", each.summary) for each in known]
+    rows.append(("!COMMAND", "a command of your own, through the same gate; the model sees the result"))
+    wide = max(len(name) for name, _ in (*rows, *desk.keys)) + 2
     say(
         desk,
         "Type what you want done; every action passes the gate.",
-        *(f"  {f'/{each.name} {each.usage}':<{wide}} {each.summary}" for each in known),
-        f"  {'!COMMAND':<{wide}} run a command yourself, through the same gate; the model sees what came of it",
-        f"  {'@FILE':<{wide}} name a file; Tab completes it",
-        f"  {'Ctrl-C':<{wide}} stop the model and what it runs; twice leaves",
-        f"  {'Esc':<{wide}} take back what waits to be sent",
+        *(f"  {name:<{wide}}{means}" for name, means in rows),
+        *([""] if desk.keys else []),
+        *(f"  {name:<{wide}}{means}" for name, means in desk.keys),
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from policy.tier import Mode
 from runner.problems import Exit
 from runner.slash.command import SHELL
+from runner.tui.keys import HELP
 from runner.tui.picker import Row
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class TerminalDesk:
     """One person at one App, over the sessions of one Agent. `failed` takes what nobody planned."""
 
     app: "App"
+    keys = HELP
 
     def __init__(self, environ: Mapping[str, str], failed: Callable[[BaseException], None]) -> None:
         self.environ = environ

@@ -23,7 +23,7 @@ HELP = (
     ("Ctrl+C",               "stop the turn, or empty the input; twice: leave"),
     ("Ctrl+D",               "leave, when the input is empty"),
     ("Shift+Tab",            "the next mode"),
-    ("Tab",                  "take what is proposed for /command or @file"),
+    ("Tab",                  "take what is proposed for /command or @FILE"),
     ("Ctrl+R",               "search what was typed before"),
     ("Ctrl+G",               "write in your editor"),
     ("Ctrl+O",               "show the last folded output whole"),

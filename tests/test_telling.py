@@ -1,0 +1,64 @@
+"""What is told of a session, in words; the screen and plain lines draw these."""
+
+import pytest
+
+from policy.verdict import Problem
+from runner.events import Changed, Compacted, Resumed, Retrying, RunEnded
+from runner.messages import Failure, Usage
+from runner.telling import command_lines, ended, note, resumed
+
+BEGAN, UNTIL = "2026-03-04T05:06:07.089Z", "2026-03-05T06:07:08.089Z"
+SO_FAR = "2026-03-04 05:06 to 2026-03-05 06:07 UTC"
+
+
+def gone_on(forked: bool, prompts: int, first: str, said: str, *changes: str) -> Resumed:
+    return Resumed("a1b2c3d4e5f6", forked, BEGAN, UNTIL, prompts, 2, first, "mend it", said, changes)
+
+
+# fmt: off
+RESUMED = [
+    (gone_on(False, 2, "look", "Done.", "mode"),
+        (("resumed", f"a1b2c3d4: 2 prompts, 2 turns, {SO_FAR}"), ("first", "look"), ("last", "mend it"), ("answered", "Done."), ("changed", "mode")),
+        "all there is"),
+    (gone_on(True, 1, "mend it", ""),
+        (("forked", f"a1b2c3d4: 1 prompt, 2 turns, {SO_FAR}"), ("last", "mend it")),
+        "one prompt is not told twice, and no answer is no row"),
+]
+NOTES = [
+    (Retrying(Failure.OVERLOADED, Problem("it is busy", "", ""), 1.25, 2, 7), "it is busy; asking again in 1.25 s (2 of 7)", "a wait"),
+    (Retrying(Failure.OVERLOADED, Problem("it is busy", "", ""), 0.51437, 1, 7), "it is busy; asking again in 0.514 s (1 of 7)", "not more digits than matter"),
+    (Compacted("trim", 900, 400, None),  "compacted (trim): 900 tokens are now 400",            "shorter"),
+    (Changed("mode", "plan", "default"), "the mode is now default (was plan)",                  "by a person"),
+    (Changed("model", "a:b", "c:d", "busy"), "the model is now c:d (was a:b): busy",            "and why"),
+]
+ENDED = [
+    (RunEnded(0, "done", 1, Usage(), ()),            "done (1 turn)",                           "nothing was counted"),
+    (RunEnded(0, "done", 2, Usage(10, 3), ()),       "done (2 turns; 10 tokens in, 3 out)",     "tokens"),
+]
+COMMANDS = [
+    ("$ ls\n",                  ["$ ls"],                                                       "as it is"),
+    ("$ " + "x" * 2100,         ["$ " + "x" * 1998 + "… 102 more characters"],                  "too long"),
+    ("\n".join("abcdefghijklmno"), [*"abcdefghijkl", "… 3 more lines"],                         "too many lines"),
+    ("$ a\x1b[2J\u202eb",       ["$ a␛[2J<U+202E>b"],                                           "hostile"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("event", "pairs", "why"), RESUMED, ids=[why for *_, why in RESUMED])
+def test_what_is_gone_on_with(event: Resumed, pairs: object, why: str) -> None:
+    assert resumed(event) == pairs, why
+
+
+@pytest.mark.parametrize(("event", "words", "why"), NOTES, ids=[why for *_, why in NOTES])
+def test_notes(event: Retrying | Compacted | Changed, words: str, why: str) -> None:
+    assert note(event) == words, why
+
+
+@pytest.mark.parametrize(("event", "words", "why"), ENDED, ids=[why for *_, why in ENDED])
+def test_ends(event: RunEnded, words: str, why: str) -> None:
+    assert ended(event) == words, why
+
+
+@pytest.mark.parametrize(("command", "lines", "why"), COMMANDS, ids=[why for *_, why in COMMANDS])
+def test_commands(command: str, lines: list[str], why: str) -> None:
+    assert command_lines(command) == lines, why
