@@ -11,7 +11,8 @@ from runner.problems import coloured
 
 
 def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
-    """Show what this machine offers: kernel, a canary in every sandbox, programs, where things live, and the keyring.
+    """Show what this machine offers: kernel, a canary in every sandbox, programs, where things live, the keyring, and
+    which model and which keys there are (never a key itself).
 
     Exit 4 when no sandbox meets the minimum: then nothing would run. Each line that is not ok says what to do.
 
@@ -23,6 +24,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     """
     from runner.config import load
     from runner.doctor import examine, render, verdict
+    from runner.doctor_models import models
     from runner.gate import folder
     from runner.gate_args import least
     from sandbox.backend import Level
@@ -31,6 +33,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     said = least(accept_partial, require)
     minimum = Level(said.upper()) if said else settings.sandbox_minimum
     findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials))
+    findings += models(settings, os.environ)
     if json:
         from dataclasses import asdict
         from json import dumps

@@ -17,7 +17,7 @@ class Fallback:
 
     def ready(self, world: World) -> bool:
         """Whether there is one that was not tried yet, and is another."""
-        return not self._tried and world.fallback not in ("", _name(world)) and world.models is not None
+        return not self._tried and world.fallback not in ("", world.named) and world.models is not None
 
     def take(self, world: World, why: str) -> bool:
         """Turn to it from the next request on. False when there is none, or none that may be paid for; that is said."""
@@ -31,7 +31,7 @@ class Fallback:
             problem = error.problem
             world.emit(Notice(f"the fallback model `{world.fallback}` cannot go on: {problem.what}: {problem.why}"))
             return False
-        was, now = _name(world), f"{opened.provider.name}:{opened.model}"
+        was, now = world.named, f"{opened.provider.name}:{opened.model}"
         if now == was:
             return False
         self._chosen, self._now = world, now
@@ -42,15 +42,11 @@ class Fallback:
 
     def over(self, world: World, messages: list[Message]) -> None:
         """The run is over: the next one goes to the chosen model again, unless the person chose another meanwhile."""
-        if self._chosen is None or _name(world) != self._now:
+        if self._chosen is None or world.named != self._now:
             return
-        chosen, was = self._chosen, _name(self._chosen)
+        chosen, was = self._chosen, self._chosen.named
         world.steering.change({"provider": chosen.provider, "model": chosen.model, "bounds": chosen.bounds})
         without_thoughts(messages)
         world.gauge.another()
         world.journal.model(was, chosen.bounds.price)
         world.emit(Changed("model", self._now, was, "the next prompt goes to it again"))
-
-
-def _name(world: World) -> str:
-    return f"{world.provider.name}:{world.model}"

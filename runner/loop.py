@@ -84,6 +84,7 @@ async def settle(judgement: Judgement | Proposal, world: World) -> Report:
         reach=world.sandbox.name,
         noted=found.judged.noted,
         proposed=found.proposed,
+        model=world.named,
     )
     number = _sealed(planned, decision, world)
     if isinstance(verdict, Deny):
@@ -116,6 +117,7 @@ async def _ended(planned: Planned, permit: Permit, outcome: Outcome, number: int
             tuple(each.words for each in gained),
             reach=world.sandbox.name,
             noted=more.judged.noted,
+            model=world.named,
         )
         number, before = _sealed(planned, decision, world), number
         if isinstance(more.verdict, Deny):

@@ -113,7 +113,7 @@ class Replies:
 
     @property
     def _facts_output(self) -> int | None:
-        return facts_of(f"{self.world.provider.name}:{self.world.model}").output
+        return facts_of(self.world.named).output
 
     def _sent(self) -> tuple[Message, ...]:
         return (*self.world.view.shown(self._messages), *self._open.resumed(self.world.redactor))

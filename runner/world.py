@@ -111,6 +111,11 @@ class World:
         """Who works here, as grants name it: a sub-agent has another name, and inherits no yes."""
         return self.grants.key.agent
 
+    @property
+    def named(self) -> str:
+        """The model that is asked, as `provider:model`."""
+        return f"{self.provider.name}:{self.model}"
+
     def opening(self) -> "SessionStarted":
         """The event that says what this world is."""
         from runner.events import SessionStarted
@@ -120,7 +125,7 @@ class World:
             workspace=self.look().workspace,
             cwd=self.cwd,
             mode=self.mode,
-            model=f"{self.provider.name}:{self.model}",
+            model=self.named,
             unattended=self.unattended,
             enforcement=self.enforcement,
         )

@@ -10,7 +10,9 @@ import pytest
 from sandbox_bench import NO_NAMESPACES
 
 from policy.verdict import Problem
+from runner.config import load
 from runner.doctor import Finding, State, _container, _refused, namespaces
+from runner.doctor_models import models
 from sandbox.container.choice import Choice
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -84,3 +86,33 @@ def test_a_container_daemon_that_is_not_there(
     assert found.state is state, why
     assert found.fix
     assert not found.sandbox, "it never makes a machine ready"
+
+
+# fmt: off
+MODELS: list[tuple[str, dict[str, str], str, State, str, str]] = [
+    # config, environment, name, state, a part of what is said, why
+    ("", {}, "model", State.ABSENT, "none is configured", "nobody said"),
+    ("", {}, "openai", State.ABSENT, "agent auth login openai", "and there is no key"),
+    ('model = "gemini"', {}, "model", State.WEAK, "gemini:gemini-4-argon, for which there is no key", "the usual one"),
+    ('model = "openai:m"\nfallback_model = "gemini:n"', {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "model", State.OK,
+     "openai:m; gemini:n where it stays busy", "a key is there"),
+    ("", {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "openai", State.OK, "a key in `OPENAI_API_KEY`", "by its name"),
+    ("", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai", State.OK, "this machine", "needs none"),
+    ("", {"OPENAI_BASE_URL": "nonsense"}, "openai", State.WEAK, "base URL cannot be used", "an address that is none"),
+    ('[auth.openai]\nhelper = ["/bin/false"]', {}, "openai", State.OK, "a helper command", "which is not run"),
+    ('model = "scripted:x.toml"', {}, "model", State.OK, "scripted:x.toml", "it asks no server"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("config", "environ", "name", "state", "said", "why"), MODELS, ids=[row[5] for row in MODELS])
+def test_which_model_and_which_keys(
+    tmp_path: Path, config: str, environ: dict[str, str], name: str, state: State, said: str, why: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(config)
+    environ = {"HOME": str(tmp_path), **environ}
+    found = {finding.name: finding for finding in models(load(tmp_path, environ, config=file), environ)}
+    assert found[name].state is state, why
+    assert said in found[name].detail
+    assert "hunter2" not in repr(found)

@@ -91,6 +91,9 @@ def test_another_model_goes_on(
     assert changes(found) == (THERE_AND_BACK if requests[1] else [])
     if other.requests:
         assert {request.model for request in other.requests} == {"b"}
+    if found.sandbox.ran:
+        named = [record.body["model"] for record in found.audit.rows(kind="decided")][::-1]
+        assert named == ["plays:m", "other:b"], "who wanted it stands with each decision"
 
 
 def test_a_model_that_stands_in_for_itself_is_waited_for_as_long_as_any(stage: Make) -> None:  # noqa: F811

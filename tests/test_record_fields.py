@@ -88,6 +88,7 @@ def everything(path: Path) -> None:
                 grants,
                 noted=noted,
                 proposed=RunScript("rm x", "/w"),
+                model="scripted:x",
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))

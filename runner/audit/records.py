@@ -72,6 +72,7 @@ class Decision:
     reach: str | None = None
     noted: "Noting | None" = None  # what was asked of the machine on the way
     proposed: Action | None = None  # what the model wanted, where a person put something else in its place
+    model: str = ""  # `provider:model` that wanted it; empty where no model did
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +190,7 @@ def decided_body(session: str, decision: Decision) -> dict[str, object]:
         "granted": spelled.granted(decision.granted),
         "reach": decision.reach,
         **({"proposed": spelled.action(decision.proposed)} if decision.proposed is not None else {}),
+        **({"model": spelled.text(decision.model)} if decision.model else {}),
     }
 
 

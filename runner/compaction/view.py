@@ -54,7 +54,7 @@ class View:
 
     def window(self, world: "World") -> int | None:
         """The tokens that the model takes, request and answer together; None where nobody knows."""
-        return self._window(f"{world.provider.name}:{world.model}")
+        return self._window(world.named)
 
     def _window(self, spec: str) -> int | None:
         known = self._said(spec) or facts_of(spec).window
@@ -132,7 +132,7 @@ class View:
         still. The model's window is known to be smaller from here on. `said`: the window by the server; where the
         conversation fits into it, it was the room for the answer that did not, and nothing is lost."""
         had = world.gauge.size(self.shown(messages)).tokens
-        spec = f"{world.provider.name}:{world.model}"
+        spec = world.named
         if (
             said is not None
             and attempt == 1
