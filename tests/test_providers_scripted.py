@@ -7,6 +7,8 @@ import pytest
 
 from runner.messages import (
     AssistantMessage,
+    CallOpened,
+    CallReady,
     Provider,
     Reply,
     Request,
@@ -243,3 +245,16 @@ def test_a_bad_file_is_a_problem(name: str, data: str | bytes, words: list[str],
 def test_a_file_that_cannot_be_opened_is_a_problem(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=words):
         read_script(tmp_path / name)
+
+
+def test_an_early_turn_tells_each_call_when_it_is_whole(tmp_path: Path) -> None:
+    """Those whose JSON is broken are never whole."""
+    script = tmp_path / "s.toml"
+    script.write_text(
+        '[[turn]]\nearly = true\ntext = "I look."\n'
+        'calls = [{ name = "ls", arguments = { path = "." } }, { name = "read", raw = "{" }]\n'
+    )
+    *before, reply = play(ScriptedProvider(read_script(script)))
+    assert isinstance(reply, Reply)
+    first, _ = reply.message.calls
+    assert before == [TextDelta("I"), TextDelta(" look."), CallOpened("ls"), CallReady(first), CallOpened("read")]

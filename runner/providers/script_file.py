@@ -39,6 +39,7 @@ class PlainTurnEntry(_Strict):
     calls: list[CallEntry] = []
     stop: str | None = None
     usage: UsageEntry = UsageEntry()
+    early: bool = False
 
 
 class TurnEntry(PlainTurnEntry):
@@ -113,7 +114,7 @@ def _turn(path: Path, number: int, entry: PlainTurnEntry) -> Turn:
         if otherwise is not None and when is None:
             raise _unread(path, f"turn {number}: `otherwise` can never be played without `when`", "add `when`")
     used = Usage(**entry.usage.model_dump())
-    return Turn(entry.text, entry.thinking, calls, stop, when, otherwise, used)
+    return Turn(entry.text, entry.thinking, calls, stop, when, otherwise, used, entry.early)
 
 
 def _call(path: Path, number: int, entry: CallEntry) -> ToolCall:

@@ -20,7 +20,8 @@ A turn whose `when` does not hold and that has no `otherwise` is left out, and t
 say `raw = "text"` instead of `arguments`: what a model writes whose JSON is broken. `stop` may be `end`, `tools`,
 `length`, `refusal` or `other`; without it, a turn with calls stops for `tools`, one without for `end`. Past the last
 turn the conversation ends politely. `usage = { input = 900, output = 40 }` is what the turn says that it used; without
-it, nothing. In JSON the same: `{"turn": [{"text": "..."}]}`.
+it, nothing. With `early = true` each of its calls is told when it is whole, as servers do it, so that reads begin
+before the turn ends. In JSON the same: `{"turn": [{"text": "..."}]}`.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ from dataclasses import replace
 from policy.record import dataclass
 from runner.messages import (
     AssistantMessage,
+    CallOpened,
+    CallReady,
     Reply,
     Request,
     Stop,
@@ -56,6 +59,7 @@ class Turn:
     when: str | None = None
     otherwise: "Turn | None" = None
     usage: Usage = Usage()
+    early: bool = False
 
 
 SCRIPT_ENDED = Turn("The script has no more turns.")
@@ -71,7 +75,7 @@ class ScriptedProvider:
         self._next = 0
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """The turn's thinking and text word by word, then the Reply."""
+        """The turn's thinking and text word by word, early calls one by one, then the Reply."""
         place, turn = self._choose(_last_results(request))
         for piece in _words(turn.thinking):
             yield ThinkingDelta(piece)
@@ -80,7 +84,14 @@ class ScriptedProvider:
             yield TextDelta(piece)
             await asyncio.sleep(0)
         self._next = place + 1
-        yield _reply(turn, place + 1)
+        reply = _reply(turn, place + 1)
+        for call in reply.message.calls if turn.early else ():
+            yield CallOpened(call.name)
+            await asyncio.sleep(0)
+            if call.arguments is not None:
+                yield CallReady(call)
+                await asyncio.sleep(0)
+        yield reply
 
     async def close(self) -> None:
         return None
