@@ -27,7 +27,8 @@ class ThinkingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """None: nobody knows. `window` counts the request and its answer together, `output` one answer, with its thinking.
+    """None: nobody knows. `window` counts the request and its answer together, `output` one answer, with its thinking;
+    `request` a request alone, where its server takes less than the window leaves.
 
     `most` is the word for the most thinking that it takes, `thinks` says that it does so also when it is not asked to.
     `small` (`provider:model`) is a cheap model of the same vendor, for summaries; a small model names itself.
@@ -39,6 +40,7 @@ class ModelFacts:
     most: str = "high"
     small: str | None = None
     thinks: bool = False
+    request: int | None = None
 
     def effort(self, thinking: Thinking) -> str:
         """The word for that much thinking, for a model that is told by a word (ADAPTIVE, EFFORT, LEVEL)."""
@@ -75,7 +77,13 @@ def _facts(row: Mapping[str, str | int]) -> ModelFacts:
     kind = ThinkingKind(str(row["thinking"]))
     small = str(row["small"]) if "small" in row else None
     return ModelFacts(
-        _count(row, "window"), _count(row, "output"), kind, str(row["most"]), small, bool(row.get("thinks"))
+        _count(row, "window"),
+        _count(row, "output"),
+        kind,
+        str(row["most"]),
+        small,
+        bool(row.get("thinks")),
+        _count(row, "request"),
     )
 
 

@@ -339,6 +339,16 @@ def test_levels_come_in_order(said: dict[str, int], expected: Thresholds | str, 
     assert (found.what if isinstance(found, Problem) else found) == expected, why
 
 
+def test_levels_count_from_what_a_request_may_have(lay: Lay) -> None:
+    """OpenAI's models take less than their window leaves: a request would be refused before anything was summed up."""
+    table, history = lay(window=None), talked(10, 95_000)
+    table.clerk.name = "openai"
+    table.found.world = replace(table.world, model="gpt-5-mini")
+    assert 272_000 * 0.85 < table.used(history) < 380_000 * 0.85
+    table.fit(history)
+    assert table.levels == ["summary"]
+
+
 def test_old_output_is_trimmed_only_where_that_lasts(lay: Lay) -> None:
     """Each trim sends all of the conversation anew, which the provider has cached as it was."""
     table, history = lay(), worked(9)

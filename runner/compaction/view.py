@@ -161,7 +161,9 @@ class View:
 
     def _room(self, world: "World") -> float | None:
         window = self.window(world)
-        return window - min(_ANSWER, window / 5) if window else None
+        if not window:
+            return None
+        return min(window - min(_ANSWER, window / 5), facts_of(world.named).request or window)
 
     async def _reach(
         self,
