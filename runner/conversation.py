@@ -67,8 +67,8 @@ class PlainDesk:
             say(self, "that is none of them")
         return named
 
-    async def send(self, prompt: str) -> None:
-        await stoppable(self.talk, self.talk.prompt(prompt))
+    async def send(self, prompt: str, typed: str) -> None:
+        await stoppable(self.talk, self.talk.prompt(prompt, typed))
 
     async def switch(self, how: "GoOn") -> None:
         await self._agent.switch(how)

@@ -73,10 +73,12 @@ class Resumed(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Prompted(_Event):
-    """A person (or a pipeline) asked for something."""
+    """A person (or a pipeline) asked for something. `text` goes to the model; `typed` is what was written for it, where
+    that is something else: a /command, say. Empty when it is not."""
 
     type: ClassVar[str] = "prompted"
     text: str
+    typed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

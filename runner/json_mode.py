@@ -34,6 +34,7 @@ from runner.sessions.flags import GoOn
 from runner.slash.command import Row
 from runner.slash.known import known
 from runner.talk import BUSY, Talk
+from runner.words import Words
 
 if TYPE_CHECKING:
     from runner.config import Settings
@@ -52,7 +53,7 @@ class JsonMode:
         self._emit = emit  # past the session, which an error of the program is no part of
         self._jobs: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None  # the one that works on the talk itself
-        self._next: list[str] = []  # prompts that came while something else than a run was on its way
+        self._next: list[Words] = []  # prompts that came while something else than a run was on its way
         self._stopped = False
         self._over = asyncio.Event()  # a job is, or the input
         self._left = False
@@ -144,13 +145,13 @@ class JsonMode:
         """Whether something works on the talk, be it a command that asks the model."""
         return self._main is not None or self._agent.busy
 
-    def _prompt(self, text: str) -> None:
+    def _prompt(self, text: str, typed: str = "") -> None:
         if self._hears:
-            self._agent.follow_up(text)
+            self.talk.follow_up(text, typed)
         elif self._taken:
-            self._next.append(text)
+            self._next.append(Words(text, typed))
         else:
-            self._start(self._run(text))
+            self._start(self._run(Words(text, typed)))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         """What works on the talk itself, one at a time."""
@@ -165,14 +166,15 @@ class JsonMode:
         job.add_done_callback(lambda _: self._over.set())
         return job
 
-    async def _run(self, text: str) -> None:
+    async def _run(self, words: Words) -> None:
         talk = await self._agent.open()  # where a /command opens another session, once that is done
         try:
-            self._code = (talk.unbegun(text) if self._stopped else await talk.prompt(text)).exit
+            said = (words.text, words.typed)
+            self._code = (talk.unbegun(*said) if self._stopped else await talk.prompt(*said)).exit
         except Stopped as error:
             if error.problem is not BUSY:
                 raise
-            self._next.insert(0, text)  # a command began to ask the model in the same moment
+            self._next.insert(0, words)  # a command began to ask the model in the same moment
 
     async def _shell(self, command: str) -> None:
         talk = await self._agent.open()
@@ -192,7 +194,7 @@ class JsonMode:
         self._next.clear()
         talk.take_back()
         if waited:
-            talk.world.emit(Unqueued(tuple(map(talk.world.redactor.text, waited))))
+            talk.world.emit(Unqueued(tuple(talk.world.redactor.text(each.shown) for each in waited)))
 
     def _interrupt(self) -> None:
         self._take_back()
@@ -233,8 +235,8 @@ class JsonMode:
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         return await self._questions.pick(title, rows)
 
-    async def send(self, prompt: str) -> None:
-        self._prompt(prompt)
+    async def send(self, prompt: str, typed: str) -> None:
+        self._prompt(prompt, typed)
 
     async def switch(self, how: GoOn) -> None:
         await self._agent.switch(how)

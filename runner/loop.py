@@ -186,19 +186,20 @@ class Ending:
     cost: float | None = None
 
 
-async def run(prompt: str, world: World, history: list[Message] | None = None) -> Ending:
+async def run(prompt: str, world: World, history: list[Message] | None = None, typed: str = "") -> Ending:
     """Let the model work on `prompt` until it is done. Whatever ends it is an Ending; no child is left behind.
 
     `history` is extended in place and stays whole (every call has its result), so that a conversation can go on.
+    `typed`, where it is not empty, stands for the prompt wherever a person reads it.
     """
     work = Turns(world, [] if history is None else history, Arrow(weigh, told, judge, ahead, settle))
     prompt = world.redactor.text(prompt)  # who pastes a key did not mean to send it
-    world.emit(Prompted(prompt))
+    world.emit(Prompted(prompt, world.redactor.text(typed)))
     asked = UserMessage((TextBlock(prompt),))
     limit: Limit | None = None
     work.messages.append(asked)
     try:
-        world.journal.message(asked)
+        world.journal.message(asked, typed=typed)
         async with asyncio.timeout(world.bounds.seconds) as clock:
             reason = await work.through(clock.when())
         exit = Exit.DENIED if work.denied else Exit.DONE

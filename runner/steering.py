@@ -7,6 +7,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from runner.words import Words, joined
+
 if TYPE_CHECKING:
     from runner.world import World
 
@@ -23,27 +25,27 @@ class Steering:
 
     def __init__(self, delivery: Delivery = Delivery.ONE) -> None:
         self.delivery = delivery
-        self._steer: deque[str] = deque()
-        self._later: deque[str] = deque()
+        self._steer: deque[Words] = deque()
+        self._later: deque[Words] = deque()
         self._changes: dict[str, object] = {}
         self._waiting: asyncio.Future[None] | None = None
         self.refused: set[str] = set()  # further rights that the person said no to: nobody is asked for them twice
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Everything that waits, in the order it will be sent."""
-        return (*self._steer, *self._later)
+        """Everything that waits, as it was typed, in the order it will be sent."""
+        return tuple(each.shown for each in (*self._steer, *self._later))
 
     def steer(self, text: str) -> None:
         """Goes in after the current batch of calls, or after the turn when no batch comes."""
-        self._steer.append(text)
+        self._steer.append(Words(text))
 
-    def follow_up(self, text: str) -> None:
+    def follow_up(self, text: str, typed: str = "") -> None:
         """Goes in when the turn is over."""
-        self._later.append(text)
+        self._later.append(Words(text, typed))
 
     def take_back(self) -> tuple[str, ...]:
-        """Empty both queues; what was in them."""
+        """Empty both queues; what was in them, as it was typed."""
         texts = self.waiting
         self._steer.clear()
         self._later.clear()
@@ -51,12 +53,12 @@ class Steering:
 
     def injected(self) -> tuple[str, ...]:
         """What goes to the model between two batches, taken out of its queue."""
-        return self._taken(self._steer)
+        return tuple(each.text for each in self._taken(self._steer))
 
-    def next(self) -> str | None:
+    def next(self) -> Words | None:
         """What is sent when the turn is over, taken out: steering that found no batch comes first."""
         queue = self._steer or self._later
-        return "\n\n".join(self._taken(queue)) if queue else None
+        return joined(self._taken(queue)) if queue else None
 
     def change(self, fields: Mapping[str, object]) -> None:
         """From the next call or request on these fields of World are others."""
@@ -83,6 +85,6 @@ class Steering:
         """The run is over, and whoever holds the world has the changes already."""
         self._changes.clear()
 
-    def _taken(self, queue: deque[str]) -> tuple[str, ...]:
+    def _taken(self, queue: deque[Words]) -> tuple[Words, ...]:
         count = min(len(queue), 1) if self.delivery is Delivery.ONE else len(queue)
         return tuple(queue.popleft() for _ in range(count))

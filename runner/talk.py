@@ -14,6 +14,7 @@ from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserM
 from runner.problems import Exit, Stopped
 from runner.sessions.mark import OWN, Mark
 from runner.spending import Spending
+from runner.words import Words
 from runner.world import World
 
 _ONE_MODEL = Problem(
@@ -50,23 +51,25 @@ class Talk:
         """Whether a run is on its way."""
         return self._running is not None
 
-    async def prompt(self, text: str) -> Ending:
-        """Work on `text`, then on what was queued meanwhile; the Ending of the last run. After one that was stopped, or
-        that failed, what is queued stays so. Raises
-        Stopped while `busy`."""
+    async def prompt(self, text: str, typed: str = "") -> Ending:
+        """Work on `text`, then on what was queued meanwhile; the Ending of the last run. `typed` stands for it where a
+        person reads it. After one that was stopped, or that failed, what is queued stays so. Raises Stopped while
+        `busy`."""
         self._free()
+        words = Words(text, typed)
         while True:
-            ending = await self._run(text)
+            ending = await self._run(words)
             if ending.exit in _STOPS or (more := self.world.steering.next()) is None:
                 return ending
-            text = more
+            words = more
 
-    async def _run(self, text: str) -> Ending:
+    async def _run(self, words: Words) -> Ending:
         undo = self.world.undo
         news = undo.news() if undo is not None else ""
         latest = undo.latest() if undo is not None else 0
-        self.marks.append(Mark(text, len(self.history), self.world.journal.leaf, latest))
-        self._running = running = asyncio.create_task(run(f"{news}{text}", self.world, self.history))
+        self.marks.append(Mark(words.shown, len(self.history), self.world.journal.leaf, latest))
+        said = Words(f"{news}{words.text}", words.shown) if news else words
+        self._running = running = asyncio.create_task(run(said.text, self.world, self.history, said.typed))
         try:
             ending = await running
             self._spent(ending.usage, ending.cost)
@@ -75,15 +78,17 @@ class Talk:
         except asyncio.CancelledError:
             if _cancelled():
                 raise
-            return self.unbegun(text)
+            self.marks.pop()
+            return self.unbegun(words.text, words.typed)
         finally:
             self._running = None
             self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
             self.world.steering.settled()
 
-    def unbegun(self, text: str) -> Ending:
+    def unbegun(self, text: str, typed: str = "") -> Ending:
         """Tell of a prompt that was interrupted before its first step."""
-        self.world.emit(Prompted(self.world.redactor.text(text)))
+        mask = self.world.redactor.text
+        self.world.emit(Prompted(mask(text), mask(typed)))
         ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
         self.world.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
         return ending
@@ -175,11 +180,11 @@ class Talk:
         self.world.steering.steer(text)
         self.world.emit(Queued(text, "steer"))
 
-    def follow_up(self, text: str) -> None:
-        """Say something when the turn is over."""
-        text = self.world.redactor.text(text)
-        self.world.steering.follow_up(text)
-        self.world.emit(Queued(text, "follow_up"))
+    def follow_up(self, text: str, typed: str = "") -> None:
+        """Say something when the turn is over; `typed` as of `prompt`."""
+        words = self.world.redactor.mask(Words(text, typed))
+        self.world.steering.follow_up(words.text, words.typed)
+        self.world.emit(Queued(words.shown, "follow_up"))
 
     def take_back(self) -> tuple[str, ...]:
         """Everything that waited, which now does not."""

@@ -115,8 +115,9 @@ class Transcript:
                 self._labelled(started(event))
             case Resumed():
                 self._labelled(resumed(event))
-            case Prompted(text) | Steered(text):
-                self._print(Text("\n").append_text(self._styled(f"> {text.rstrip()}", "bold")))
+            case Prompted() | Steered():
+                said = (event.typed if isinstance(event, Prompted) else "") or event.text
+                self._print(Text("\n").append_text(self._styled(f"> {said.rstrip()}", "bold")))
             case Proposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again

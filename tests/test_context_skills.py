@@ -386,8 +386,8 @@ def test_a_person_hands_over_a_skill(place: Place) -> None:
     sent: list[str] = []
 
     class Desk:
-        async def send(self, prompt: str) -> None:
-            sent.append(prompt)
+        async def send(self, prompt: str, typed: str) -> None:
+            sent.extend((prompt, typed))
 
     found = find("/skill:release", known(place.environ, context).commands)
     assert found is not None
@@ -395,3 +395,4 @@ def test_a_person_hands_over_a_skill(place: Place) -> None:
     asyncio.run(found.run("1.2.3", Desk()))  # type: ignore[arg-type]  # all of a desk that it uses
     assert "\nDo release.\n</skill " in sent[0]
     assert sent[0].endswith("\n\n1.2.3")
+    assert sent[1] == "/skill:release 1.2.3"

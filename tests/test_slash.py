@@ -230,6 +230,27 @@ def test_a_skill_is_handed_over(tmp_path: Path) -> None:
     assert sent.endswith("the build")
 
 
+def test_a_person_reads_what_was_typed_and_the_model_what_it_stands_for(tmp_path: Path) -> None:
+    def at(turns: list[Turn], *lines: str) -> list[Event]:
+        events: list[Event] = []
+        context = Context(skills=(Skill("fix", "How to fix", "/skills/fix/SKILL.md", "yours", "Look twice."),))
+        assert talk(tmp_path, turns, Person(*lines, "/quit"), events.append, context) == Exit.DONE
+        return events
+
+    first = at([Turn("done")] * 2, "!true", "/skill:fix the build", "/init briefly")
+    prompted = [event for event in first if isinstance(event, Prompted)]
+    assert [event.typed for event in prompted] == ["/skill:fix the build", "/init briefly"]
+    again = at([], "/resume", "1", "/rewind", "", "/rewind", "1", "2", "/export talk.html", "/export talk.md")
+    assert [(event.first, event.last) for event in again if isinstance(event, Resumed)] == [("!true", "/init briefly")]
+    shown = [event.text for event in again if isinstance(event, Shown)]
+    assert "!true" in shown[0], "the list of sessions"
+    assert shown[1:3] == ["  1  /init briefly", "  2  /skill:fix the build"], "the list of prompts"
+    assert "what you had said:\n/init briefly" in shown, "and it comes back into the input"
+    for name in ("talk.html", "talk.md"):
+        made = (tmp_path / "w" / name).read_text()
+        assert made.index("/skill:fix the build") < made.index("Look twice."), "both are in a copy for others"
+
+
 @pytest.mark.parametrize("line", ["/etc/hosts is wrong", "/usr/bin", "etc /mode", ""])
 def test_a_path_is_no_command(line: str) -> None:
     assert not is_command(line)

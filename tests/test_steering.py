@@ -28,6 +28,7 @@ from runner.problems import Exit
 from runner.sessions.past import index, past
 from runner.steering import Delivery, Steering
 from runner.talk import Talk
+from runner.words import Words
 
 # (delivery, steered, later, what goes between two batches, what is sent after the turn)
 QUEUES = [
@@ -49,7 +50,7 @@ def test_words_wait_for_their_moment(
         queues.follow_up(text)
     assert queues.waiting == (*steered, *later)
     assert queues.injected() == between
-    assert [queues.next() for _ in after] == after
+    assert [queues.next() for _ in after] == [Words(text) for text in after]
     assert queues.next() is None
 
 
@@ -60,6 +61,16 @@ def test_what_is_taken_back_is_not_sent() -> None:
     assert queues.take_back() == ("a", "b")
     assert queues.injected() == ()
     assert queues.next() is None
+
+
+def test_a_command_waits_as_it_was_typed() -> None:
+    queues = Steering(Delivery.ALL)
+    queues.follow_up("Do it like this: ...", "/skill:do it")
+    queues.follow_up("and then stop")
+    assert queues.waiting == ("/skill:do it", "and then stop")
+    assert queues.next() == Words("Do it like this: ...\n\nand then stop", "/skill:do it\n\nand then stop")
+    queues.follow_up("Do it like this: ...", "/skill:do it")
+    assert queues.take_back() == ("/skill:do it",)
 
 
 # ---- in a talk

@@ -16,19 +16,19 @@ def steps_of(tree: Tree) -> list[tuple[int, int]]:
     return [(at, int(named[1])) for at, _, raw in lines if (named := _SNAPSHOT.search(raw))]
 
 
-def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], fork: str | None) -> Earlier:
-    """The runs of all branches: a person may have gone back to before one began. `fork`: the last entry that was copied
-    from another session, None where the session is no copy."""
-    own, copied, first = set[str](), set[str](), len(tree)
+def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> Earlier:
+    """The runs of all branches (a person may have gone back to before one began), of which the first has the `name` of
+    the session itself. What stands before it is a copy of another session's."""
+    runs, copied, first = set[str](), set[str](), len(tree)
     for at, _, raw in tree.lines(range(len(tree)), ("run",)):
         try:
-            entry = parse(raw)
+            run = str(parse(raw).body["audit"])
         except Unsound:
             continue  # it is on no way that counts, or was told of there
-        if fork is not None and fork.isdecimal() and int(entry.id) <= int(fork[:15]):
-            copied.add(str(entry.body["audit"]))
-        else:
-            own.add(str(entry.body["audit"]))
+        if run == name or runs:
+            runs.add(run)
             first = min(first, at)
+        else:
+            copied.add(run)
     until = max((step for at, step in steps if at < first), default=0)
-    return Earlier(frozenset(own), max((step for _, step in steps), default=0), frozenset(copied), until)
+    return Earlier(frozenset(runs), max((step for _, step in steps), default=0), frozenset(copied), until)

@@ -110,6 +110,7 @@ KINDS: dict[str, dict[str, Check]] = {
     "mode":     {"mode": _text},
     "compaction": {"level": _text, "before": _count, "after": _count, "cut": _count, "lined": _count,
                    "trimmed": _count, "capped": _count, "cap": _count, "notes": _text, "space": _count},
+    "typed":    {"text": _text},  # what a person wrote for the message above
     "model":    {"model": _text},
     "snapshot": {"snapshot": _text, "call": _text},
     "notice":   {"text": _text},

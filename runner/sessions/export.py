@@ -119,12 +119,12 @@ def as_html(session: Session) -> Iterator[str]:
 
 
 def _folded(part: Part) -> Iterator[str]:
-    """Long results are folded; what people and the model said is not."""
+    """Long results are folded, and what was sent for a /command; what people and the model said is not."""
     if not part.text:
         return
     text = f"<pre>{_safe(visible(part.text))}</pre>"
     rows = part.text.count("\n") + 1
-    if part.kind == "thinking" or (part.kind == "tool" and rows > 12):
+    if part.kind == "thinking" or (part.title and rows > 12):
         yield f"<details><summary>{rows} {'line' if rows == 1 else 'lines'}</summary>{text}</details>"
     else:
         yield text

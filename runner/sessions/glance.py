@@ -7,7 +7,8 @@ from typing import BinaryIO
 from policy.record import dataclass
 from runner.messages import UserMessage
 from runner.sessions.entries import LONGEST, VERSION, Unsound, message_of, parse
-from runner.sessions.past import words_of
+from runner.sessions.mark import said_of
+from runner.sessions.past import cut
 from runner.sessions.store import Found, SessionError, Store
 from runner.visible import one_line
 
@@ -99,12 +100,22 @@ def _first(file: BinaryIO) -> str:
         if _PROMPTS not in raw[:200]:
             continue
         try:
-            message = message_of(parse(raw).body)
+            entry = parse(raw)
+            message = message_of(entry.body)
         except Unsound:
             continue
         if isinstance(message, UserMessage):
-            return words_of(message)
+            return cut(_typed(file.readline(LONGEST), entry.id) or said_of(message))
     return ""
+
+
+def _typed(raw: bytes, prompt: str) -> str:
+    """What was written for that prompt, when the line behind it says so."""
+    try:
+        entry = parse(raw)
+    except Unsound:
+        return ""
+    return str(entry.body["text"]) if entry.type == "typed" and entry.parent == prompt else ""
 
 
 def _counted(file: BinaryIO) -> tuple[int, int]:

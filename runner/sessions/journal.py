@@ -122,13 +122,16 @@ class Journal:
         self._begun = self._lines is not None
         self.run(self._run)
 
-    def message(self, message: UserMessage | AssistantMessage) -> None:
-        """Somebody said something. Durable when this returns. Raises JournalError: then go no further."""
+    def message(self, message: UserMessage | AssistantMessage, *, typed: str = "") -> None:
+        """Somebody said something. `typed`: what a person wrote for it, where that is something else. Durable when this
+        returns. Raises JournalError: then go no further."""
         if isinstance(message, UserMessage):
             self._begun = self._lines is not None
         # As a message, whose opaque parts go back to a provider as they came.
         masked = self._redactor.mask(message) if self._redactor is not None else message
         self._put("message", of_message(masked))
+        if typed:
+            self._add("typed", {"text": typed})
         early, self._early = self._early or [], None
         for verdict in early:
             self._add("call", _body(verdict))

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 
 from policy.record import dataclass
 from runner.messages import Message, TextBlock, ToolMessage
+from runner.sessions.entries import Unsound
 from runner.sessions.tree import Tree
 
 # What a command that the person ran stands below when the model is told of it: no prompt, though a message of theirs.
@@ -46,7 +47,7 @@ def marks_of(
         while tree.type(path[before]) == "grant":  # a copy of the session has none of them
             before -= 1
         step = taken[known - 1][1] if known else 0
-        found.append(Mark(text_of(history[place]), place, tree.id(path[before]), step))
+        found.append(Mark(typed_of(tree, path, at, history[place]), place, tree.id(path[before]), step))
     return found
 
 
@@ -57,6 +58,22 @@ def _begins(tree: Tree, path: Sequence[int], last: int, own: Collection[int]) ->
             return False
         last -= 1
     return True
+
+
+def typed_of(tree: Tree, path: Sequence[int], at: int, message: Message) -> str:
+    """What a person wrote for the `message` in the line `at` of the way: for what was sent for a /command, that."""
+    behind = path[bisect_left(path, at) + 1 :][:1]
+    try:
+        typed = [str(entry.body["text"]) for _, entry in tree.entries(behind, ("typed",))]
+    except Unsound:
+        typed = []
+    return typed[0] if typed else said_of(message)
+
+
+def said_of(message: Message) -> str:
+    """What a person or the model said, as it is listed: of a command of the person's own, that with its `!`."""
+    text = text_of(message)
+    return f"!{text[len(OWN) :].strip().removeprefix('$ ').partition(chr(10))[0]}" if text.startswith(OWN) else text
 
 
 def text_of(message: Message) -> str:

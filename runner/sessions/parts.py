@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from policy.matrix import Ruling
 from policy.record import dataclass
@@ -65,7 +66,20 @@ def totals(tree: Tree, path: Sequence[int]) -> Totals:
 
 
 def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
-    """The way, in order. Raises Unsound at a line that does not hold what its type must."""
+    """The way, in order; what was sent for a /command has that above it. Raises Unsound at a line that does not hold
+    what its type must."""
+    held: Part | None = None
+    for part in _parts(tree, path):
+        if held is not None:
+            yield replace(held, title=part.title) if part.kind == "typed" else held
+        held = part if part.kind == "user" else None
+        if part.kind not in ("user", "typed"):
+            yield part
+    if held is not None:
+        yield held
+
+
+def _parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
     calls: list[ToolCall] = []
     verdicts: dict[str, Entry] = {}
     open_: set[int] = set()
@@ -78,6 +92,8 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[Part]:
                 continue
             case "run":
                 yield Part("note", entry.time, f"{body['model']} in mode {body['mode']}, in {body['cwd']}")
+            case "typed":
+                yield Part("typed", entry.time, str(body["text"]))
             case "mode":
                 yield Part("note", entry.time, f"the mode is now {body['mode']}")
             case "compaction":

@@ -25,7 +25,7 @@ from runner.messages import (
 )
 from runner.sessions.deeds import earlier_of, steps_of
 from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
-from runner.sessions.mark import Mark, marks_of
+from runner.sessions.mark import Mark, marks_of, text_of, typed_of
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 
@@ -131,10 +131,16 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
     deeds = steps_of(tree)
     return replace(
         found,
+        first=_prompt(tree, path, told.said[:1], found.history),
+        last=_prompt(tree, path, told.said[-1:], found.history),
         counted=_counted(tree, path, found.history),
         marks=tuple(marks_of(tree, path, told.said, found.history, deeds)),
-        earlier=earlier_of(tree, deeds, told.origin),
+        earlier=earlier_of(tree, deeds, told.name),
     )
+
+
+def _prompt(tree: Tree, path: Sequence[int], said: Sequence[tuple[int, int]], history: Sequence[Message]) -> str:
+    return "".join(cut(typed_of(tree, path, at, history[place])) for at, place in said)
 
 
 def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Counted | None:
@@ -166,7 +172,6 @@ class _Told:
         self._folds: list[tuple[int, Fold]] = []
         self._grants: list[dict[str, object]] = []
         self._mode = self._model = self._cwd = ""
-        self._prompts: tuple[UserMessage, UserMessage] | None = None  # the first and the last
         self._count = self._turns = 0
         self._said: AssistantMessage | None = None
         self.said: list[tuple[int, int]] = []  # the lines of what a person said, each with its place in the history
@@ -176,10 +181,8 @@ class _Told:
         return self._head is not None
 
     @property
-    def origin(self) -> str | None:
-        """The last entry that was copied from another session."""
-        from_ = self._head.body["forked_from"] if self._head is not None else None
-        return str(from_["entry"]) if isinstance(from_, dict) else None
+    def name(self) -> str:
+        return str(self._head.body["session"]) if self._head is not None else ""
 
     def take(self, entry: Entry, at: int) -> None:
         """Raises Unsound for what does not follow from what came before; then nothing of it was taken."""
@@ -219,7 +222,6 @@ class _Told:
         self.through()
         if isinstance(message, UserMessage):
             self._count += 1
-            self._prompts = (self._prompts[0], message) if self._prompts else (message, message)
             if message.content:
                 self.said.append((at, len(self._messages)))
         else:
@@ -247,7 +249,6 @@ class _Told:
         assert self._head is not None  # or `past` would have stopped
         body = self._head.body
         origin = body["forked_from"]
-        first, last = map(words_of, self._prompts) if self._prompts is not None else ("", "")
         return Past(
             session=name,
             workspace=str(body["workspace"]),
@@ -261,9 +262,9 @@ class _Told:
             cwd=self._cwd,
             prompts=self._count,
             turns=self._turns,
-            first=first,
-            last=last,
-            said=words_of(self._said) if self._said is not None else "",
+            first="",
+            last="",
+            said=cut(text_of(self._said)) if self._said is not None else "",
             leaf=last_entry.id,
             path=path,
             notices=notices,
@@ -271,8 +272,8 @@ class _Told:
         )
 
 
-def words_of(message: UserMessage | AssistantMessage) -> str:
-    text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
+def cut(text: str) -> str:
+    """A prompt or an answer as it is listed: one line of it."""
     return re.sub(r"\s+", " ", text[: _TITLE * 4]).strip()[:_TITLE]
 
 

@@ -32,6 +32,7 @@ _TYPES = (
     "notice",
     "end",
     "compaction",
+    "typed",
 )
 _CODE = {name.encode(): number for number, name in enumerate(_TYPES)}
 

@@ -47,8 +47,8 @@ class Desk(Protocol):
         """The value that the person picked; None when they left, or when nobody can pick here."""
         ...
 
-    async def send(self, prompt: str) -> None:
-        """Give the model this prompt, now or when it is done."""
+    async def send(self, prompt: str, typed: str) -> None:
+        """Give the model this prompt, now or when it is done; `typed` is what the person wrote for it."""
         ...
 
     async def switch(self, how: "GoOn") -> None:
@@ -84,6 +84,7 @@ class Command:
     words: Callable[[Desk], Sequence[str]] = _nothing
     idle: bool = False
     source: str = ""  # the file that a custom command comes from
+    sends: bool = False  # what it does is a prompt, and stands as one where the talk is shown
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ async def _export(words: str, desk: Desk) -> None:
 
 async def _init(words: str, desk: Desk) -> None:
     """Have the model write AGENTS.md."""
-    await desk.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT)
+    await desk.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT, f"/init {words}".rstrip())
 
 
 COMMANDS = (
@@ -123,5 +123,5 @@ COMMANDS = (
         _export,
         words=lambda desk: ("md", "html", "jsonl"),
     ),
-    Command("init", "[WISHES]", "have the model write an AGENTS.md", _init),
+    Command("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
 )

@@ -39,6 +39,6 @@ def known(environ: Mapping[str, str], context: "Context") -> Known:
 
 def _file(made: PromptFile) -> Command:
     async def run(words: str, desk: Desk) -> None:
-        await desk.send(made.prompt(words))
+        await desk.send(made.prompt(words), f"/{made.name} {words}".rstrip())
 
-    return Command(made.name, made.usage, made.summary, run, source=made.source)
+    return Command(made.name, made.usage, made.summary, run, source=made.source, sends=True)

@@ -16,6 +16,7 @@ def commands(skills: Sequence[Skill]) -> tuple[Command, ...]:
 
 def _command(skill: Skill) -> Command:
     async def run(words: str, desk: Desk) -> None:
-        await desk.send(invoked(skill, words))
+        await desk.send(invoked(skill, words), f"/{name} {words}".rstrip())
 
-    return Command(f"skill:{skill.name}", "[WORDS]", one_line(skill.description, _HINT), run, source=skill.path)
+    name, hint = f"skill:{skill.name}", one_line(skill.description, _HINT)
+    return Command(name, "[WORDS]", hint, run, source=skill.path, sends=True)

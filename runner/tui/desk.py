@@ -122,11 +122,11 @@ class TerminalDesk:
     async def pick(self, title: str, rows: "Sequence[Choice]") -> str | None:
         return await self.app.pick(title, [Row[str | None](row.value, row.label, row.detail) for row in rows])
 
-    async def send(self, prompt: str) -> None:
+    async def send(self, prompt: str, typed: str) -> None:
         if not self.busy:
-            self._begin(self._prompt(prompt))
+            self._begin(self._prompt(prompt, typed))
         else:
-            self.talk.follow_up(prompt)
+            self.talk.follow_up(prompt, typed)
 
     async def switch(self, how: "GoOn") -> None:
         assert self._agent is not None  # as above
@@ -140,10 +140,10 @@ class TerminalDesk:
 
     # inside
 
-    async def _prompt(self, text: str) -> None:
+    async def _prompt(self, text: str, typed: str = "") -> None:
         """Prompt. Who stops it gets back what waits."""
         talk = self.talk
-        ending = await talk.prompt(text)
+        ending = await talk.prompt(text, typed)
         if ending.exit is Exit.INTERRUPTED and (texts := talk.take_back()):
             self.app.editor.add("\n\n".join(texts))
 
@@ -154,16 +154,18 @@ class TerminalDesk:
 
     async def _command(self, line: str) -> None:
         from runner.events import Shown
-        from runner.slash.dispatch import run_line
+        from runner.slash.dispatch import find, run_line
 
-        self.talk.world.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
+        command = find(line.split(maxsplit=1)[0], self.commands)
+        if command is None or not command.sends:
+            self.talk.world.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
         await run_line(line, self)
         self._next()
 
     def _next(self) -> None:
         """What was said when nothing was left to say it in, or beside a command, is said now."""
         if self._agent is not None and not self.busy and (more := self.talk.world.steering.next()) is not None:
-            self._begin(self._prompt(more))
+            self._begin(self._prompt(more.text, more.typed))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         """Do it as the one thing that is on its way; one after the other."""

@@ -208,7 +208,8 @@ class Screen:
                 self._put(lambda width: started_rows(event, width, theme))
             case Resumed():
                 self._put(lambda width: resumed_rows(event, width, theme))
-            case Prompted(text) | Steered(text):
+            case Prompted() | Steered():
+                text = event.typed or event.text if isinstance(event, Prompted) else event.text
                 self._put(lambda width: prompt_rows(text, width, theme))
             case Proposed(call, tool, action):
                 self._cards[call] = Card(call, tool, action, self._cwd)
