@@ -56,12 +56,13 @@ class Beginning:
         return made
 
     @classmethod
-    def forked(cls, store: Store, id: str, into: Store, *, model: str = "") -> "Beginning":
-        """Go on from where that session is now, in a new one of `into`; the old is only read. Raises SessionError."""
+    def forked(cls, store: Store, id: str, into: Store, *, model: str = "", upto: str = "") -> "Beginning":
+        """Go on from where that session is now, or was when `upto` was its last entry, in a new one of `into`; the old
+        is only read. Raises SessionError."""
         with store.reading(id) as file:
             source = open(os.dup(file.fileno()), "rb")  # noqa: SIM115  # closed by `close`
         tree = index(source, id)
-        made = cls(into, past(tree, id, model=model, lenient=True), fork=True)
+        made = cls(into, past(tree, id, model=model, lenient=True, upto=upto), fork=True)
         made._tree, made._source = tree, source
         return made
 

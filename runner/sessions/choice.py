@@ -24,7 +24,7 @@ def beginning(flags: GoOn, cwd: Path, environ: Mapping[str, str], model: str, *,
     store = Store.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
     if flags.fork is not None:
         there, id = choose(Store.all(state), flags.fork)
-        return Beginning.forked(there, id, store, model=model)
+        return Beginning.forked(there, id, store, model=model, upto=flags.upto)
     if flags.latest:
         found = store.list()
         if not found:

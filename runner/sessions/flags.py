@@ -8,12 +8,14 @@ from runner.problems import usage
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """At most one of these is set. `resume` is empty when the session is to be picked from a list."""
+    """At most one of these is set. `resume` is empty when the session is to be picked from a list. `upto` belongs to
+    `fork`: the entry of that session's file which is the last of the copy; empty for all of it."""
 
     latest: bool = False
     resume: str | None = None
     fork: str | None = None
     unkept: bool = False
+    upto: str = ""
 
 
 def go_on(latest: bool, resume: str | None, fork: str | None, unkept: bool) -> GoOn:

@@ -86,8 +86,9 @@ def index(file: BinaryIO, name: str) -> Tree:
         raise no_session(name, str(error)) from None
 
 
-def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Past:
-    """What the way to the end of `tree` says. `model` is today's: what another model thought is left out.
+def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto: str = "") -> Past:
+    """What the way to the end of `tree` says, or to the entry `upto` on it. `model` is today's: what another model
+    thought is left out.
 
     A line on the way that is damaged is a SessionError; with `lenient`, the way ends before it and a notice says so.
     """
@@ -95,6 +96,10 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
         raise _damaged(tree, name)
     told = _Told(model)
     path = tree.path()
+    while upto and path and tree.id(path[-1]) != upto:
+        path.pop()
+    if not path:
+        raise no_session(name, "what was to be gone on from is on no way that counts")
     taken, broken = 0, ""
     collecting = gc.isenabled()
     gc.disable()  # hundreds of thousands of values are made that all stay; looking through them again and again is slow
@@ -128,7 +133,7 @@ def past(tree: Tree, name: str, *, model: str = "", lenient: bool = False) -> Pa
                 raise _stopped(name, str(error)) from None
             broken, path = broken or str(error), path[:-1]
     found = told.past(name, path, tuple(_notices(tree, broken)), last)
-    deeds = steps_of(tree)
+    deeds = [(at, step) for at, step in steps_of(tree) if not upto or at < path[-1]]
     return replace(
         found,
         first=_prompt(tree, path, told.said[:1], found.history),

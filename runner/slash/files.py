@@ -4,6 +4,8 @@ import asyncio
 import os
 
 from runner.plural import many
+from runner.sessions.flags import GoOn
+from runner.sessions.mark import Mark
 from runner.slash.command import Command, Desk, Mistake, Row, say
 
 _INIT = """\
@@ -49,12 +51,16 @@ async def _rewind(words: str, desk: Desk) -> None:
             Row("both", "files and conversation", "as if it had not been said"),
             Row("talk", "the conversation only", "files stay as they are"),
             Row("files", "the files only", "the model is told that they went back"),
+            Row("copy", "nothing: go on from there in a copy", "this session stays as it is, and so do the files"),
         ),
     )
     if how is None:
         return
     if mark not in desk.talk.marks or desk.talk.busy:
         raise Mistake("the talk went on meanwhile; write /rewind again")
+    if how == "copy":
+        await _branched(mark, desk)
+        return
     taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
     steps = sum(1 for step in taken if step > mark.step)
     if how != "talk" and keeper is not None and steps:
@@ -65,6 +71,14 @@ async def _rewind(words: str, desk: Desk) -> None:
         desk.talk.rewind(mark)
         say(desk, "the conversation goes on from there; what was said since stays in the session file")
         desk.draft(mark.text)
+
+
+async def _branched(mark: Mark, desk: Desk) -> None:
+    kept = desk.talk.world.journal.kept
+    if kept is None or mark.leaf is None:
+        raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+    await desk.switch(GoOn(fork=kept, upto=mark.leaf))
+    desk.draft(mark.text)
 
 
 async def _diff(words: str, desk: Desk) -> None:
