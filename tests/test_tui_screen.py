@@ -287,6 +287,15 @@ def test_a_long_prompt_is_folded() -> None:
     assert lines[9] == "  … 9989 more lines"
 
 
+def test_a_diff_of_two_files_numbers_each_of_its_own() -> None:
+    shown = screen()
+    files = "--- a\n+++ a\n@@ -1 +1,2 @@\n-x\n+y\n+z\n\\ No newline\n--- b\n+++ b\n@@ -7,0 +8 @@\n+w"
+    shown.take(events.Shown(files, "diff"))
+    lines = [line.strip() for line in up(shown).split("\n") if line.strip()]
+    wanted = ["--- a", "+++ a", "@@ -1 +1,2 @@", "1 -x", "1 +y", "2 +z", "\\ No newline", "--- b", "+++ b"]
+    assert lines == [*wanted, "@@ -7,0 +8 @@", "8 +w"]
+
+
 def test_nothing_of_what_is_over_is_kept() -> None:
     """Many turns leave no more behind than one."""
     shown = screen()

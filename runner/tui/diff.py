@@ -22,11 +22,15 @@ def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, i
     size = max((len(str(int(hunk[at]) + int(hunk[at + 1] or 1))) for hunk in hunks for at in (1, 3)), default=1) + 1
     rows: list[Row] = []
     old = new = 0
+    rest = (0, 0)  # lines of the hunk that are still to come: what follows the last of them begins another file
     inside = False
     for place, line in enumerate(lines):
         number = ""
         if found := _HUNK.match(line):
             old, new, inside = int(found[1]), int(found[3]), True
+            rest = old + int(found[2] or 1), new + int(found[4] or 1)
+        elif inside and (old, new) == rest and line[:1] != "\\":
+            inside = False
         elif inside and line[:1] in ("+", "-", " ", ""):
             number = str(old if line[:1] == "-" else new)
             old += line[:1] != "+"
