@@ -31,10 +31,11 @@ class Desk:
         }
         self.windows: list[Tmux] = []
 
-    def start(self, turns: list[dict[str, object]], *words: str) -> Tmux:
+    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> Tmux:
         script = self.base / "script.json"
         script.write_text(json.dumps({"turn": turns}))
-        window = Tmux(self.base, self.work, self.environ, AGENT, "--model", f"scripted:{script}", *words)
+        command = (AGENT, "--model", f"scripted:{script}", *words)
+        window = Tmux(self.base, self.work, self.environ, *command, size=size)
         self.windows.append(window)
         return window
 

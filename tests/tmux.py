@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 
+from runner.tui.guard import CAREFUL, GUARD
+
 _numbers = count()
 
 
@@ -79,11 +81,14 @@ class Tmux:
     def press(self, key: str, told: str) -> str:
         """Press a key until the screen shows `told`: at a card, one that comes too early counts for nothing."""
         end = time.monotonic() + 180
-        while told not in (screen := self._do("capture-pane", "-p", "-S", "-")):
-            assert time.monotonic() < end, f"waited for {told!r} and saw {screen}"
+        time.sleep(GUARD + 0.1)  # the first counts mostly
+        while told not in self.whole():
+            assert time.monotonic() < end, f"waited for {told!r} and saw {self.whole()}"
             self.type(key)
-            time.sleep(1.5)  # longer than any card waits
-        return screen
+            again = time.monotonic() + CAREFUL + 0.5
+            while told not in self.whole() and time.monotonic() < again:
+                time.sleep(0.05)
+        return self.until("")
 
     def until_whole(self, holds: Callable[[str], bool]) -> str:
         """`whole`, once it is as wanted: while somebody draws, a screen may be half of one and half of the next."""

@@ -77,8 +77,9 @@ class Card:
         lines = output_lines(event, None if whole else self.action)
         told = ""
         if isinstance(self.action, EditFile | WriteFile) and good:
-            shown = diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
-            body += shown
+            # The two lines that name the file say it again.
+            lines = [line for at, line in enumerate(lines) if at > 2 or not line.startswith(("--- ", "+++ "))]
+            body += diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
         elif isinstance(self.action, _QUIET) and good and not whole:
             told = f", {len(lines)} {'line' if len(lines) == 1 else 'lines'}"
         else:
@@ -100,9 +101,11 @@ class Card:
     def denied(self, event: Denied, width: int, theme: Theme) -> list[Row]:
         """The header shows what was refused; below it stands why, by which rule, and what to do instead."""
         problem = event.problem
-        rows = self.head(width, theme)
+        rows, (bar, end) = self.head(width, theme), _bars(theme)
+        if self.answer is not None and not self.answer.yes:  # the reason is theirs, and they know what to do instead
+            return rows + hang(wrap(_said(self.answer, theme), width - 3), end, ("", "   "))
         if self.answer is not None:
-            rows += hang(wrap(_said(self.answer, theme), width - 3), _bars(theme)[0], _bars(theme)[0])
+            rows += hang(wrap(_said(self.answer, theme), width - 3), bar, bar)
         return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Row]:
