@@ -76,6 +76,9 @@ class PlainDesk:
     def draft(self, text: str) -> None:
         say(self, "what you had said:", text)
 
+    def copy(self, text: str) -> bool:
+        return False  # what is said to the terminal beside lines may be read out, or stand in a log
+
     def leave(self) -> None:
         self.left = True
 

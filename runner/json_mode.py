@@ -244,5 +244,8 @@ class JsonMode:
     def draft(self, text: str) -> None:
         self.talk.world.emit(Shown(text, "draft"))
 
+    def copy(self, text: str) -> bool:
+        return False
+
     def leave(self) -> None:
         self._left = True

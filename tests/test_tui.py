@@ -245,6 +245,21 @@ def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) 
     assert "see line 0 of" in kept
 
 
+def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(desk: Desk) -> None:
+    desk.environ |= {"LC_ALL": "C"}
+    window = desk.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
+    screen = window.until("sandbox FULL")
+    assert "default - script.json - " in screen, "a terminal without UTF-8 gets marks that it has"
+    window._do("set-option", "-s", "set-clipboard", "on")
+    window.type("go", "Enter")
+    window.until("done (1 turn)")
+    window.type("/copy", "Enter")
+    window.until("for the clipboard")
+    wait_until(lambda: bool(window._do("list-buffers").strip()))
+    assert window._do("show-buffer") == "Take ␛[31mthis␛[201~:\n\n\tcode"
+    leave(window)
+
+
 @pytest.mark.threat("T112")
 def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(desk: Desk) -> None:
     window = desk.start([{"text": "Read it."}])

@@ -59,6 +59,11 @@ class Desk(Protocol):
         """Put `text` into the input, for the person to change and send."""
         ...
 
+    def copy(self, text: str) -> bool:
+        """Put `text`, without control characters but tabs and newlines, into the person's clipboard; whether there is a
+        way to. Nobody learns whether it got there."""
+        ...
+
     def leave(self) -> None:
         """End the talk."""
         ...

@@ -2,8 +2,12 @@
 
 import asyncio
 
+from runner.plural import many
 from runner.sessions.flags import GoOn
 from runner.slash.command import Command, Desk, Mistake, Row, say
+from runner.visible import visible
+
+_LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than about 100 kB at once
 
 
 async def _resume(words: str, desk: Desk) -> None:
@@ -70,6 +74,26 @@ async def _context(words: str, desk: Desk) -> None:
     wide = max(len(part.name) for part in parts)
     rows = [f"  {part.name:<{wide}}  {part.tokens:>9,}  {part.where:<12}  {part.source}" for part in parts]
     say(desk, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
+
+
+async def _copy(words: str, desk: Desk) -> None:
+    """Put the last answer into the clipboard."""
+    from runner.messages import AssistantMessage, TextBlock
+
+    said = (each for each in reversed(desk.talk.history) if isinstance(each, AssistantMessage))
+    texts = ("\n\n".join(block.text for block in each.content if isinstance(block, TextBlock)) for each in said)
+    text = next((text for text in texts if text.strip()), "")
+    if not text:
+        raise Mistake("there is no answer yet")
+    # THREAT T105: it is pasted into other programs; what drives a terminal would drive those.
+    text = "\t".join(visible(part) for part in desk.talk.world.redactor.text(text).split("\t"))
+    if len(text) > _LONGEST_COPY:
+        raise Mistake(
+            "the answer is too long for a clipboard that is reached by the terminal; /export writes it to a file"
+        )
+    if not desk.copy(text):
+        raise Mistake("there is no way to a clipboard from here; /export writes the session to a file")
+    say(desk, f"{many(len(text), 'character')} for the clipboard, if the terminal takes them")
 
 
 async def _cost(words: str, desk: Desk) -> None:
@@ -154,6 +178,7 @@ COMMANDS = (
     Command("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
     Command("compact", "[FOCUS]", "shorten what the model sees of the talk", _compact, idle=True),
     Command("context", "[PART]", "what the model is given, and how full its window is", _context),
+    Command("copy", "", "the last answer into the clipboard", _copy),
     Command("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
     Command(
         "trust",

@@ -5,6 +5,7 @@ loop, draws and takes keys.
 """
 
 import asyncio
+import base64
 import contextlib
 import time
 from collections import deque
@@ -214,6 +215,10 @@ class App:
     async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
         """The value of the row that the person took; None when they left."""
         return await self.ask(Picker(title, rows, query=query))
+
+    def copy(self, text: str) -> None:
+        """Ask the terminal to put it into the clipboard (OSC 52); it may not know how, or not be allowed to."""
+        self._said(f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\a")
 
     def tell(self, text: str) -> None:
         """Say something in the line of status, until the next key."""

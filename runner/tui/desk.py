@@ -135,6 +135,10 @@ class TerminalDesk:
     def draft(self, text: str) -> None:
         self.app.edit(text)
 
+    def copy(self, text: str) -> bool:
+        self.app.copy(text)
+        return True
+
     def leave(self) -> None:
         self.app.leave(Exit.DONE)
 
