@@ -8,19 +8,18 @@ The terminal, JSON mode and tests are programs of this kind. docs/embedding.md d
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from policy.tier import Mode
 from runner.answering import Answering, stop
+from runner.approval import Unattended
 from runner.budget_flags import BudgetFlags
 from runner.callback import approver_of
 from runner.model_run import RunArgs
-from runner.open_models import OpenModels
+from runner.one_session import OneSession
 from runner.problems import usage
 from runner.sessions.flags import GoOn
 from runner.starting import Start, starting
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from runner.events import Emit, Event
     from runner.loop import Ending
     from runner.providers import Opened
-    from runner.session import SessionOptions
-    from runner.sessions.begin import Beginning
 
 
 class Agent:
@@ -67,7 +64,6 @@ class Agent:
         (`GoOn(unkept=True)`). What the repository brings counts where it was trusted before, or has the hash
         `trust_config`; nobody is asked about it. `start`, in place of all but `approver` and `emit`: how it begins.
         """
-        self._approver = approver_of(approver)
         self._told = emit
         named = model if isinstance(model, str) else None
         args = RunArgs(
@@ -81,13 +77,8 @@ class Agent:
             budget=budget or BudgetFlags(),
         )
         given = None if isinstance(model, str) else model
-        self._starting = start or (lambda: starting(args, unattended=approver is None, asks=False, model=given))
-        self._start: Start | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # that it was opened in
-        self._models: OpenModels | None = None
-        self._open = contextlib.AsyncExitStack()
-        self._talk: Talk | None = None
-        self._door = asyncio.Lock()  # held while a session is opened, left or closed: what is asked meanwhile waits
+        begin = start or (lambda: starting(args, unattended=approver is None, asks=False, model=given))
+        self._session = OneSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
         self._events: asyncio.Queue[Event | None] | None = None  # of whoever iterates
         self._work: asyncio.Task[Ending] | None = None
 
@@ -103,40 +94,26 @@ class Agent:
     @property
     def talk(self) -> Talk:
         """The conversation that is open. It is another one after `resume`, `clear` and `fork`."""
-        if self._talk is None:
-            raise usage("no session is open", "the agent was not opened, or is closed", "`await agent.open()` first")
-        return self._talk
+        return self._session.talk
 
     @property
     def settings(self) -> "Settings":
         """What the configuration comes to."""
-        return self._started.settings
+        return self._session.start.settings
 
     @property
     def environ(self) -> Mapping[str, str]:
         """The variables that it was started with."""
-        return self._started.environ
+        return self._session.start.environ
 
     @property
     def busy(self) -> bool:
         """Whether a run is on its way."""
-        return self._talk is not None and self._talk.busy
+        return self._session.found is not None and self._session.found.busy
 
     async def open(self) -> Talk:
         """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
-        loop = asyncio.get_running_loop()
-        if self._talk is not None and self._loop is not loop:
-            fix = "use one event loop (`asyncio.Runner`), or another agent that goes on with the session"
-            raise usage("this agent belongs to another event loop", "it was opened there, and closed with it", fix)
-        async with self._door:
-            if self._talk is None:
-                self._loop = loop
-                if self._start is None:
-                    self._start = self._starting()
-                start = self._start
-                self._models = self._models or OpenModels(start.model, start.opener, start.settings)
-                await self._enter(start.options, start.settings, start.model)
-            return self.talk
+        return await self._session.open()
 
     def prompt(self, text: str) -> "Answering":
         """Work on `text`, and on what is queued meanwhile: every event, in order, to the last `run_ended`.
@@ -166,7 +143,7 @@ class Agent:
 
     def interrupt(self) -> bool:
         """Stop the run and whatever it started; whether there was one."""
-        return self._talk is not None and self._talk.interrupt()
+        return self._session.found is not None and self._session.found.interrupt()
 
     async def resume(self, id: str) -> Talk:
         """Go on with that session of this workspace, by its name or the beginning of it. What cannot be opened leaves
@@ -178,7 +155,7 @@ class Agent:
 
     async def clear(self) -> Talk:
         """Begin a new session. Raises as `resume` does."""
-        return await self.switch(GoOn(unkept=self._started.options.beginning is None))
+        return await self.switch(GoOn(unkept=self._session.start.options.beginning is None))
 
     async def fork(self, id: str | None = None) -> Talk:
         """Go on from here, or from where the session `id` is, in a new one. Raises as `resume` does."""
@@ -192,26 +169,7 @@ class Agent:
         if self._work is not None:
             stop(self._work)
             await asyncio.wait({self._work})
-        async with self._door:
-            talk, self._talk = self._talk, None
-            try:
-                if talk is not None:
-                    await talk.stopped()
-            finally:
-                stack, self._open = self._open, contextlib.AsyncExitStack()
-                models, self._models = self._models, None
-                self._start = None
-                try:
-                    await stack.aclose()
-                finally:
-                    if models is not None:
-                        await models.close()
-
-    @property
-    def _started(self) -> Start:
-        if self._start is None:
-            raise usage("no session is open", "the agent was not opened, or is closed", "`await agent.open()` first")
-        return self._start
+        await self._session.close()
 
     async def _asked(self, text: str) -> "Ending":
         if not text.strip():
@@ -239,53 +197,9 @@ class Agent:
 
     async def switch(self, where: GoOn) -> Talk:
         """Leave this session, which is kept, and go on in another. Raises as `resume` does."""
-        from runner.sessions.choice import beginning
-
-        async with self._door:
+        async with self._session.door:
             await self._idle()
-            start, world = self._started, self.talk.world
-            assert self._models is not None
-            model = f"{world.provider.name}:{world.model}"
-            into = beginning(where, start.options.cwd, start.environ, model, unattended=world.unattended)
-            self.talk.take_back()
-            options = replace(start.options, mode=world.mode, bounds=world.bounds, beginning=into)
-            await self._enter(options, replace(start.settings, notices=()), self._models.get(model))
-            return self.talk
-
-    async def _enter(self, options: "SessionOptions", settings: "Settings", model: "Opened") -> None:
-        """Open a session, and only then close the one before."""
-        from runner.approval import Unattended
-        from runner.session import open_session
-        from runner.sessions.recall import recall
-
-        approver = self._approver or Unattended(self._emit)
-        assert self._start is not None
-        stack = contextlib.AsyncExitStack()
-        try:
-            world = await stack.enter_async_context(
-                open_session(
-                    options,
-                    settings,
-                    self._start.environ,
-                    model=model,
-                    approver=approver,
-                    emit=self._emit,
-                    models=self._models,
-                )
-            )
-        except BaseException:
-            await stack.aclose()
-            _let_go(options.beginning)
-            raise
-        if self._talk is not None:
-            await self._talk.stopped()  # whoever had hold of it may have begun something meanwhile
-            world = replace(world, mode=self._talk.world.mode, thinking=self._talk.world.thinking)
-        before, self._open = self._open, stack
-        try:
-            await before.aclose()
-        finally:
-            world.emit(world.opening())
-            self._talk = recall(options.beginning, world)
+            return await self._session.move(where)
 
     def _emit(self, event: "Event") -> None:
         if self._events is not None:
@@ -300,8 +214,3 @@ def _mode(said: Mode | str) -> Mode:
     except ValueError:
         known = ", ".join(Mode)
         raise usage(f"there is no mode `{said}`", f"the modes are {known}", "name one of them") from None
-
-
-def _let_go(beginning: "Beginning | None") -> None:
-    if beginning is not None:
-        beginning.close()

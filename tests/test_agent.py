@@ -377,6 +377,28 @@ def test_an_agent_is_of_one_event_loop(folder: Path, tmp_path: Path) -> None:
     assert ended_whole(tmp_path / "state")
 
 
+def test_an_opening_that_failed_can_be_tried_again(folder: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+
+    async def work() -> None:
+        async with Agent(folder, model=model(Turn("one"), Turn("two"))) as first:
+            await first.run("remember")
+            kept = str(first.talk.world.journal.kept)
+        agent = Agent(folder, model=model(Turn("three")), go_on=GoOn(resume=kept))
+        whole = (state / "audit.db").read_bytes()
+        (state / "audit.db").write_bytes(b"no database")
+        for _ in range(2):
+            with pytest.raises(ProblemError, match="the audit log"):
+                await agent.open()
+        (state / "audit.db").write_bytes(whole)
+        await agent.run("and")
+        assert agent.talk.history[0] == UserMessage((TextBlock("remember"),))
+        assert agent.talk.world.journal.kept == kept
+        await agent.close()
+
+    asyncio.run(work())
+
+
 def test_a_time_that_is_over_stops_the_run_and_its_child(folder: Path) -> None:
     async def work() -> None:
         turns = bash(SLEEPS), Turn("done"), bash(SLEEPS)
