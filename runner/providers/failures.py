@@ -6,7 +6,7 @@ has been masked, the unprintable spelled out, and the rest cut, in this order: a
 
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 from typing import assert_never
 
@@ -98,6 +98,16 @@ class Failures:
     def malformed(self, why: str) -> ProviderError:
         fix = f"check that `{self.endpoint.url}` really speaks the `{self.name}` protocol"
         return _error(f"the answer of `{self.name}` cannot be read", why, fix)
+
+    def string(self, holder: Mapping[str, object], key: str) -> str:
+        """A text of the answer; empty where it is absent. Raises ProviderError for anything else."""
+        match holder.get(key):
+            case None:
+                return ""
+            case str(text):
+                return text
+            case _:
+                raise self.malformed(f"`{key}` in it is not text")
 
     def too_large(self) -> ProviderError:
         return self.malformed("it is larger than any answer of a model")

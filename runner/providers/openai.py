@@ -3,11 +3,8 @@
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 """
 
-import json
-import secrets
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 
 from runner.messages import (
     AssistantMessage,
@@ -28,8 +25,9 @@ from runner.messages import (
 from runner.providers.connection import Connection, KeyHeader
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import Failures, unframed
-from runner.providers.modeltext import Closing, count_of, parse_arguments, parse_object, whole_text, wire_json
+from runner.providers.modeltext import count_of, parse_object, whole_text, wire_json
 from runner.providers.openai_body import MARK, request_body
+from runner.providers.openai_calls import Calls
 from runner.providers.said import Said, said_by
 from runner.providers.sse import SseEvent
 from runner.secrets import Secret
@@ -100,19 +98,6 @@ def _is_last(event: SseEvent) -> bool:
     return event.data.strip() == "[DONE]"
 
 
-@dataclass(slots=True)
-class _Call:
-    """A tool call while it arrives."""
-
-    given: str  # its id, which two calls may have
-    id: str
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-    closing: Closing = field(default_factory=Closing)
-    ready: bool = False  # it was given away as whole, and may not grow any more
-    full: bool = False  # its object closed, with something in it: what comes behind that is no part of it
-
-
 class _Answer:
     """Accumulates one stream of chunks. `finished` says that the server gave a finish reason."""
 
@@ -123,9 +108,7 @@ class _Answer:
         self._thinking: list[str] = []
         self._thinking_field = ""
         self._refused = False
-        self._calls: list[_Call] = []
-        self._latest: dict[int | None, _Call] = {}  # of each number
-        self._ids: set[str] = set()
+        self._calls = Calls(failures)
         self._usage = Usage()
         self._stop = ""
         self._done = False
@@ -165,7 +148,7 @@ class _Answer:
             content.append(ThinkingBlock(thinking, MARK + self._thinking_field))
         if text := whole_text(self._text):
             content.append(TextBlock(text))
-        content += (self._finished(call, stop) for call in self._calls)
+        content += self._calls.finished(stop)
         return Reply(AssistantMessage(tuple(content)), stop, self._usage)
 
     def _stopped(self) -> Stop:
@@ -177,12 +160,12 @@ class _Answer:
     def _grow(self, delta: Json) -> Iterator[Piece]:
         for name in REASONING:
             # A server that sends both names sends the same text twice.
-            if (text := self._string(delta, name)) and self._thinking_field in ("", name):
+            if (text := self._failures.string(delta, name)) and self._thinking_field in ("", name):
                 self._thinking_field = name
                 self._thinking.append(text)
                 yield ThinkingDelta(text)
         for name in ("content", "refusal"):
-            if text := self._string(delta, name):
+            if text := self._failures.string(delta, name):
                 self._refused = self._refused or name == "refusal"
                 self._text.append(text)
                 yield TextDelta(text)
@@ -191,85 +174,16 @@ class _Answer:
                 pass
             case list(pieces):
                 for piece in pieces:
-                    yield from self._grow_call(piece)
+                    yield from self._calls.grow(piece)
             case _:
                 raise self._failures.malformed("a tool call in it lacks what tool calls have")
 
-    def _grow_call(self, piece: object) -> Iterator[Piece]:
-        function = (piece.get("function") or {}) if isinstance(piece, dict) else None
-        if not (isinstance(piece, dict) and isinstance(function, dict)):
-            raise self._failures.malformed("a tool call in it lacks what tool calls have")
-        name = self._string(function, "name")
-        call, new = self._call_for(piece.get("index"), self._string(piece, "id"), name)
-        if new:
-            yield from self._early()
-            yield CallOpened(call.name)
-        match function.get("arguments"):
-            case None:
-                text = ""
-            case str(text):
-                pass
-            case dict(whole):
-                text = json.dumps(whole)  # some servers send the object itself
-            case _:
-                raise self._failures.malformed("a tool call in it has arguments that are neither text nor an object")
-        if call.ready:
-            if (text.strip() and not call.full) or (name and not new and name != call.name):
-                raise self._failures.malformed("a tool call in it goes on after its end")
-            return  # small models write a brace too many, or a second object
-        call.arguments.append(text)
-        if call.closing.feed(text):
-            yield from self._early()
-
-    def _call_for(self, index: object, id_: str, name: str) -> tuple[_Call, bool]:
-        """The call that a piece continues or begins, and whether it is new.
-
-        Servers differ: some number every call 0, some give no numbers at all.
-        """
-        number = index if isinstance(index, int) else None
-        call = self._latest.get(number)
-        new = call is None or bool(id_ and call.given != id_)
-        if call is None or new:
-            given = id_ or f"call_{secrets.token_hex(8)}"
-            call = _Call(given, given if given not in self._ids else f"{given}-{len(self._calls)}")
-            self._ids.add(call.id)
-            self._calls.append(call)
-            self._latest[number] = call
-        if name != call.name and not call.ready:  # a name may come in parts, and some servers repeat it with every part
-            call.name += name
-        return call, new
-
-    def _finished(self, call: _Call, stop: Stop) -> ToolCall:
-        text = whole_text(call.arguments)
-        arguments = parse_arguments(text)
-        if not text and stop is not Stop.TOOLS and call is self._calls[-1]:
-            arguments = None  # cut before its first argument: that is not "no arguments"
-        return ToolCall(call.id, call.name, arguments, "" if arguments is not None else text)
-
-    def _early(self) -> Iterator[Piece]:
-        """The calls that are whole, in order, up to the first that is not. The protocol marks no end of a call: it is
-        where its object closes, or the next call begins. An empty object may be a place that is kept for what comes."""
-        for call in self._calls:
-            if call.ready:
-                continue
-            # Without arguments so far, they may still come: some servers open all calls first.
-            over = call is not self._calls[-1] and any(call.arguments)
-            if not (over or call.closing.closed):
-                return
-            whole = self._finished(call, Stop.TOOLS)
-            if whole.arguments is None or not (over or whole.arguments):
-                return
-            call.ready, call.full = True, call.closing.closed and bool(whole.arguments)
-            yield CallReady(whole)
-
     def _finish(self, reason: object) -> Iterator[Piece]:
         if isinstance(reason, str) and reason:
-            self._stop = reason
+            self._stop, again = reason, self.finished
             self.finished = True
-            for call in self._calls:
-                if not call.ready and (whole := self._finished(call, self._stopped())).arguments is not None:
-                    call.ready = True
-                    yield CallReady(whole)
+            if not again:
+                yield from self._calls.ready(self._stopped())
 
     def _count(self, usage: object) -> None:
         if not isinstance(usage, dict):
@@ -279,15 +193,6 @@ class _Answer:
         prompt = count_of(usage, "prompt_tokens") or 0
         output = count_of(usage, "completion_tokens") or 0
         self._usage = Usage(max(prompt - read - written, 0), output, read, written)
-
-    def _string(self, holder: Json, key: str) -> str:
-        match holder.get(key):
-            case None:
-                return ""
-            case str(text):
-                return text
-            case _:
-                raise self._failures.malformed(f"`{key}` in it is not text")
 
     def _error(self, error: object) -> ProviderError:
         said = said_by(error) if isinstance(error, dict) else Said(error if isinstance(error, str) else "")

@@ -1,0 +1,118 @@
+"""The tool calls of a Chat Completions stream while they arrive, and when each of them is whole."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runner.messages import CallOpened, CallReady, Stop, ToolCall
+from runner.providers.failures import Failures
+from runner.providers.modeltext import Closing, parse_arguments, whole_text
+
+Json = dict[str, object]
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call while it arrives."""
+
+    given: str  # its id, which two calls may have
+    id: str
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    closing: Closing = field(default_factory=Closing)
+    broken: bool = False  # what closed is no JSON, and never will be
+    ready: bool = False  # it was given away as whole, and may not grow any more
+    full: bool = False  # its object closed, with something in it: what comes behind that is no part of it
+
+
+class Calls:
+    """Accumulates the calls of one answer, in the order in which they began."""
+
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
+        self._calls: list[_Call] = []
+        self._latest: dict[int | None, _Call] = {}  # of each number
+        self._ids: set[str] = set()
+        self._given = 0  # so many of the first were given away
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def finished(self, stop: Stop) -> Iterator[ToolCall]:
+        """All of them, in an answer that ended so."""
+        return (self._finished(call, stop) for call in self._calls)
+
+    def ready(self, stop: Stop) -> Iterator[CallReady]:
+        """Those that are whole at the end of the answer and were not given away before."""
+        for call in self._calls:
+            if not call.ready and (whole := self._finished(call, stop)).arguments is not None:
+                call.ready = True
+                yield CallReady(whole)
+
+    def grow(self, piece: object) -> Iterator[CallOpened | CallReady]:
+        """A piece of one came. Raises ProviderError for what is none."""
+        function = (piece.get("function") or {}) if isinstance(piece, dict) else None
+        if not (isinstance(piece, dict) and isinstance(function, dict)):
+            raise self._failures.malformed("a tool call in it lacks what tool calls have")
+        name = self._failures.string(function, "name")
+        call, new = self._call_for(piece.get("index"), self._failures.string(piece, "id"), name)
+        if new:
+            yield from self._early()
+            yield CallOpened(call.name)
+        match function.get("arguments"):
+            case None:
+                text = ""
+            case str(text):
+                pass
+            case dict(whole):
+                text = json.dumps(whole)  # some servers send the object itself
+            case _:
+                raise self._failures.malformed("a tool call in it has arguments that are neither text nor an object")
+        if call.ready:
+            if (text.strip() and not call.full) or (name and not new and name != call.name):
+                raise self._failures.malformed("a tool call in it goes on after its end")
+            return  # small models write a brace too many, or a second object
+        call.arguments.append(text)
+        if call.closing.feed(text):
+            yield from self._early()
+
+    def _early(self) -> Iterator[CallReady]:
+        """The calls that are whole, in order, up to the first that is not. The protocol marks no end of a call: it is
+        where its object closes. An empty one may keep the place for what comes, until the next call begins."""
+        while self._given < len(self._calls):
+            call = self._calls[self._given]
+            if call.broken or not call.closing.closed:
+                return
+            whole = self._finished(call, Stop.TOOLS)
+            call.broken = whole.arguments is None
+            if call.broken or not (whole.arguments or call is not self._calls[-1]):
+                return
+            call.ready, call.full = True, bool(whole.arguments)
+            self._given += 1
+            yield CallReady(whole)
+
+    def _call_for(self, index: object, id_: str, name: str) -> tuple[_Call, bool]:
+        """The call that a piece continues or begins, and whether it is new.
+
+        Servers differ: some number every call 0, some give no numbers at all.
+        """
+        number = index if isinstance(index, int) else None
+        call = self._latest.get(number)
+        new = call is None or bool(id_ and call.given != id_)
+        if call is None or new:
+            given = id_ or f"call_{secrets.token_hex(8)}"
+            call = _Call(given, given if given not in self._ids else f"{given}-{len(self._calls)}")
+            self._ids.add(call.id)
+            self._calls.append(call)
+            self._latest[number] = call
+        if name != call.name and not call.ready:  # a name may come in parts, and some servers repeat it with every part
+            call.name += name
+        return call, new
+
+    def _finished(self, call: _Call, stop: Stop) -> ToolCall:
+        text = whole_text(call.arguments)
+        arguments = parse_arguments(text)
+        if not text and stop is not Stop.TOOLS and call is self._calls[-1]:
+            arguments = None  # cut before its first argument: that is not "no arguments"
+        return ToolCall(call.id, call.name, arguments, "" if arguments is not None else text)
