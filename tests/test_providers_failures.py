@@ -236,8 +236,6 @@ def only_in_the_header(received: list) -> None:
         assert lines[0].lower().startswith(("x-api-key: ", "authorization: bearer "))
 
 
-@pytest.mark.threat("T21")
-@pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("message", "code", "expected"),
     [
@@ -253,6 +251,8 @@ def test_what_is_about_the_marks_of_thoughts(message: str, code: str, expected: 
     assert about_thoughts(Said(message, code)) is expected
 
 
+@pytest.mark.threat("T21")
+@pytest.mark.threat("T20")
 @pytest.mark.parametrize(
     ("name", "steps", "status", "retryable", "words", "why"), CASES, ids=[f"{case[0]}: {case[5]}" for case in CASES]
 )
