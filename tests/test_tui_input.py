@@ -357,6 +357,7 @@ def test_a_menu_follows_what_is_typed_and_nothing_else() -> None:
     assert menu.open
     menu.move(-1)
     assert menu.chosen == (0, Entry("/model"))
+    assert menu.meant == menu.chosen
     menu.leave("/x")
     assert not menu.open, "the text became another one without typing"
     menu.follow("/h")
@@ -365,6 +366,19 @@ def test_a_menu_follows_what_is_typed_and_nothing_else() -> None:
     assert not menu.open, "Escape holds until the text changes"
     menu.follow("/he")
     assert menu.open
+
+
+@pytest.mark.threat("T112")
+def test_enter_takes_no_proposal_that_nobody_began_to_type() -> None:
+    """`/trust` and Enter shows what there is to trust; a second Enter must not say yes to it."""
+    menu = Menu([lambda before: Proposals(len("/trust "), [Entry("yes", ready=True), Entry("no", ready=True)])])
+    menu.follow("/trust ")
+    assert menu.open
+    assert menu.meant is None
+    menu.move(1)
+    assert menu.meant == (7, Entry("no", ready=True))
+    menu.follow("/trust y")
+    assert menu.meant == (7, Entry("yes", ready=True))
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20, 8, 1])

@@ -20,7 +20,13 @@ def commands(desk: "TerminalDesk", before: str) -> Proposals | None:
             return None  # a path
         found = best(name, desk.commands, lambda each: " ".join(each.names))
         found.sort(key=lambda each: not any(own.startswith(name) for own in each.names))
-        return Proposals(0, [Entry(f"/{each.name}", each.summary, ready=not each.usage) for each in found])
+        return Proposals(
+            0,
+            [
+                Entry(f"/{each.name}", each.summary, ready=each.usage[:1] in ("", "["), more=bool(each.usage))
+                for each in found
+            ],
+        )
     command = next((each for each in desk.commands if name in each.names), None)
     if command is None or " " in rest or not desk.open:
         return None

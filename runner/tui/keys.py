@@ -60,9 +60,9 @@ def bindings(app: "App") -> KeyBindings:
     @keys.add("c-m", filter=typing)
     def enter(event: KeyPressEvent) -> None:
         _quiet(app)
-        chosen = app.menu.chosen
+        chosen = app.menu.meant
         if chosen is not None and chosen[1].ready:
-            _complete(app)
+            _complete(app, whole=True)
         elif chosen is not None and app.editor.buffer.document.text_before_cursor[chosen[0] :] != chosen[1].text:
             _complete(app)
             return
@@ -192,13 +192,14 @@ def _quiet(app: "App") -> None:
     app.status.told, app.quitting, app.stopping = "", False, False
 
 
-def _complete(app: "App") -> None:
+def _complete(app: "App", *, whole: bool = False) -> None:
+    """Take what is proposed; `whole`: nothing is put behind it."""
     chosen = app.menu.chosen
     if chosen is not None:
         start, entry = chosen
         buffer = app.editor.buffer
         buffer.delete_before_cursor(buffer.cursor_position - start)
-        buffer.insert_text(entry.text if entry.ready else f"{entry.text.rstrip()} ")
+        buffer.insert_text(entry.text if whole or (entry.ready and not entry.more) else f"{entry.text.rstrip()} ")
         app.propose()
 
 

@@ -11,11 +11,13 @@ _MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One proposal. `text` replaces what was typed; `ready`: with it the input is whole, and Enter may send it."""
+    """One proposal. `text` replaces what was typed; `ready`: with it the input is whole, and Enter may send it; `more`:
+    something may stand behind it."""
 
     text: str
     note: str = ""
     ready: bool = False
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Menu:
         self._sources = tuple(sources)
         self._found: Proposals | None = None
         self._at = 0
+        self._moved = False  # by the person
         self._for = ""  # the text that the proposals are for
         self._closed_for: str | None = None
 
@@ -50,7 +53,7 @@ class Menu:
         found = next((found for source in self._sources if (found := source(before)) is not None), None)
         entries = found.entries[:200] if found is not None else ()
         self._found = Proposals(found.start, entries) if found is not None and entries else None
-        self._for, self._closed_for, self._at = before, None, 0
+        self._for, self._closed_for, self._at, self._moved = before, None, 0, False
 
     def leave(self, before: str) -> None:
         """The text, or the cursor, is another one."""
@@ -67,11 +70,17 @@ class Menu:
     def move(self, by: int) -> None:
         if self._found is not None:
             self._at = (self._at + by) % len(self._found.entries)
+            self._moved = True
 
     @property
     def chosen(self) -> tuple[int, Entry] | None:
         """Where it begins, and what."""
         return (self._found.start, self._found.entries[self._at]) if self._found is not None else None
+
+    @property
+    def meant(self) -> tuple[int, Entry] | None:
+        """The same, for a key that sends: not what nobody began to type, nor moved to."""
+        return self.chosen if self._moved or (self._found is not None and self._found.start < len(self._for)) else None
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
         if self._found is None or rows < 1:
