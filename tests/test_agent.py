@@ -394,6 +394,8 @@ def test_an_opening_that_failed_can_be_tried_again(folder: Path, tmp_path: Path)
         await agent.run("and")
         assert agent.talk.history[0] == UserMessage((TextBlock("remember"),))
         assert agent.talk.world.journal.kept == kept
+        with pytest.raises(SessionError, match="is in use"):  # it is ours, and not only read
+            await Agent(folder, model=model(), go_on=GoOn(resume=kept)).open()
         await agent.close()
 
     asyncio.run(work())
