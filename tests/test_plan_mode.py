@@ -1,11 +1,15 @@
 """Plan mode ends by a person's answer and in no other way."""
 
+from typing import Any
+
 import pytest
 from test_loop import DONE, Make, bash, stage  # noqa: F401  # a fixture
 
 from policy.tier import Mode
 from policy.verdict import Problem
 from runner.approval import Answer, Yes
+from runner.audit.deeds import deeds
+from runner.audit.export.sarif import document
 from runner.audit.log import AuditError, AuditLog
 from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
 from runner.messages import ToolCall
@@ -68,6 +72,8 @@ def test_a_plan_is_left_as_the_person_says(
     refused = [event for event in found.events if isinstance(event, Denied)]
     assert bool(ran) == (mode is not Mode.PLAN), "the next call is judged in the new mode"
     assert bool(refused) == (mode is Mode.PLAN)
+    report: Any = document(deeds(found.audit), "/w")
+    assert len(report["runs"][0]["results"]) == len(refused), "an answer to a plan is no finding"
     (record,) = [row.body for row in found.audit.rows(kind="planned")]
     into = mode.value if isinstance(answer, Leave) else None
     assert record["action"] == {"type": "LeavePlan", "plan": PLAN, "into": into}

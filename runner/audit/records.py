@@ -280,8 +280,8 @@ def applied_body(session: str, patching: Patching) -> dict[str, object]:
 
 
 def planned_body(session: str, planned: Planned) -> dict[str, object]:
-    """As a decision, which a person took: nothing runs by it, but what follows is judged in another mode."""
-    text = f"a person accepted the plan: {planned.into} from here on" if planned.into else "a person wants another plan"
+    """As a decision, which whoever answers took: nothing runs by it, but what follows is judged in another mode."""
+    text = f"the plan was accepted: {planned.into} from here on" if planned.into else "another plan is wanted"
     answer = Answer("leave plan mode?", planned.into is not None, planned.by, planned.feedback, planned.seconds)
     return {
         "kind": "planned",

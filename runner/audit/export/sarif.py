@@ -36,11 +36,13 @@ def document(
 
     The same denial twice is one result with a count. Paths are relative to `workspace`; `fallback` is the relative
     path that a result points at when no file of the workspace is known (a prompt, a workflow). `exits`: exit codes of
-    sessions by their id. Nothing is read but `deeds`.
+    sessions by their id. Nothing is read but `deeds`; answers to a plan are no findings.
     """
     run = _Run(workspace, fallback, exits or {})
     for deed in deeds:
         run.session(deed)
+        if deed.record.kind == "planned":  # nothing would have been done by it
+            continue
         if reading.denied(deed) or (questions and reading.asked(deed)):
             run.result(deed)
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run.whole()]}
