@@ -9,7 +9,6 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import replace
 
 from policy.verdict import Problem
 from runner.calls import bounded
@@ -26,9 +25,7 @@ from runner.messages import (
     Reply,
     Request,
     Stop,
-    TextBlock,
     TextDelta,
-    ThinkingBlock,
     ThinkingDelta,
     ToolCall,
     Usage,
@@ -95,7 +92,7 @@ class Replies:
                 if whole is None:
                     continue
                 reply = whole
-            return self._joined(reply)
+            return self._open.joined(reply)
 
     @property
     def unfinished(self) -> tuple[str, tuple[ToolCall, ...]]:
@@ -170,23 +167,13 @@ class Replies:
         self._spent.answered(reply.usage, sent, reply.message)
         world.emit(after(reply, sent, world, self._spent.money))
 
-    def _joined(self, reply: Reply) -> Reply:
-        """The reply with what was shown of it before."""
-        opened = self._open
-        if not opened.kept:
-            return reply
-        thoughts = tuple(block for block in reply.message.content if isinstance(block, ThinkingBlock))
-        text = (TextBlock(opened.text),) if opened.text else ()
-        return replace(reply, message=AssistantMessage((*thoughts, *text, *reply.message.calls)))
-
     def _what_is_whole(self, error: ProviderError) -> Reply:
         """The answer broke off behind calls that are whole: they are done, and the model goes on from their results."""
         opened = self._open
         count = len(opened.calls)
         which = "the call that was whole is" if count == 1 else f"the {count} calls that were whole are"
         self.world.emit(Notice(f"{error.problem.what}: {which} done, and it is asked to go on from there"))
-        text = (TextBlock(opened.text),) if opened.text.strip() else ()
-        return Reply(AssistantMessage((*text, *opened.calls)), Stop.TOOLS, Usage())
+        return Reply(opened.message, Stop.TOOLS, Usage())
 
     def _longer(self, reply: Reply, cap: int) -> Reply | None:
         """What there is to do with an answer that was cut; None: ask on."""

@@ -1,9 +1,9 @@
 """An answer that is not whole yet: what came of it, and how the model is asked to go on from there."""
 
-from dataclasses import field
+from dataclasses import field, replace
 
 from policy.record import dataclass
-from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, UserMessage
+from runner.messages import AssistantMessage, Message, Reply, TextBlock, ThinkingBlock, ToolCall, UserMessage
 from runner.providers.modeltext import whole_text
 from runner.redactor import Redactor
 from runner.seam import last_words
@@ -33,6 +33,20 @@ class Unfinished:
     def text(self) -> str:
         """All of its text that was shown."""
         return whole_text((self.kept, *self.said))
+
+    @property
+    def message(self) -> AssistantMessage:
+        """Its text and the calls that are whole."""
+        text = (TextBlock(self.text),) if self.text.strip() else ()
+        return AssistantMessage((*text, *self.calls))
+
+    def joined(self, reply: Reply) -> Reply:
+        """The reply that ends it, with what was shown of it before."""
+        if not self.kept:
+            return reply
+        thoughts = tuple(block for block in reply.message.content if isinstance(block, ThinkingBlock))
+        text = (TextBlock(self.text),) if self.text else ()
+        return replace(reply, message=AssistantMessage((*thoughts, *text, *reply.message.calls)))
 
     def ended(self, why: str) -> None:
         """The request is over, and its answer is not."""

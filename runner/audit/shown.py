@@ -18,7 +18,7 @@ from runner.visible import visible
 _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
-    "granted", "reach", "rules", "facts",
+    "granted", "reach", "rules", "facts", "model",
 ))
 _FINISHED = frozenset((
     "kind", "time", "decided", "status", "seconds", "ended_by", "bytes", "truncated", "problem", "violations",
@@ -70,7 +70,8 @@ def record_text(record: Record, *, ended: Record | None = None, colour: bool = F
 def _head(deed: Deed) -> Iterator[Section]:
     body = deed.record.body
     tool = text(body.get("tool"))
-    who = {"person": f"typed by a person ({tool})", "model": f"wanted by the model ({tool})"}
+    model = text(body.get("model")) or "the model"
+    who = {"person": f"typed by a person ({tool})", "model": f"wanted by {model} ({tool})"}
     wanted = who.get(text(body.get("source")), f"wanted by {tool}")
     yield f"record {deed.record.id}", shown([f"decided {_clock(body)}, {wanted}"])
 
