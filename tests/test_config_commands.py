@@ -141,7 +141,9 @@ def test_nothing_shown_can_drive_a_terminal(here: Here) -> None:
 
 def test_every_fault_of_every_layer_is_told_at_once(here: Here) -> None:
     here.write(
-        here.user, 'mdoe = "plan"\nmax_turns = 0\n[limits]\nwal = 3\nmemory = "lots"\n[sandbox]\nminimum = "none"\n'
+        here.user,
+        'mdoe = "plan"\nmax_turns = 0\n[limits]\nwal = 3\nmemory = "lots"\n[sandbox]\nminimum = "none"\n'
+        "[compaction]\ntrim = 90\n",
     )
     here.write(
         here.shared,
@@ -157,6 +159,7 @@ def test_every_fault_of_every_layer_is_told_at_once(here: Here) -> None:
         (f"{here.user}:4", "did you mean `limits.wall`?"),
         (f"{here.user}:5", "512 MiB"),
         (f"{here.user}:7", "write `full` or `partial`"),
+        (f"{here.user}:9", "`one_line`, which takes more away, comes at 80"),
         (f"{here.shared}:2", "there is no verdict `dney`"),
         (f"{here.shared}:5", "can never take effect"),
         (f"{here.local}:1", "TOML"),
@@ -164,10 +167,10 @@ def test_every_fault_of_every_layer_is_told_at_once(here: Here) -> None:
         ("RINGFENCE_LIMT_CPU", "did you mean `RINGFENCE_LIMIT_CPU`?"),
     ):
         assert any(line.startswith(place) and part in line for line in told), (place, part, done.stdout)
-    assert told[-2].endswith("10 faults")
+    assert told[-2].endswith("11 faults")
     faults = json.loads(here.agent("config", "check", "--json", RINGFENCE_MODE="never").stdout)["faults"]
     assert {"file": str(here.user), "line": 1} in [{key: each[key] for key in ("file", "line")} for each in faults]
-    assert len(faults) == 9
+    assert len(faults) == 10
 
 
 def test_a_whole_configuration_is_said_to_be_so(here: Here, tmp_path: Path) -> None:

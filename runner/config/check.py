@@ -102,11 +102,19 @@ def _checked(
             sources.append(name)
         except ConfigError as error:
             found.append(Fault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
+    found += _out_of_order(settings)
+    return Checked(tuple(sources), tuple(found), settings.notices)
+
+
+def _out_of_order(settings: Settings) -> list[Fault]:
+    """Levels of compaction that are never reached: a mistake of several lines, perhaps of several files."""
     from runner.compaction.opening import levels_of
 
-    if isinstance(levels := levels_of(settings), Problem):
-        found.append(Fault(sources[-1], 0, f"{levels.what}: {levels.why}", levels.fix))
-    return Checked(tuple(sources), tuple(found), settings.notices)
+    if not isinstance(problem := levels_of(settings), Problem):
+        return []
+    first = next(path for path in settings.origins if f"`{'.'.join(path)}`" in problem.what)
+    place = settings.origins[first][-1]
+    return [Fault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
 
 
 def _over(settings: Settings, given: Given) -> tuple[Settings, list[Fault]]:
