@@ -42,6 +42,14 @@ _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 }
 # The variable by which a tool is told the registry inside, where the person's own files do not exist.
 _TELLING = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
+# What was locked says where it came from. Asked only where no settings name a registry.
+_LOCKS = {
+    "npm":  ("package-lock.json", pattern(r'"resolved":\s*"(https?://[^"\s]+)')),
+    "yarn": ("yarn.lock",         pattern(r'^\s+resolved "(https?://[^"\s]+)', 8)),
+    "uv":   ("uv.lock",           pattern(r'\b(?:registry|url) = "(https?://[^"\s]+)')),
+    "gem":  ("Gemfile.lock",      pattern(r"^\s+remote: (https?://\S+)", 8)),
+}
+_MOST_LOCKED = 4  # hosts of one lock file; of more, the proxy tells whom it asks for
 _ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}
 # fmt: on
 _LONGEST = 1 << 20
@@ -60,6 +68,8 @@ def registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tu
         named = dict.fromkeys(_hosts(_own(kind, home, environ)), Scope.OUTSIDE)
         for host in _hosts(_projects(kind, folder, home)):
             named.setdefault(host, Scope.WORKSPACE)
+        if not named and len(locked := _hosts(_locked(kind, folder, home))) <= _MOST_LOCKED:
+            named = dict.fromkeys(locked, Scope.WORKSPACE)
         return tuple(named.items())
 
     return asked
@@ -110,6 +120,16 @@ def _projects(kind: str, folder: str, home: str) -> Iterator[str]:
     while files and folder not in ("/", home):
         for file in files:
             yield from _found(kind, _text(f"{folder}/{file}"))
+        folder = os.path.dirname(folder)
+
+
+def _locked(kind: str, folder: str, home: str) -> Iterator[str]:
+    """From the lock file of `folder`, or of the nearest one above it that has one."""
+    name, address = _LOCKS.get(kind, ("", None))
+    while address is not None and folder not in ("/", home):
+        if text := _text(f"{folder}/{name}"):
+            yield from address.findall(text)
+            return
         folder = os.path.dirname(folder)
 
 

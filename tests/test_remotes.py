@@ -275,6 +275,16 @@ ASKED = [
     ("go", ".config/go/env", "GOPROXY=https://own.example.org,direct\n", "", "", {OWN: Scope.OUTSIDE}, "in its file"),
     ("gem", ".gemrc", ":sources:\n- https://own.example.org/\n", "", "", {OWN: Scope.OUTSIDE}, "a person's"),
     ("bundle", "", "", "Gemfile", "source 'https://evil.example.net'\n", {"evil.example.net": Scope.WORKSPACE}, "a project's"),
+    ("npm", "", "", "package-lock.json", '{"packages": {"node_modules/a": {"resolved": "https://evil.example.net/a.tgz"}}}',
+     {"evil.example.net": Scope.WORKSPACE}, "what was locked says where from"),
+    ("npm", ".npmrc", "registry=https://own.example.org/", "package-lock.json", '"resolved": "https://evil.example.net/a.tgz"',
+     {OWN: Scope.OUTSIDE}, "settings go before what was locked"),
+    ("npm", "", "", "package-lock.json", "\n".join(f'"resolved": "https://h{n}.example.net/a.tgz"' for n in range(9)), {},
+     "of too many hosts, none: the proxy tells whom it asks for"),
+    ("uv", "", "", "uv.lock", 'source = { registry = "https://a.example.net/simple" }\nsdist = { url = "https://b.example.net/x" }\n',
+     {"a.example.net": Scope.WORKSPACE, "b.example.net": Scope.WORKSPACE}, "the index, and where its files lie"),
+    ("yarn", "", "", "yarn.lock", 'a@1:\n  resolved "https://evil.example.net/a.tgz#1"\n', {"evil.example.net": Scope.WORKSPACE}, "of Yarn"),
+    ("bundle", "", "", "Gemfile.lock", "GEM\n  remote: https://evil.example.net/\n", {"evil.example.net": Scope.WORKSPACE}, "of Bundler"),
     ("yarn", "", "", ".yarnrc.yml", "npmRegistryServer: \"https://evil.example.net\"\n", {"evil.example.net": Scope.WORKSPACE}, "a project's"),
 ]
 # fmt: on
