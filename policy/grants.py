@@ -44,7 +44,7 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
     """The no of whoever answered: `by` names them as the record does. `feedback` is what they said, passed on word for
     word."""
     said = (feedback or "").strip()
-    who = "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
+    who = answerer(by)
     what = f"{named(ask.assessment.action, ask.terms)} was refused"
     why = f"{who} said no: {said}" if said else f"{who} said no"
     fix = (
@@ -53,6 +53,11 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
         else "do it another way, or say what it is for and ask what they would accept"
     )
     return Deny(Problem(what, why, fix), ask.cell, ask.reason)
+
+
+def answerer(by: str) -> str:
+    """Whoever answers, as the model is told of them."""
+    return "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
 
 
 def resolve(hearing: Hearing, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]) -> Settled:

@@ -3,6 +3,7 @@
 import codecs
 from dataclasses import replace
 
+from policy.grants import answerer
 from policy.record import dataclass
 from policy.verdict import Deny, Problem
 from runner.calls import Call, Planned
@@ -86,14 +87,16 @@ def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> R
 def edited(report: Report, planned: Planned, world: World) -> Report:
     """The same report, with what the model has to know first: a person put another command in the place of its own."""
     said = action_words(planned.action, world.cwd)
-    return _headed(report, f"the person at the terminal changed your command; this is about:\n{said}\n", world)
+    return _headed(report, f"{answerer(world.approver.name)} changed your command; this is about:\n{said}\n", world)
 
 
 def again(report: Report, right: str, world: World) -> Report:
     """The same report, of a second run."""
-    return _headed(
-        report, f"the sandbox stopped this at first; the person allowed {right} for once, and it ran again:\n", world
+    who = answerer(world.approver.name)
+    told = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
+        f"the sandbox stopped this at first; {answerer(world.approver.name)} allowed {right} for once, and it ran again"
     )
+    return _headed(report, f"{told}:\n", world)
 
 
 def stopped(report: Report, problem: Problem, world: World) -> Report:

@@ -1,6 +1,6 @@
 """The card of one call: badge and command, what it prints while it runs, and how it ended."""
 
-from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, WriteFile
+from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.matrix import Ruling
 from policy.tier import Tier
 from policy.verdict import Problem
@@ -121,8 +121,8 @@ class Card:
     def folds(self, event: Finished) -> bool:
         """Whether `finished` leaves lines out."""
         lines = output_lines(event, self.action)
-        if len(lines) > 0 and lines != output_lines(event):
-            return True
+        if isinstance(self.action, RunScript | RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
+            return True  # what was written over
         if isinstance(self.action, _QUIET) and went_well(event):
             return len(lines) > 0
         fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else FOLD if went_well(event) else FAILED_FOLD
