@@ -71,6 +71,7 @@ ARRIVALS = [
     ([f"x{P}a{E}{P}b{E}"], "x <'ab'>", [], "one behind the other"),
     (["x\x1b]11;rgb:ff/ff/ff\x1b\\y\x1b[?62;22cz"], "x y z", ["11;rgb:ff/ff/ff", "?62;22c"], "answers are no keys"),
     (["\x1b]11;rgb:f", None, "f/ff/ff\x1b", "\\y"], "y", ["11;rgb:ff/ff/ff"], "however late"),
+    (["\x1b[>41;3", None, "79;0c", "y"], "y", [">41;379;0c"], "who it is, too"),
     (["\x1b]11;rgb:f", None, "go\r"], "c-m", ["11;rgb:fgo"], "one that was cut off"),
     (["\x1b", None, "[A"], "escape [ A", [], "Escape alone, and then two letters"),
     (["\x1b", "[A", "\x1b[3", "~"], "up delete", [], "keys in pieces"),

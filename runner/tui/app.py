@@ -33,6 +33,7 @@ from runner.tui.menu import Menu, Source
 from runner.tui.painter import Canvas, Painter
 from runner.tui.panel import Done, Edit, Panel, Step
 from runner.tui.picker import Picker, Row
+from runner.tui.shades import Shades
 from runner.tui.status import Status
 from runner.tui.wait import Wait
 from runner.visible import one_line
@@ -141,6 +142,7 @@ class App:
             input=input,
             output=output,
             style=DynamicStyle(lambda: _STYLE),
+            style_transformation=Shades(lambda: self.screen.theme if self.screen is not None else None),
             erase_when_done=True,
             terminal_size_polling_interval=None,
             include_default_pygments_style=False,
@@ -149,7 +151,8 @@ class App:
         self.application.ttimeoutlen = 0.05  # an escape key: what belongs to it came with it
         self.application.timeoutlen = 0.3
         self.application.key_processor.before_key_press += lambda _: self.bell.typed()
-        self.application.renderer = Painter(self.application.renderer.style, output, self._taken_up, environ)
+        self.painter = Painter(self.application.renderer.style, output, self._taken_up, environ)
+        self.application.renderer = self.painter
 
     # what others use
 

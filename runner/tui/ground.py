@@ -1,7 +1,8 @@
-"""Whether the terminal's background is light: asked of the terminal, which may answer late or never.
+"""Whether the terminal's background is light, and who it is: asked of the terminal, which may answer late or never.
 
-The question is an OSC 11 with `?` (XTerm Control Sequences); behind it stands one that every terminal answers (DA1), so
-that we know when nothing more comes. Nobody waits for the answer, and none of it is ever taken for keys (Intake).
+The questions are an OSC 11 with `?` and DA2 (XTerm Control Sequences); behind them stands one that every terminal
+answers (DA1), so that we know when nothing more comes. Nobody waits for the answer, and none of it is ever taken for
+keys (Intake).
 """
 
 import re
@@ -11,20 +12,23 @@ from collections.abc import Callable, Mapping
 
 from runner.tui.intake import Intake
 
-_QUESTION = "\x1b]11;?\x1b\\\x1b[c"
+_COLOUR, _WHO = "\x1b]11;?\x1b\\", "\x1b[>c\x1b[c"
+_CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # xterm, and mosh, as seen of xterm 379 and mosh 1.4.0
 _LAST = 0.3  # seconds that we wait for it when we leave: an answer to nobody would be typed into the shell
 _FORGOTTEN = 3.0  # seconds after which none comes
 _ANSWER = re.compile(r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?\Z")
 
 
 class Ground:
-    """`light` is None until the terminal has said it; then `changed` is called."""
+    """`light` is None until the terminal has said it; `cuts`: rows that no longer fit its window are cut, and not
+    wrapped. `changed` is called when one of them is known."""
 
     def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
         term = environ.get("TERM", "")
         # The console of a system and GNU screen print what they do not know, or keep it.
         silent = term in ("", "dumb", "linux") or (term.startswith("screen") and "TMUX" not in environ)
-        self.question = "" if environ.get("NO_COLOR") or silent else _QUESTION
+        self.question = "" if silent else _WHO if environ.get("NO_COLOR") else _COLOUR + _WHO
+        self.cuts = False
         self.light: bool | None = None
         self._changed = changed
         self._awaited = bool(self.question)
@@ -34,6 +38,9 @@ class Ground:
         """The terminal said something, as Intake tells it."""
         if answer.startswith("?"):
             self._awaited = False
+        elif _CUTS.match(answer):
+            self.cuts = True
+            self._changed()
         elif (light := is_light(answer)) is not None:
             self.light = light
             self._changed()

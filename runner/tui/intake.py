@@ -20,13 +20,15 @@ _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 _PIECE = 1 << 16
 _SOON = 0.02  # seconds within which no person has pressed the next key
 _SETTLED = 0.25  # the same, where something is wrong already: an end mark is still to come
-# An "operating system command" that comes back, and "primary device attributes" (XTerm Control Sequences; DEC DA1).
+# An "operating system command" that comes back, and "device attributes" (XTerm Control Sequences; DEC DA1, DA2).
 # One that was cut off ends at the next key that is no character.
 _ANSWER = re.compile(
-    r"\x1b\]([0-9]{1,4};[^\x00-\x1f]{0,256})(?:\x07|\x1b\\|(?=[\x00-\x1a\x1c-\x1f]))|\x1b\[(\?[0-9;]{0,64}c)"
+    r"\x1b\]([0-9]{1,4};[^\x00-\x1f]{0,256})(?:\x07|\x1b\\|(?=[\x00-\x1a\x1c-\x1f]))|\x1b\[([?>][0-9;]{0,64}c)"
 )
 # What may be the beginning of one of them, or of a paste: the rest comes with the next piece.
-_PART = re.compile(r"\x1b(?:\[(?:2(?:0(?:[01])?)?|\?[0-9;]{0,64})?|\](?:[0-9]{1,4}(?:;[^\x00-\x1f]{0,256}\x1b?)?)?)?\Z")
+_PART = re.compile(
+    r"\x1b(?:\[(?:2(?:0(?:[01])?)?|[?>][0-9;]{0,64})?|\](?:[0-9]{1,4}(?:;[^\x00-\x1f]{0,256}\x1b?)?)?)?\Z"
+)
 _LINE = re.compile(r"[^\x00-\x1f\x7f][\r\n]")
 _HEAP = {  # the end of a line with text behind it, by what ends a line
     "\r": re.compile(r"(?<!\x1b)\r[\t\n]*[^\x00-\x1f\x7f]"),
@@ -53,7 +55,7 @@ class Intake(Vt100Input):
 
     def flush_keys(self) -> list[KeyPress]:
         # An answer that has begun is waited for; nobody types its first two characters and a number.
-        if not self._held.startswith(("\x1b]", "\x1b[?")) or len(self._held) < 3:
+        if not self._held.startswith(("\x1b]", "\x1b[?", "\x1b[>")) or len(self._held) < 3:
             held, self._held = self._held, ""
             self.vt100_parser.feed(held)
         return super().flush_keys()

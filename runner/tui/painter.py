@@ -59,9 +59,8 @@ class Painter(Renderer):
     def __init__(self, style: Any, output: Output, above: Callable[[], str], environ: Mapping[str, str]) -> None:
         self._above = above
         term = environ.get("TERM", "")
-        # xterm and the consoles of systems cut rows where others wrap them anew. What it says of itself stays in the
-        # environment of a tmux that was begun in it.
-        self._wraps = not (term == "linux" or ("XTERM_VERSION" in environ and term.startswith("xterm")))
+        # The consoles of systems cut rows where others wrap them anew. xterm and mosh do, too, and say who they are.
+        self.wraps = term != "linux"
         # rxvt-unicode wraps them from when rows have left its screen, and cuts before (urxvt(1), "rewrapMode").
         self._wraps_late = term.startswith("rxvt")
         self._went_up = 0  # rows
@@ -112,7 +111,7 @@ class Painter(Renderer):
             return cursor.y, 0
         width = self.output.get_size().columns
         cuts = self._wraps_late and self._went_up + screen.height <= size.rows
-        if width >= size.columns or width < 1 or cuts or not self._wraps:
+        if width >= size.columns or width < 1 or cuts or not self.wraps:
             return cursor.y, screen.height
         rows = [screen.data_buffer[place] for place in range(screen.height)]
         ends = [max(self._end(row), self._longest.get(place, 0)) for place, row in enumerate(rows)]

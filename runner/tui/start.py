@@ -157,9 +157,10 @@ async def _picked(args: "RunArgs", app: App) -> "RunArgs | None":
 
 
 def _coloured(app: App, ground: Ground, desk: TerminalDesk) -> None:
-    """The setting, or the terminal, has said what the colours are: for what is drawn from here on."""
+    """The setting, or the terminal, has said what the colours are: for what is drawn from here on. Or who it is."""
     from runner.tui.theme import theme_for
 
+    app.painter.wraps = app.painter.wraps and not ground.cuts
     if app.screen is not None:
         wanted = desk.settings.value("theme") if desk.open else "auto"
         app.screen.theme = theme_for(os.environ, wanted, light=ground.light)
