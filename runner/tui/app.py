@@ -5,28 +5,25 @@ loop, draws and takes keys.
 """
 
 import asyncio
-import base64
+import binascii
 import contextlib
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input import Input
-from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
-from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.styles import DynamicStyle, Style
 
 from runner.events import Changed, Event, RunEnded
 from runner.tui.bell import Bell
 from runner.tui.editor import Draft, Editor
 from runner.tui.fragments import Fragments, fit
+from runner.tui.frame import Frame
 from runner.tui.history import Remembered
+from runner.tui.host import Host, Screen
 from runner.tui.keyboard import keyboard
 from runner.tui.keys import bindings
 from runner.tui.menu import Menu, Source
@@ -38,9 +35,6 @@ from runner.tui.status import Status
 from runner.tui.wait import Wait
 from runner.visible import one_line
 
-if TYPE_CHECKING:
-    from runner.tui.theme import Theme
-
 T = TypeVar("T")
 
 FRAME = 1 / 30  # seconds between two drawings that no key asked for
@@ -48,52 +42,6 @@ _BEAT = 0.12  # of the spinner, while somebody works
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SMALL = 10  # rows of a terminal without one to spare
 _ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
-
-
-class Screen(Protocol):
-    """What goes up into the scrollback, and what is live above the input."""
-
-    theme: "Theme"  # of what is drawn from now on
-
-    def take(self, event: Event) -> None: ...
-
-    def done(self) -> str:
-        """ANSI text of whole lines since the last time; safe to write as it is."""
-        ...
-
-    def live(self, width: int, rows: int) -> list[Fragments]:
-        """What is not finished, on a terminal of `rows` rows: at most a third of them."""
-        ...
-
-    def expand(self) -> bool:
-        """Put the whole of what was folded last into `done`; whether there was something."""
-        ...
-
-    def halt(self) -> None:
-        """Nothing is on its way any more: calls that did not end were stopped."""
-        ...
-
-
-class Host(Protocol):
-    """Who the person talks to. Everything is called by the event loop, and returns soon."""
-
-    @property
-    def busy(self) -> bool: ...
-
-    @property
-    def waiting(self) -> Sequence[str]: ...
-
-    def submit(self, text: str, *, later: bool = False) -> None:
-        """A whole input; `later`: behind the turn, where one is on its way."""
-        ...
-
-    def interrupt(self) -> bool:
-        """Stop what is on its way; whether there was something that was not stopping already."""
-        ...
-
-    def take_back(self) -> Sequence[str]: ...
-
-    def cycle_mode(self) -> None: ...
 
 
 class App:
@@ -128,16 +76,16 @@ class App:
         self._due: asyncio.TimerHandle | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._beat = 0
-        self._up = ""  # what goes up with the next drawing; and the rows of that drawing
-        self._above: list[Fragments] = []
-        self._asked: list[Fragments] = []
-        self._below: list[Fragments] = []
+        self._up = ""  # what goes up with the next drawing
+        self.frame = Frame(
+            self.editor.buffer, lambda: self.panel is not None and not self._label, lambda: self._size()[1]
+        )
         self._output = output
         self._unicode = output.encoding().lower().startswith("utf")
         self._keyboard = keyboard(environ)
         self._first = first
         self.application: Application[int] = Application(
-            self._layout(),
+            self.frame.layout,
             key_bindings=bindings(self),
             input=input,
             output=output,
@@ -221,7 +169,7 @@ class App:
 
     def copy(self, text: str) -> None:
         """Ask the terminal to put it into the clipboard (OSC 52); it may not know how, or not be allowed to."""
-        self._said(f"\x1b]52;c;{base64.b64encode(text.encode('utf-8', 'replace')).decode()}\a")
+        self._said(f"\x1b]52;c;{binascii.b2a_base64(text.encode('utf-8', 'replace'), newline=False).decode()}\a")
 
     def tell(self, text: str) -> None:
         """Say something in the line of status, until the next key."""
@@ -311,9 +259,11 @@ class App:
             if not isinstance(self.panel, Picker):  # that was opened by a key
                 self.bell.asked()
             self.menu.close("")
-            self.application.layout.focus(self._panel_window)
+            self.application.layout.focus(self.frame.question)
         self._up += self._done()
-        self._above, self._asked, self._below = map(self._spelled, (self._top(), self._panel_rows(), self._bottom()))
+        self.frame.above, self.frame.asked, self.frame.below = map(
+            self._spelled, (self._top(), self._panel_rows(), self._bottom())
+        )
 
     def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
         if self._unicode:
@@ -338,7 +288,7 @@ class App:
                 self._close_panel()
             case Edit(text, label):
                 self._draft, self._label = self.editor.lend(text), label or "change it"
-                self.application.layout.focus(self._input_window)
+                self.application.layout.focus(self.frame.input)
             case _:
                 pass
         self.application.invalidate()
@@ -350,7 +300,7 @@ class App:
         if draft is not None:
             self.editor.restore(draft)
         if panel is not None:
-            self.application.layout.focus(self._panel_window)
+            self.application.layout.focus(self.frame.question)
             self._stepped(panel, panel.edited(text))
 
     def _drop(self, panel: Panel[Any]) -> None:
@@ -366,35 +316,8 @@ class App:
         self.bell.answered()
         self._questions = deque(each for each in self._questions if not each[1].done())
         with contextlib.suppress(ValueError):  # while the application ends, nothing can be focused
-            self.application.layout.focus(self._input_window)
+            self.application.layout.focus(self.frame.input)
         self.soon()
-
-    def _layout(self) -> Layout:
-        asking = Condition(lambda: self.panel is not None and not self._label)
-        self._panel_window = Window(
-            FormattedTextControl(lambda: formatted(self._asked), focusable=True, show_cursor=False),
-            dont_extend_height=True,
-        )
-        self._input_window = Window(
-            BufferControl(self.editor.buffer, focusable=True),
-            get_line_prefix=lambda line, wrap: [("bold ansicyan", "> ")] if line == wrap == 0 else [("", "  ")],
-            wrap_lines=True,
-            dont_extend_height=True,
-            height=lambda: Dimension(min=1, max=max(self._size()[1] // 3, 1)),
-        )
-        body = HSplit(
-            [
-                ConditionalContainer(
-                    Window(FormattedTextControl(lambda: formatted(self._above)), dont_extend_height=True),
-                    Condition(lambda: bool(self._above)),
-                ),
-                ConditionalContainer(self._panel_window, asking),
-                ConditionalContainer(self._input_window, ~asking),
-                Window(FormattedTextControl(lambda: formatted(self._below)), dont_extend_height=True),
-                Window(),  # what is left when the rows above become fewer
-            ]
-        )
-        return Layout(body, self._input_window)
 
     def _size(self) -> tuple[int, int]:
         size = self._output.get_size()
@@ -429,10 +352,3 @@ class App:
 
 
 _STYLE = Style([])
-
-
-def formatted(rows: list[Fragments]) -> StyleAndTextTuples:
-    joined: StyleAndTextTuples = []
-    for place, row in enumerate(rows):
-        joined += [*([("", "\n")] if place else []), *row]
-    return joined

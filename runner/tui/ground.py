@@ -16,7 +16,7 @@ _COLOUR, _WHO = "\x1b]11;?\x1b\\", "\x1b[>c\x1b[c"
 _CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # xterm, and mosh, as seen of xterm 379 and mosh 1.4.0
 _LAST = 0.3  # seconds that we wait for it when we leave: an answer to nobody would be typed into the shell
 _FORGOTTEN = 3.0  # seconds after which none comes
-_ANSWER = re.compile(r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?\Z")
+_ANSWER = r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 
 
 class Ground:
@@ -59,7 +59,7 @@ class Ground:
 
 def is_light(answer: str) -> bool | None:
     """By how bright the colour is to the eye (ITU-R BT.601); None when it is no answer."""
-    found = _ANSWER.match(answer)
+    found = re.fullmatch(_ANSWER, answer)
     if found is None:
         return None
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())

@@ -30,10 +30,6 @@ _PART = re.compile(
     r"\x1b(?:\[(?:2(?:0(?:[01])?)?|[?>][0-9;]{0,64})?|\](?:[0-9]{1,4}(?:;[^\x00-\x1f]{0,256}\x1b?)?)?)?\Z"
 )
 _LINE = re.compile(r"[^\x00-\x1f\x7f][\r\n]")
-_HEAP = {  # the end of a line with text behind it, by what ends a line
-    "\r": re.compile(r"(?<!\x1b)\r[\t\n]*[^\x00-\x1f\x7f]"),
-    "\r\n": re.compile(r"(?<!\x1b)[\r\n][\t\r\n]*[^\x00-\x1f\x7f]"),
-}
 
 
 class Intake(Vt100Input):
@@ -43,7 +39,7 @@ class Intake(Vt100Input):
     def __init__(self, stdin: TextIO, told: Callable[[str], None] | None = None, *, ends: str = "\r") -> None:
         super().__init__(stdin)
         self._told = told
-        self._heap = _HEAP[ends]
+        self._heap = re.compile(rf"(?<!\x1b)[{ends}][\t\r\n]*[^\x00-\x1f\x7f]")  # a line's end, and text behind it
         self._held = ""  # the beginning of something
         self._pasted: list[str] | None = None  # since the begin mark
 

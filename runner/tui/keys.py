@@ -37,7 +37,7 @@ _NAMES = {"c-m": "enter", "c-j": "enter", "c-i": "tab", "c-h": "backspace", "<si
 def bindings(app: "App") -> KeyBindings:
     """All of them, for one App."""
     keys = KeyBindings()
-    asking = Condition(lambda: app.application.layout.has_focus(app._panel_window))  # one noun, two files
+    asking = Condition(lambda: app.application.layout.has_focus(app.frame.question))
     typing = ~asking
     menu = typing & Condition(lambda: app.menu.open)
 
