@@ -57,6 +57,9 @@ DRAWN = [
     ("```rm -rf /\nx\n```", "  rm -rf /\n  x", "what a fence says and is no language is not hidden"),
     ("|a|b|\n|-|-|\n|1|2|", "a │ b\n──┼──\n1 │ 2", "a table"),
     ("|a|b|\n|-|-|\n|日本|2|", "a    │ b\n─────┼──\n日本 │ 2", "of wide characters"),
+    ("|a|b|c|\n|-|-|-|\n|" + "aaaa " * 8 + "|" + "bbb " * 9 + "|c|",
+        f"a{' ' * 26}│ b{' ' * 27}│ c\n{'─' * 27}┼{'─' * 29}┼──\n"
+        f"{'aaaa ' * 5}  │ {'bbb ' * 7}│ c\naaaa aaaa aaaa{' ' * 13}│ bbb bbb{' ' * 21}│", "the widest columns give way"),
     ("`a*b*c` *d* **e** ~~f~~", "a*b*c d e f", "what stands in a line"),
     ("snake_case_name 2 * 3 * 4", "snake_case_name 2 * 3 * 4", "no markup"),
     ("[a](http://b.example/c)", "a (http://b.example/c)", "a link says where it leads"),
