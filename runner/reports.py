@@ -94,6 +94,7 @@ def again(report: Report, right: str, world: World) -> Report:
     """The same report, of a second run."""
     who = answerer(world.approver.name)
     told = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
+    return _headed(report, f"{told}:\n", world)
 
 
 def stopped(report: Report, problem: Problem, world: World) -> Report:
