@@ -5,11 +5,16 @@ beginning is common (`sk-`), a digit is asked for as well.
 """
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
 
 _WORD = r"[A-Za-z0-9_-]"
+_CODED = r"[A-Za-z0-9+/=]"
+# What may stand between a key's lines where it is quoted: line ends, also escaped ones, quotes, numbers of lines, signs
+# of a change. THREAT: no mark that a shell knows, and no word: what is masked is shown to nobody, and a command between
+# the marks of a key would run unseen.
+_BETWEEN = r"(?:\\+[nrt\n]|[0-9]{1,6}(?: {0,2}\| ?|(?![A-Za-z0-9+/=]))|\+(?=\s)|[^A-Za-z0-9+/=\\;&|$(){}<>`]){1,40}"
+_END = r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----"
 
 # How it begins, and what has to follow. Plain text: every run of `agent exec` loads it, few ever compile one.
 # fmt: off
@@ -35,11 +40,14 @@ SHAPES = {
     "sk_live_":     r"[A-Za-z0-9]{20,}",                                        # Stripe
     "rk_live_":     r"[A-Za-z0-9]{20,}",
     "eyJ":          rf"{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{16,}}",  # RFC 7519, a signed web token
-    # RFC 7468. One that does not end is masked as far as text goes on that could be its own.
-    "-----BEGIN ":  r"(?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----[A-Za-z0-9+/=\s:,\\-]*",
+    # RFC 7468; RFC 1421 on the two lines of one that is encrypted. DER begins with M, OpenSSH's own form with b3Bl. As
+    # far as lines follow that can be a key's, of 24 characters at least but for the last.
+    "-----BEGIN ":  rf"(?:[A-Z0-9]+ ){{0,3}}PRIVATE KEY-----(?:{_BETWEEN}"
+                    rf"(?:Proc-Type: 4,ENCRYPTED{_BETWEEN}DEK-Info: [A-Z0-9-]+,[0-9A-Fa-f]+{_BETWEEN}{_CODED}{{24,}}"
+                    rf"|\+?(?:M|b3Bl){_CODED}{{20,}})(?:{_BETWEEN}{_CODED}{{24,}})*"
+                    rf"(?:(?:{_BETWEEN}[A-Za-z0-9+/]{{0,22}}={{1,2}})?(?:{_BETWEEN})?\+?{_END})?)?",
 }
 # fmt: on
-_END = r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----"
 _THROUGH = ("sk-", "eyJ")  # whose patterns read a run of `_WORD` to its end before they say no
 _MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters that are waited for; of all others 512
 
@@ -63,21 +71,12 @@ def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
     """Where in `text`, from `least` on, something of a known shape begins and ends."""
     for begin in SHAPES:
         at = text.find(begin, least)
-        ends = _ends(text, at) if at >= 0 and begin.startswith("-") else []
         while at >= 0:
             found = _whole(begin).match(text, at)
             last = found.end() if found else _fruitless(begin, text, at)
             if found:
-                # What stands between a key's lines (quotes, numbers of lines) goes with it where its end is near.
-                end = next(iter(ends[bisect_left(ends, at) :][:1]), last)
-                last = end if end - at <= _MOST.get(begin, 0) else last
                 yield at, last
             at = text.find(begin, last)
-
-
-def _ends(text: str, at: int) -> list[int]:
-    """Where private keys end."""
-    return [found.end() for found in re.compile(_END).finditer(text, at)]
 
 
 def _fruitless(begin: str, text: str, at: int) -> int:

