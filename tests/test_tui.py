@@ -245,6 +245,20 @@ def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) 
     assert "see line 0 of" in kept
 
 
+def test_who_leaves_the_list_of_sessions_begins_none(desk: Desk) -> None:
+    window = desk.start([{"text": "Once."}])
+    window.type("go", "Enter")
+    window.until("done (1 turn)")
+    leave(window)
+    kept = list((desk.state / "sessions").rglob("*.jsonl"))
+    for key in ("Escape", "C-c"):
+        window = desk.start([{"text": "Never."}], "--resume")
+        window.until("resume which session?")
+        window.type(key)
+        window.until("LEFT 0")
+    assert list((desk.state / "sessions").rglob("*.jsonl")) == kept
+
+
 def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(desk: Desk) -> None:
     desk.environ |= {"LC_ALL": "C"}
     window = desk.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
