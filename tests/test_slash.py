@@ -173,6 +173,17 @@ def test_a_session_that_is_gone_on_with_knows_all_of_it(
     assert sorted(each.name for each in (tmp_path / "w").iterdir()) == sorted([*files, "other"]), why
 
 
+def test_a_list_of_steps_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    play(tmp_path, TWO, "first", "second")
+    (steps,) = (tmp_path / "state" / "snapshots").glob("*/steps.db")
+    for each in steps.parent.glob("steps.db*"):
+        each.unlink()
+    steps.mkdir()
+    events = play(tmp_path, [], "/resume", "1", "/diff", "/undo", "/rewind")
+    assert told(events).count("is a directory") == 3
+    assert sorted(each.name for each in (tmp_path / "w").iterdir()) == ["one", "two"]
+
+
 def test_a_rewind_is_kept_at_once_and_the_copy_of_a_session_is_no_part_of_it(tmp_path: Path) -> None:
     play(tmp_path, TWO, "first", "second")
     play(tmp_path, [bash("echo 3 > three"), Turn("done")], "/resume", "1", "/fork", "third")

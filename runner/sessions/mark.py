@@ -1,5 +1,6 @@
 """The prompts of a talk, as places that one can go back to; those of earlier runs are found in the session's file."""
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
@@ -62,12 +63,12 @@ def _begins(tree: Tree, path: Sequence[int], last: int, own: Collection[int]) ->
 
 def typed_of(tree: Tree, path: Sequence[int], at: int, message: Message) -> str:
     """What a person wrote for the `message` in the line `at` of the way: for what was sent for a /command, that."""
-    behind = path[bisect_left(path, at) + 1 :][:1]
-    try:
-        typed = [str(entry.body["text"]) for _, entry in tree.entries(behind, ("typed",))]
-    except Unsound:
-        typed = []
-    return typed[0] if typed else said_of(message)
+    behind = bisect_left(path, at) + 1
+    if behind < len(path) and tree.type(path[behind]) == "typed":
+        with contextlib.suppress(Unsound):
+            _, entry = next(tree.entries((path[behind],)))
+            return str(entry.body["text"])
+    return said_of(message)
 
 
 def said_of(message: Message) -> str:

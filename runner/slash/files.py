@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from bisect import bisect_left
+from collections.abc import Sequence
 
 from runner.plural import many
 from runner.sessions.flags import GoOn
@@ -23,7 +25,8 @@ async def _undo(words: str, desk: Desk) -> None:
     count = words or "1"
     if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
         raise Mistake(f"`{words}` is no number of actions; write /undo, or /undo 3")
-    say(desk, *await asyncio.to_thread(keeper.rewind, int(count[:9])))
+    _, lines = await asyncio.to_thread(keeper.rewind, int(count[:9]))
+    say(desk, *lines)
 
 
 async def _rewind(words: str, desk: Desk) -> None:
@@ -36,11 +39,10 @@ async def _rewind(words: str, desk: Desk) -> None:
         raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
     keeper = desk.talk.world.undo
     taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
-    counts = [sum(1 for step in taken if step > mark.step) for mark in marks]
-    rows = [
-        Row(str(place), mark.text, f"{many(count, 'action')} changed files since" if count else "")
-        for place, (mark, count) in reversed(list(enumerate(zip(marks, counts, strict=True))))
-    ]
+    rows = []
+    for place, mark in reversed(tuple(enumerate(marks))):
+        count = _since(taken, mark)
+        rows.append(Row(str(place), mark.text, f"{many(count, 'action')} changed files since" if count else ""))
     picked = await desk.pick("go back to before which prompt?", rows)
     if picked is None:
         return
@@ -61,16 +63,23 @@ async def _rewind(words: str, desk: Desk) -> None:
     if how == "copy":
         await _branched(mark, desk)
         return
-    taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
-    steps = sum(1 for step in taken if step > mark.step)
+    steps = _since(await asyncio.to_thread(keeper.actions), mark) if keeper is not None else 0
     if how != "talk" and keeper is not None and steps:
-        say(desk, *await asyncio.to_thread(keeper.rewind, steps))
+        done, lines = await asyncio.to_thread(keeper.rewind, steps)
+        say(desk, *lines)
+        if not done:
+            return  # nor does the conversation go back: files and words were to do so together
     if how != "files":
         if how == "both" and keeper is not None:
             keeper.news()  # the model that made these changes has forgotten them
         desk.talk.rewind(mark)
         say(desk, "the conversation goes on from there; what was said since stays in the session file")
         desk.draft(mark.text)
+
+
+def _since(steps: Sequence[int], mark: Mark) -> int:
+    """How many of `steps`, newest first, came after it."""
+    return bisect_left(steps, -mark.step, key=lambda step: -step)
 
 
 async def _branched(mark: Mark, desk: Desk) -> None:

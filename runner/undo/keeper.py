@@ -17,7 +17,7 @@ from runner.earlier import Earlier
 from runner.undo import entry
 from runner.undo.clearing import sign
 from runner.undo.entry import Change
-from runner.undo.failure import UndoError
+from runner.undo.failure import UndoError, unusable
 from runner.undo.ground import Ground, below_root
 from runner.undo.recover import recover
 from runner.undo.store import Store
@@ -30,6 +30,7 @@ from runner.visible import one_line
 
 _SLOW = 1.0  # seconds of a look that are worth a word
 _SAID = frozenset((entry.TOO_BIG, entry.NO_ROOM, entry.CLOSED, entry.MOVING, entry.TOO_DEEP))
+_UNKNOWN = 1 << 53  # a step behind all others: where the list cannot be read, nothing counts as done since
 _LONGEST = 1000  # characters of what the model is told of a /rewind
 
 Say = Callable[[str], None]
@@ -151,41 +152,49 @@ class Keeper:
         self._store = self._store or Store(self._folder)
         return take_back(self._store, self._ground, Wish(count, session=self._session, whose=self._whose))
 
-    def rewind(self, count: int) -> tuple[str, ...]:
-        """The same, for somebody in a talk: what came of it, in lines. Raises nothing."""
+    def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
+        """The same, for somebody in a talk: whether it was done, and what came of it, in lines. Raises nothing."""
         from runner.undo.view import taken_text
 
         try:
             taken = self.take_back(count)
         except (OSError, sqlite3.Error, UndoError) as error:
-            return (f"nothing was taken back: {_why(error)}",)
+            return False, (f"nothing was taken back: {_why(error)}",)
         if done := [item.path for item in taken.items if not item.problem]:
             self._news.append(one_line(", ".join(done), _LONGEST))
-        return tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
+        return True, tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
 
     def latest(self) -> int:
         """The newest step of this session; 0 when there is none. Waits for nobody."""
-        kept = self._store.steps() if self._store is not None else []  # else no action of this process wrote anything
+        try:
+            kept = self._store.steps() if self._store is not None else []  # else nothing was written by this process
+        except sqlite3.Error:
+            return _UNKNOWN
         return max((step.id for step in kept if self._whose.holds(step)), default=self._earlier.last)
 
     def actions(self) -> tuple[int, ...]:
-        """The steps of this session that changed files and were not taken back, newest first. Raises UndoError,
-        OSError."""
-        if self._store is None and self._earlier != Earlier() and (self._folder / "steps.db").exists():
-            self._store = Store(self._folder)
-        return tuple(step.id for step in undoable(self._store, self._whose)) if self._store is not None else ()
+        """The steps of this session that changed files and were not taken back, newest first. Raises UndoError."""
+        try:
+            if self._store is None and self._earlier != Earlier() and (self._folder / "steps.db").exists():
+                self._store = Store(self._folder)
+            return tuple(step.id for step in undoable(self._store, self._whose)) if self._store is not None else ()
+        except (OSError, sqlite3.Error) as error:
+            raise unusable(self._folder, _why(error)) from None
 
     def diff(self) -> list[str]:
         """What this session's actions changed, from before the first of them to what is there now; empty for nothing.
-        Raises UndoError, OSError."""
+        Raises UndoError."""
         from runner.undo.view import diff_text
 
         count = len(self.actions())
         if not count or self._store is None:
             return []
         wish = Wish(count, dry=True, session=self._session, whose=self._whose)
-        taken = take_back(self._store, self._ground, wish)
-        return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
+        try:
+            taken = take_back(self._store, self._ground, wish)
+            return list(diff_text(self._store, taken.items, self._ground.workspace, forward=True))
+        except (OSError, sqlite3.Error) as error:
+            raise unusable(self._folder, _why(error)) from None
 
     def news(self) -> str:
         """What the model has to know, once, before it goes on; empty when nothing was taken back."""
