@@ -68,6 +68,7 @@ ARRIVALS = [
     ([f"{P}a\rb{E}"], r"<'a\rb'>", [], "marked"),
     ([f"{P}a{E}\r!rm x\r{E}"], r"<'a\r!rm x\r'>", [], "an end mark inside"),
     ([f"{P}a{E}\x04\x03\r"], r"<'a\x04\x03\r'>", [], "no key comes with the end of a paste"),
+    ([f"{P}a{E}", None, f"!rm x\r{E}"], r"<'a'> <'!rm x\r'>", [], "an end mark inside, and a line that is slow"),
     ([f"x{P}a{E}{P}b{E}"], "x <'ab'>", [], "one behind the other"),
     (["x\x1b]11;rgb:ff/ff/ff\x1b\\y\x1b[?62;22cz"], "x y z", ["11;rgb:ff/ff/ff", "?62;22c"], "answers are no keys"),
     (["\x1b]11;rgb:f", None, "f/ff/ff\x1b", "\\y"], "y", ["11;rgb:ff/ff/ff"], "however late"),
@@ -80,7 +81,7 @@ ARRIVALS = [
 
 
 @pytest.mark.threat("T112")
-@pytest.mark.parametrize("size", [1 << 16, 5])
+@pytest.mark.parametrize("size", [1 << 16, 8])
 @pytest.mark.parametrize(("pieces", "keys", "answers", "why"), ARRIVALS, ids=[row[3] for row in ARRIVALS])
 def test_keys_pastes_and_answers_are_told_apart(
     pieces: list[str | None], keys: str, answers: list[str], why: str, size: int, monkeypatch: pytest.MonkeyPatch

@@ -80,8 +80,8 @@ class Intake(Vt100Input):
         text = _ANSWER.sub(self._answered, text)
         if not whole and (part := _PART.search(text)):
             text, self._held = text[: part.start()], part[0]
-        if self._heap.search(text):
-            self._buffer.append(KeyPress(Keys.BracketedPaste, text + self._rest(_SETTLED)))
+        if _END in text or self._heap.search(text):  # an end without a begin: the paste seemed over before it was
+            self._buffer.append(KeyPress(Keys.BracketedPaste, _unmarked(text + self._rest(_SETTLED))))
         else:
             self.vt100_parser.feed(text)
         if whole:
@@ -98,7 +98,7 @@ class Intake(Vt100Input):
         self._pasted.append(self._rest(_SOON if ended else _SETTLED))
         text, self._pasted = "".join(self._pasted), None
         text = _ANSWER.sub(self._answered, text)
-        self._buffer.append(KeyPress(Keys.BracketedPaste, text.replace(_BEGIN, "").replace(_END, "")))
+        self._buffer.append(KeyPress(Keys.BracketedPaste, _unmarked(text)))
 
     def _rest(self, seconds: float) -> str:
         """What comes until nothing comes for so long; longer, once something came that does not end as a paste does."""
@@ -112,3 +112,7 @@ class Intake(Vt100Input):
         if self._told is not None:
             self._told(found[1] or found[2])
         return ""
+
+
+def _unmarked(text: str) -> str:
+    return text.replace(_BEGIN, "").replace(_END, "")
