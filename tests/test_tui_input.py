@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import subprocess
+import threading
 import tty
 from pathlib import Path
 
@@ -110,6 +111,38 @@ def test_keys_pastes_and_answers_are_told_apart(
     ]
     assert " ".join(names) == keys
     assert told == answers
+
+
+@pytest.mark.parametrize("last", ["", "\x03"], ids=["a key held down", "Ctrl+C"])
+def test_whoever_types_on_behind_a_paste_holds_nothing_up(last: str) -> None:
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    done, waited = threading.Event(), threading.Event()
+
+    def typing() -> None:
+        for _ in range(1000 if not last else 3):
+            os.write(ours, b"a")
+            if done.wait(0.05):
+                return
+        os.write(ours, last.encode())
+        waited.set()
+
+    with os.fdopen(theirs) as stdin:
+        intake = Intake(stdin)
+        os.write(ours, b"\x1b[200~one\x1b[201~two")
+        keys = threading.Thread(target=typing)
+        keys.start()
+        presses = intake.read_keys()
+        if last:
+            assert waited.wait(60)
+            while presses[-1].key != "c-c":
+                presses += intake.read_keys()
+        else:
+            assert not waited.is_set()
+        done.set()
+        keys.join()
+    os.close(ours)
+    assert presses[0].key is Keys.BracketedPaste
 
 
 @pytest.mark.parametrize(

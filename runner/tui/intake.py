@@ -29,6 +29,8 @@ _ANSWER = re.compile(
 _PART = re.compile(
     r"\x1b(?:\[(?:2(?:0(?:[01])?)?|[?>][0-9;]{0,64})?|\](?:[0-9]{1,4}(?:;[^\x00-\x1f]{0,256}\x1b?)?)?)?\Z"
 )
+_KEY = 8  # characters that one key sends, at most
+_STOP = ("\x03", "\x1b[99;5u")  # Ctrl+C, also by kitty's protocol
 _LINE = re.compile(r"[^\x00-\x1f\x7f][\r\n]")
 
 
@@ -42,6 +44,7 @@ class Intake(Vt100Input):
         self._heap = re.compile(rf"(?<!\x1b)[{ends}][\t\r\n]*[^\x00-\x1f\x7f]")  # a line's end, and text behind it
         self._held = ""  # the beginning of something
         self._pasted: list[str] | None = None  # since the begin mark
+        self._stop = ""  # Ctrl+C, pressed behind a paste
 
     def read_keys(self) -> list[KeyPress]:
         data = self.stdin_reader.read(_PIECE)
@@ -72,6 +75,8 @@ class Intake(Vt100Input):
         return self._taken()
 
     def _taken(self) -> list[KeyPress]:
+        stop, self._stop = self._stop, ""
+        self.vt100_parser.feed(stop)
         keys, self._buffer = self._buffer, []
         return keys
 
@@ -101,11 +106,19 @@ class Intake(Vt100Input):
         self._buffer.append(KeyPress(Keys.BracketedPaste, _unmarked(text)))
 
     def _rest(self, seconds: float) -> str:
-        """What comes until nothing comes for so long; longer, once something came that does not end as a paste does."""
+        """What comes until nothing comes for so long; longer, once something came that does not end as a paste does.
+
+        Nothing else goes on meanwhile, so somebody who types on, or holds a key down, is not waited for, and Ctrl+C by
+        itself stays a key.
+        """
         pieces: list[str] = []
         while not self.closed and select.select([self.fileno()], [], [], seconds)[0]:
-            pieces.append(self.stdin_reader.read(_PIECE))
-            seconds = _SOON if pieces[-1].endswith(_END) else _SETTLED
+            piece = self.stdin_reader.read(_PIECE)
+            if piece in _STOP:
+                self._stop = piece
+                break
+            pieces.append(piece)
+            seconds = _SOON if piece.endswith(_END) or len(piece) <= _KEY else _SETTLED
         return "".join(pieces)
 
     def _answered(self, found: "re.Match[str]") -> str:
