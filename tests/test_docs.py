@@ -1,6 +1,7 @@
 """The pages in docs/: the generated one is current, what the written ones show is true, and every link leads somewhere."""
 
 import importlib.util
+import itertools
 import os
 import re
 import subprocess
@@ -9,12 +10,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
 
 from policy.keyed import read
 from policy.permission.check import Severity, check
 from policy.permission.file import LISTS, permissions
 from policy.permission.rule import Layer
 from policy.rules import RuleBook, parse_rules
+from runner.cli_app import app
+from runner.cli_batch import spelled
 from runner.config import shipped
 from runner.policy_table import parse_table
 from runner.slash.commands import COMMANDS
@@ -80,6 +84,23 @@ def test_the_page_about_commands_of_a_talk_has_each_of_them_and_no_other() -> No
     assert sorted(row.replace("\\|", "|") for row in told) == sorted(
         f"{one.name} {one.usage}".strip() for one in COMMANDS
     )
+
+
+SHOWN = re.compile(r"`(agent [^`]*)`|^(?:\$ )?(agent .*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
+    agent = typer.main.get_command(app)
+    for inline, line in SHOWN.findall(page.read_text("utf-8")):
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "Q", (inline or line).partition("#")[0]).split()
+        own = list(itertools.takewhile(lambda word: word not in ("--", "|", ";", "&&"), words))
+        command, rest = agent, spelled(own[1:])
+        while rest and rest[0] in (below := getattr(command, "commands", {})):
+            command, rest = below[rest[0]], rest[1:]
+        known = {"--help", *itertools.chain.from_iterable(each.opts for each in command.params)}
+        given = {found[0] for word in rest if (found := re.match(r"--[a-z0-9-]+", word))}
+        assert given <= known, inline or line
 
 
 def test_rules_of_every_family_are_whole() -> None:
