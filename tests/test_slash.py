@@ -10,6 +10,7 @@ from policy.tier import Mode
 from runner.context.context import Context
 from runner.context.skills import Skill
 from runner.events import Event, Finished, Judged, Prompted, Resumed, RunEnded, SessionStarted, Shown
+from runner.messages import Usage
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from runner.slash.command import Command
@@ -171,6 +172,14 @@ def test_a_session_that_is_gone_on_with_knows_all_of_it(
     events = play(tmp_path, [Turn("done")], "/resume", "2", *lines)
     assert wanted in told(events), why
     assert sorted(each.name for each in (tmp_path / "w").iterdir()) == sorted([*files, "other"]), why
+
+
+def test_what_a_session_cost_is_that_of_all_its_runs(tmp_path: Path) -> None:
+    used = Usage(input=900, output=40)
+    play(tmp_path, [Turn("one", usage=used)], "first")
+    events = play(tmp_path, [Turn("two", usage=used)], "/resume", "1", "second", "/cost")
+    assert "sent      900 tokens" in told(events)
+    assert "session   1800 tokens in, 80 out" in told(events)
 
 
 def test_a_list_of_steps_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ async def _copy(words: str, desk: Desk) -> None:
 
 
 async def _cost(words: str, desk: Desk) -> None:
-    """What this process used in this session, as the provider counts it."""
+    """What this process used in this session, as the provider counts it; and all of them, where it is gone on with."""
     talk = desk.talk
     usage = talk.usage
     sent = usage.input + usage.cache_read + usage.cache_write
@@ -112,7 +112,20 @@ async def _cost(words: str, desk: Desk) -> None:
         told.append(f"cost      {talk.cost:.4f}, by the price table (agent config show price)")
     else:
         told.append("cost      unknown: no price is known for this model")
+    kept = world.journal.kept
+    if kept not in (None, world.session) and (whole := await asyncio.to_thread(_used, kept, desk)):
+        told.append(f"session   {whole}")
     say(desk, *told)
+
+
+def _used(session: str, desk: Desk) -> str:
+    """What all runs of it used, also for what was taken back."""
+    from runner.places import state_dir
+    from runner.sessions.parts import totals
+    from runner.sessions.reading import reading
+
+    with reading(state_dir(desk.environ), session) as found:
+        return totals(found.tree, range(len(found.tree))).words
 
 
 async def _trust(words: str, desk: Desk) -> None:
