@@ -13,6 +13,7 @@ _HIDING = {
     0x3164,
     0xFFA0,
     *range(0x180B, 0x1810),
+    *range(0xFE00, 0xFE0E),  # the two behind them make a sign an emoji, or none, which is seen
     *range(0xE0100, 0xE01F0),
 }
 _STACKED = 3  # marks on one letter that a language needs; more of them are drawn over the lines around

@@ -207,6 +207,7 @@ HOSTILE = [
     ("a\u00a0b",                    "a<U+00A0>b",             "a blank that is not the blank"),
     ("a\u3164b",                    "a<U+3164>b",             "a letter that looks like nothing"),
     ("\U000e0041",                  "<U+E0041>",              "tag characters carry hidden text"),
+    ("g\ufe00\ufe0d",               "g<U+FE00><U+FE0D>",      "variation selectors carry it, too"),
     ("\ud83d",                      "<U+D83D>",               "half a character"),
     ("a\u2028b",                    "a<U+2028>b",             "a line separator outside of ASCII"),
     ("[red]x[/red] [link=http://e]","[red]x[/red] [link=http://e]", "markup stays text"),
