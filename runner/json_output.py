@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import select
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +27,7 @@ MOST = 16 << 20  # bytes that wait for a reader
 PATIENCE = 10.0  # seconds for room, when so much waits: a reader that is only slow makes some
 _GOODBYE = 2.0  # seconds for the last lines of a program that was told to go
 _PIECE = 1 << 16
+_LOOK = 1000  # milliseconds after which the end is noticed: a pipe that is waited for stays open
 
 _UNREAD = Problem(
     "nobody reads the events",
@@ -54,8 +56,10 @@ class JsonLines:
         self._told: Callable[[], object] = lambda: None
 
     def __enter__(self) -> Self:
-        self._writer = threading.Thread(target=self._write, name="standard output", daemon=True)
-        self._writer.start()
+        threading.Thread(target=self._write, name="standard output", daemon=True).start()
+        kind = os.fstat(self._number).st_mode
+        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):
+            threading.Thread(target=self._watch, name="its reader", daemon=True).start()
         return self
 
     def when_lost(self, end: Callable[[], None]) -> None:
@@ -99,8 +103,8 @@ class JsonLines:
                 before, patience = self._waiting, _GOODBYE if self._hurried or error is not None else None
                 if not self._changed.wait_for(lambda: self._waiting < before or self._lost is not None, patience):  # noqa: B023  # called in this turn
                     break
-        if self._lost is not None and error is None:
-            raise self._lost
+        if self._lost is not None and not isinstance(error, Exception):  # also when it is what cancelled the block
+            raise self._lost from None
 
     def _lose(self, error: Exception) -> None:
         """The condition is held."""
@@ -128,6 +132,16 @@ class JsonLines:
                     gone = isinstance(error, BrokenPipeError)
                     self._lose(error if gone else Stopped(unwritten(error), Exit.FAILED))
                 return
+
+    def _watch(self) -> None:
+        """Whoever went away is missed at once, and not with the next event: a child may be silent for hours."""
+        poll = select.poll()
+        poll.register(self._number, 0)
+        while not poll.poll(_LOOK) and not self._over:  # POLLERR and POLLHUP alone (poll(2))
+            pass
+        with self._changed:
+            if not self._over:
+                self._lose(BrokenPipeError())
 
     def _written(self, piece: memoryview) -> int:
         try:

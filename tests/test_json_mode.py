@@ -566,9 +566,7 @@ def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: st
             process.send_signal(signal.SIGTERM)  # both come when a machine goes down
         else:
             assert process.stdout is not None
-            process.stdout.close()
-            process.stdin.write(b'{"type":"mode","mode":"plan"}\n')
-            process.stdin.flush()
+            process.stdout.close()  # the child says nothing for ten minutes
         assert process.wait(60) == (141 if how == "nobody reads" else 130)
         process.stdin.close()
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
@@ -647,8 +645,7 @@ def test_a_reader_that_is_none_ends_it() -> None:
         emit(Chunk("1.1", 1, "from a callback, where nobody would catch it"))
         await asyncio.sleep(60)
 
-    ended = pytest.raises(asyncio.CancelledError)
-    with pytest.raises(Stopped, match="nobody reads"), JsonLines(write, most=20_000, patience=0.1) as lines, ended:
+    with pytest.raises(Stopped, match="nobody reads"), JsonLines(write, most=20_000, patience=0.1) as lines:
         asyncio.run(work(lines))
     os.close(read)
     os.close(write)
