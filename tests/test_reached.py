@@ -125,7 +125,7 @@ def test_why_says_how_a_host_can_be_named(place: Path) -> None:
     assert "agent exec --host 'localhost:3000 private' ..." in near
     assert '"localhost:3000 private"' in near
     unknown = agent(place, "why", "npm ci").stdout
-    assert "no host is known" in unknown
+    assert "that host is stopped and named, and one more yes, `--host` or a rule opens it" in unknown
     weak = agent(place, "exec", "--backend", "T3", "--accept-partial", "--host", "x.org", "--", "curl", "http://x.org/")
     assert (weak.returncode, "T3 opens no host" in weak.stderr) == (Exit.DENIED, True)
     raw = agent(place, "exec", "--mode", "dangerously", "--", "ping", "-c", "1", "example.org")

@@ -113,7 +113,7 @@ def test_what_look_grants_is_reading_and_nothing_else(bench: Bench) -> None:
         ("sleep 30", {"wall": 0.5}, "wall"),
         ("trap '' TERM INT HUP; while :; do :; done", {"wall": 0.5}, "wall"),
         ("yes", {"output": 1 << 20}, "output"),
-        ("head -c 3000000 /dev/zero", {"output": 1 << 20}, "output"),
+        ("head -c 3000000000 /dev/zero", {"output": 1 << 20}, "output"),  # more than can be gone before the end comes
         (
             f"for i in 1 2 3 4; do {PY} 'x = bytearray(200 << 20); import time; time.sleep(9)' & done; wait",
             {"memory": 512 << 20},
