@@ -1,14 +1,19 @@
 """/undo, /rewind, /diff, /export, /init: what the session did to the files, and what it leaves."""
 
 import asyncio
+import contextlib
 import os
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from runner.plural import many
 from runner.sessions.flags import GoOn
 from runner.sessions.mark import Mark
 from runner.slash.command import Command, Desk, Mistake, Row, say
+
+T = TypeVar("T")
 
 _INIT = """\
 Write a file AGENTS.md for this repository, for coding agents that will work here. Look at the repository first: its
@@ -25,8 +30,17 @@ async def _undo(words: str, desk: Desk) -> None:
     count = words or "1"
     if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
         raise Mistake(f"`{words}` is no number of actions; write /undo, or /undo 3")
-    _, lines = await asyncio.to_thread(keeper.rewind, int(count[:9]))
+    _, lines = await _to_its_end(partial(keeper.rewind, int(count[:9])))
     say(desk, *lines)
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """In a thread, and also when the command is stopped: files that go back half, or untold, help nobody."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(task)
+    return task.result()
 
 
 async def _rewind(words: str, desk: Desk) -> None:
@@ -65,7 +79,7 @@ async def _rewind(words: str, desk: Desk) -> None:
         return
     steps = _since(await asyncio.to_thread(keeper.actions), mark) if keeper is not None else 0
     if how != "talk" and keeper is not None and steps:
-        done, lines = await asyncio.to_thread(keeper.rewind, steps)
+        done, lines = await _to_its_end(partial(keeper.rewind, steps))
         say(desk, *lines)
         if not done:
             return  # nor does the conversation go back: files and words were to do so together

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from policy.action import EditFile, WriteFile
 from policy.record import dataclass
@@ -34,6 +36,20 @@ _UNKNOWN = 1 << 53  # a step behind all others: where the list cannot be read, n
 _LONGEST = 1000  # characters of what the model is told of a /rewind
 
 Say = Callable[[str], None]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _alone(method: "Callable[Concatenate[Keeper, P], T]") -> "Callable[Concatenate[Keeper, P], T]":
+    """One thread at a time. SAFETY: a command that was stopped goes on in its thread, and a list of steps that is
+    closed under it ends the whole program (a connection of SQLite is for one thread)."""
+
+    @wraps(method)
+    def waiting(self: "Keeper", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.using:
+            return method(self, *args, **kwargs)
+
+    return waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,7 @@ class Keeper:
         self._choice = ground.choice
         self._say = say
         self._stop = threading.Event()
+        self.using = threading.RLock()
         self._store: Store | None = None
         self._told: set[str] = set()
         self._shown: set[str] = set()  # folders of which it was said what is not kept
@@ -88,6 +105,7 @@ class Keeper:
                 self.after(answer)
             raise
 
+    @_alone
     def after(self, running: Running | None) -> int | None:
         """Note what the action changed; answers the step, None when it changed nothing that is kept."""
         self.changed = None
@@ -146,12 +164,14 @@ class Keeper:
         for text in later:
             self._say(text)
 
+    @_alone
     def take_back(self, count: int) -> Taken:
         """Bring the files back as they were before the last `count` actions of this session. Raises UndoError,
         OSError."""
         self._store = self._store or Store(self._folder)
         return take_back(self._store, self._ground, Wish(count, session=self._session, whose=self._whose))
 
+    @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
         """The same, for somebody in a talk: whether it was done, and what came of it, in lines. Raises nothing."""
         from runner.undo.view import taken_text
@@ -164,14 +184,16 @@ class Keeper:
             self._news.append(one_line(", ".join(done), _LONGEST))
         return True, tuple(taken_text(taken, self._ground.workspace, dry=False, redo=False))
 
+    @_alone
     def latest(self) -> int:
-        """The newest step of this session; 0 when there is none. Waits for nobody."""
+        """The newest step of this session; 0 when there is none. Waits for no other process."""
         try:
             kept = self._store.steps() if self._store is not None else []  # else nothing was written by this process
         except sqlite3.Error:
             return _UNKNOWN
         return max((step.id for step in kept if self._whose.holds(step)), default=self._earlier.last)
 
+    @_alone
     def actions(self) -> tuple[int, ...]:
         """The steps of this session that changed files and were not taken back, newest first. Raises UndoError."""
         try:
@@ -181,6 +203,7 @@ class Keeper:
         except (OSError, sqlite3.Error) as error:
             raise unusable(self._folder, _why(error)) from None
 
+    @_alone
     def diff(self) -> list[str]:
         """What this session's actions changed, from before the first of them to what is there now; empty for nothing.
         Raises UndoError."""
@@ -201,6 +224,7 @@ class Keeper:
         paths, self._news = ", ".join(self._news), []
         return f"[I took back your last changes with /rewind. As they were before: {paths}]\n\n" if paths else ""
 
+    @_alone
     def close(self) -> None:
         if self._store is not None:
             self._store.close()
@@ -208,6 +232,7 @@ class Keeper:
 
     # ---- in a thread of its own: the first look at a large folder takes seconds
 
+    @_alone
     def _before(
         self, terms: Terms, roots: tuple[tuple[str, tuple[str, ...]], ...], words: str, call: str
     ) -> Running | None:
