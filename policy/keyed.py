@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeGuard
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, ProblemError
 
 _HEADER = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
@@ -41,12 +41,11 @@ Path = tuple[str, ...]
 Value = str | float | date | tuple[str, ...] | tuple[tuple[str, ...], ...]
 
 
-class KeyedError(Exception):
+class KeyedError(ProblemError):
     """The text cannot be used. `problem` names file, line and key; `line` is 0 when it is about no single line."""
 
     def __init__(self, problem: Problem, line: int = 0) -> None:
-        super().__init__(str(problem))
-        self.problem = problem
+        super().__init__(problem)
         self.line = line
 
 

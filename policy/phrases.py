@@ -5,7 +5,7 @@ from typing import Protocol, assert_never
 
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.secrecy import inside
-from policy.verdict import UNNAMED, Rights, Terms
+from policy.verdict import Rights, Terms
 
 _LONGEST = 100  # characters of an action shown inside a sentence; the whole of it is shown elsewhere
 MOST_NAMED = 3  # paths or hosts named before "and N more"
@@ -37,7 +37,7 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
         given.append(f"change {listed([near(path, around) for path in terms.write])}")
     if terms.read:
         given.append(f"read {listed([near(path, around) for path in terms.read])}")
-    hosts = [plain(host) for host in terms.hosts if host != UNNAMED]
+    hosts = [plain(host) for host in terms.open_hosts]
     if hosts:
         given.append(f"talk to {listed(hosts)}")
     if terms.credentials:

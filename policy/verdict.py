@@ -91,6 +91,11 @@ class Terms:
     credentials: tuple[str, ...] = ()
 
     @property
+    def open_hosts(self) -> tuple[str, ...]:
+        """The hosts that the proxy lets through."""
+        return tuple(host for host in self.hosts if host != UNNAMED)
+
+    @property
     def digest(self) -> str:
         """sha256 (hex) of the canonical JSON form: the key of a confined helper, and what the audit log names."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))

@@ -39,7 +39,7 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: Bounds | None = None) 
 def priced(found: Bounds, model: Opened, settings: Settings) -> Bounds:
     """`found` with the price of the model. Raises a usage error when money is to be counted and nobody says what it is:
     an amount that somebody chose would hold nothing."""
-    name = f"{model.provider.name}:{model.model}"
+    name = model.named
     price = price_of(name, settings, vendor=model.vendors)
     chosen = settings.value("budget", "money") is not None
     if price is None or price.input is None or price.output is None:

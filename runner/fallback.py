@@ -31,7 +31,7 @@ class Fallback:
             problem = error.problem
             world.emit(Notice(f"the fallback model `{world.fallback}` cannot go on: {problem.what}: {problem.why}"))
             return False
-        was, now = world.named, f"{opened.provider.name}:{opened.model}"
+        was, now = world.named, opened.named
         if now == was:
             return False
         self._chosen, self._now = world, now

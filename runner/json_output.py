@@ -101,10 +101,14 @@ class JsonLines:
             self._changed.notify_all()
             while self._waiting and self._lost is None:
                 before, patience = self._waiting, _GOODBYE if self._hurried or error is not None else None
-                if not self._changed.wait_for(lambda: self._waiting < before or self._lost is not None, patience):  # noqa: B023  # called in this turn
+                if not self._changed.wait_for(partial(self._fewer, before), patience):
                     break
         if self._lost is not None and not isinstance(error, Exception):  # also when it is what cancelled the block
             raise self._lost from None
+
+    def _fewer(self, before: int) -> bool:
+        """Whether something was taken, or never will be."""
+        return self._waiting < before or self._lost is not None
 
     def _lose(self, error: Exception) -> None:
         """The condition is held."""

@@ -154,8 +154,7 @@ def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model:
     from runner.budget import priced
     from runner.sessions.choice import beginning
 
-    name = f"{model.provider.name}:{model.model}"
-    where = beginning(args.go_on, options.cwd, os.environ, name, unattended=options.unattended)
+    where = beginning(args.go_on, options.cwd, os.environ, model.named, unattended=options.unattended)
     return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
 
 

@@ -91,7 +91,7 @@ class OneSession:
         from runner.sessions.choice import beginning
 
         start, world = self.start, self.talk.world
-        model = f"{world.provider.name}:{world.model}"
+        model = world.named
         into = beginning(where, start.options.cwd, start.environ, model, unattended=world.unattended)
         self.talk.take_back()
         options = replace(start.options, mode=world.mode, bounds=world.bounds, beginning=into)

@@ -21,7 +21,7 @@ class OpenModels:
         """`settings` say what models cost, beside the list that comes with the program."""
         self._opener = opener
         self._settings = settings
-        self._opened = {f"{first.provider.name}:{first.model}": first}
+        self._opened = {first.named: first}
         self._all = [first]
 
     def get(self, spec: str) -> Opened:
@@ -32,7 +32,7 @@ class OpenModels:
                 raise SetupError(Problem(f"`{spec}` cannot be opened here", why, "start a session with that model"))
             made = self._opener(spec)
             self._all.append(made)
-            self._opened[spec] = self._opened.setdefault(f"{made.provider.name}:{made.model}", made)
+            self._opened[spec] = self._opened.setdefault(made.named, made)
         return self._opened[spec]
 
     def vendors(self, spec: str) -> bool:

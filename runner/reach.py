@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from policy.assessment import Assessment, EffectKind
 from policy.matrix import Ruling
-from policy.verdict import UNNAMED, Ask, Deny, Problem, Verdict
+from policy.verdict import Ask, Deny, Problem, Verdict
 
 _YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
 _OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
@@ -31,7 +31,7 @@ def within_reach(verdict: Verdict, assessment: Assessment, backend: str | None =
         what, why = f"sandbox {backend} adds no credential", f"other programs of this machine could use {named} as well"
         fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
         return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
-    elif terms.hosts not in ((), (UNNAMED,)) and backend in _CLOSED:
+    elif terms.open_hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
         what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"
         fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"

@@ -121,7 +121,7 @@ async def open_session(
             unattended=options.unattended,
             enforcement=enforcement,
             argv=options.argv,
-            model=f"{model.provider.name}:{model.model}",
+            model=model.named,
             commit=head_commit(facts.workspace),
             sources=settings.sources,
             policy=fingerprint(profile, settings.rules),

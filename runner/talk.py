@@ -207,7 +207,7 @@ class Talk:
         if world.models is None:
             raise Stopped(_ONE_MODEL, Exit.USAGE)
         opened = world.models.get(spec)
-        was, now = f"{world.provider.name}:{world.model}", f"{opened.provider.name}:{opened.model}"
+        was, now = world.named, opened.named
         if now == was:
             return
         bounds = world.models.bounds(world.bounds, opened)

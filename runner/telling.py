@@ -5,7 +5,7 @@ The words are as untrusted as the events: show them through `visible`.
 """
 
 from runner.card_text import safe, squeezed
-from runner.events import Changed, Compacted, Resumed, Retrying, RunEnded, SessionStarted
+from runner.events import Changed, Compacted, Prompted, Resumed, Retrying, RunEnded, SessionStarted, Steered
 from runner.plural import many
 
 NOT_HELD = "not held"  # the label of what the sandbox does not keep
@@ -41,6 +41,11 @@ def resumed(event: Resumed) -> Pairs:
         *((("answered", event.said),) if event.said else ()),
         *(("changed", words) for words in event.changes),
     )
+
+
+def prompted(event: Prompted | Steered) -> str:
+    """What a person said, as they typed it."""
+    return (event.typed if isinstance(event, Prompted) else "") or event.text
 
 
 def seconds(count: float) -> str:

@@ -46,7 +46,7 @@ from runner.events import (
 )
 from runner.flow import Flow
 from runner.outcome import contained_words, end_words, output_lines, reached_words, went_well
-from runner.telling import FAILED_FOLD, FOLD, Pairs, command_lines, ended, note, resumed, started
+from runner.telling import FAILED_FOLD, FOLD, Pairs, command_lines, ended, note, prompted, resumed, started
 from runner.visible import visible
 from runner.wording import action_words
 
@@ -116,8 +116,7 @@ class Transcript:
             case Resumed():
                 self._labelled(resumed(event))
             case Prompted() | Steered():
-                said = (event.typed if isinstance(event, Prompted) else "") or event.text
-                self._print(Text("\n").append_text(self._styled(f"> {said.rstrip()}", "bold")))
+                self._print(Text("\n").append_text(self._styled(f"> {prompted(event).rstrip()}", "bold")))
             case Proposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again

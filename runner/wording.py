@@ -14,7 +14,7 @@ from policy.action import (
     WriteFile,
 )
 from policy.matrix import Ruling
-from policy.verdict import UNNAMED, Cell, Rights, Terms
+from policy.verdict import Cell, Rights, Terms
 
 RULING_WORDS = {Ruling.ALLOW: "allowed", Ruling.ASK: "asks", Ruling.DENY: "denied"}
 
@@ -68,7 +68,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
     return (
         ("reads", ", ".join(["the workspace", "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
-        ("network", "none yet" if terms.hosts == (UNNAMED,) else ", ".join(terms.hosts) or "none"),
+        ("network", ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")),
         *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORK else ()),
         *((("uses", f"credential {', '.join(terms.credentials)}, unseen"),) if terms.credentials else ()),
         ("limits", f"{terms.limits.wall:g} s, {terms.limits.memory >> 20} MB of memory, {terms.limits.pids} processes"),

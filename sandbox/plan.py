@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from policy.secrecy import inside
-from policy.verdict import LOOK_TMP, UNNAMED, Problem, Rights, Terms
+from policy.verdict import LOOK_TMP, Problem, Rights, Terms
 from sandbox import landlock
 from sandbox.backend import SandboxUnavailable
 from sandbox.cgroupplaces import CPU, MEMORY, PIDS
@@ -52,7 +52,7 @@ def compile_plan(
     `own`: what the helper itself needs, when it starts inside the private root.
 
     Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing runs."""
-    if tier == "T3" and terms.hosts == (UNNAMED,):  # it has no proxy to tell whom it asked for: all stays closed
+    if tier == "T3" and not terms.open_hosts:  # it has no proxy to tell whom it asked for: all stays closed
         terms = replace(terms, hosts=())
     refuse_impossible(terms, found, look)
     refuse_hosts(terms, tier)

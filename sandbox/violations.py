@@ -8,7 +8,7 @@ import os
 import re
 
 from policy.secrecy import inside
-from policy.verdict import UNNAMED, Permit, Rights, Terms
+from policy.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
 from sandbox.scan import Scan
 
@@ -198,10 +198,9 @@ def _family(terms: Terms, private: bool) -> Violation:
 
 
 def _network(terms: Terms, private: bool, line: str) -> Violation:
-    hosts = [host for host in terms.hosts if host != UNNAMED]
-    if hosts:
+    if terms.open_hosts:
         return Violation(
-            f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(hosts)})",
+            f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.open_hosts)})",
             "",
             "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)",
             inferred=True,

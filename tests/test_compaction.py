@@ -16,7 +16,7 @@ from test_loop import Make, Stage, bash, stage
 
 from policy.verdict import Problem
 from runner.compaction.fold import Fold, shown
-from runner.compaction.levels import Thresholds, thresholds
+from runner.compaction.levels import Disorder, Thresholds, thresholds
 from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from
 from runner.compaction.view import View
@@ -336,7 +336,7 @@ def test_each_level_comes_when_the_gentler_ones_are_not_enough(
 )
 def test_levels_come_in_order(said: dict[str, int], expected: Thresholds | str, why: str) -> None:
     found = thresholds(said)
-    assert (found.what if isinstance(found, Problem) else found) == expected, why
+    assert (found.problem.what if isinstance(found, Disorder) else found) == expected, why
 
 
 def test_levels_count_from_what_a_request_may_have(lay: Lay) -> None:

@@ -108,7 +108,7 @@ class Run:
             notices=(*settings.notices, *self._left_out(args)),
         )
         model = chosen_model(args, settings, options.cwd)
-        self._model = f"{model.provider.name}:{model.model}"
+        self._model = model.named
         self._opener = opener(args, settings, options.cwd, model)
         options = begun(args, options, settings, model)
         self._bounds = options.bounds

@@ -37,7 +37,15 @@ class Thresholds:
 ORDER = ("trim", "one_line", "summary", "recent", "truncate")
 
 
-def thresholds(said: Mapping[str, int]) -> Thresholds | Problem:
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """`level` is never reached."""
+
+    level: str
+    problem: Problem
+
+
+def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
     """As the person said of some of them. A gentler level about which nothing was said comes no later than the next;
     what was said must be in order."""
     usual, found, above, after = Thresholds(), dict[str, int](), 100, ""
@@ -46,7 +54,7 @@ def thresholds(said: Mapping[str, int]) -> Thresholds | Problem:
         if at > above:
             why = f"`{after}`, which takes more away, comes at {above}"
             fix = f"write {above} or less, or raise `compaction.{after}`"
-            return Problem(f"`compaction.{name}` is {at}, which is never reached", why, fix)
+            return Disorder(name, Problem(f"`compaction.{name}` is {at}, which is never reached", why, fix))
         found[name], above, after = at, at, name
     return Thresholds(**found)
 

@@ -1,7 +1,6 @@
 """The view of a session, as the configuration wants it."""
 
-from policy.verdict import Problem
-from runner.compaction.levels import ORDER, Thresholds, thresholds
+from runner.compaction.levels import ORDER, Disorder, Thresholds, thresholds
 from runner.compaction.scribe import Scribe
 from runner.compaction.view import View
 from runner.config import ConfigError, Settings
@@ -9,7 +8,7 @@ from runner.providers import Opened
 from runner.sessions.cost import Price, price_of
 
 
-def levels_of(settings: Settings) -> Thresholds | Problem:
+def levels_of(settings: Settings) -> Thresholds | Disorder:
     """Where each level begins, by what was said."""
     said: dict[str, int] = {}
     for name in ORDER:
@@ -23,11 +22,11 @@ def view_of(settings: Settings) -> View:
     ConfigError where the levels are in no order."""
     windows = {name: given.get("tokens") for name, given in settings.named("window").items()}
     levels = levels_of(settings)
-    if isinstance(levels, Problem):
-        raise ConfigError(levels)
+    if isinstance(levels, Disorder):
+        raise ConfigError(levels.problem)
 
     def price(opened: Opened) -> Price | None:
-        return price_of(f"{opened.provider.name}:{opened.model}", settings, vendor=opened.vendors)
+        return price_of(opened.named, settings, vendor=opened.vendors)
 
     def window(spec: str) -> int | None:
         tokens = windows.get(spec)

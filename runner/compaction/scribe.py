@@ -45,14 +45,14 @@ class Scribe:
         """Notes about `old`; None when the budget has no room for them, or nothing was answered. `window` answers what
         fits into a model. Raises ProviderError."""
         small, price = self._opened(world)
-        room = min((window(_name(small)) or _UNKNOWN) * 3 // 4, _MOST)
+        room = min((window(small.named) or _UNKNOWN) * 3 // 4, _MOST)
         for attempt in count(1):
             asked = request(old, before, focus, small.model, room)
             sends = round(sum(map(weight_of, asked.messages)))
             if spent is not None and not spent.affords(sends, ANSWER, price):
                 return None
             if attempt == 1:
-                world.emit(Notice(f"`{_name(small)}` writes notes about what was said and done before"))
+                world.emit(Notice(f"`{small.named}` writes notes about what was said and done before"))
             try:
                 reply = await _reply(small, asked, world)
             except ProviderError as error:
@@ -61,7 +61,7 @@ class Scribe:
                 room //= 2  # nobody had said that so little fits into it
             else:
                 break
-        world.journal.usage(reply.usage, model=_name(small), price=price)
+        world.journal.usage(reply.usage, model=small.named, price=price)
         if spent is not None:
             spent.aside(reply.usage, asked.messages, reply.message, price)
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
@@ -76,9 +76,9 @@ class Scribe:
             return own, main
         spec = self.chosen
         if not spec:
-            with_facts = facts_of(_name(own)).small
-            spec = with_facts if with_facts and world.models.vendors(_name(own)) else ""
-        if not spec or spec == _name(own):
+            with_facts = facts_of(own.named).small
+            spec = with_facts if with_facts and world.models.vendors(own.named) else ""
+        if not spec or spec == own.named:
             return own, main
         try:
             small = world.models.get(spec)
@@ -90,10 +90,6 @@ class Scribe:
         if world.bounds.money is not None and (price is None or price.input is None or price.output is None):
             return own, main
         return small, price
-
-
-def _name(opened: Opened) -> str:
-    return f"{opened.provider.name}:{opened.model}"
 
 
 async def _reply(small: Opened, asked: Request, world: "World") -> Reply:

@@ -108,12 +108,12 @@ def _checked(
 
 def _out_of_order(settings: Settings) -> list[Fault]:
     """Levels of compaction that are never reached: a mistake of several lines, perhaps of several files."""
+    from runner.compaction.levels import Disorder
     from runner.compaction.opening import levels_of
 
-    if not isinstance(problem := levels_of(settings), Problem):
+    if not isinstance(found := levels_of(settings), Disorder):
         return []
-    first = next(path for path in settings.origins if f"`{'.'.join(path)}`" in problem.what)
-    place = settings.origins[first][-1]
+    place, problem = settings.origins["compaction", found.level][-1], found.problem
     return [Fault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
 
 

@@ -36,6 +36,11 @@ class Opened:
     secrets: tuple[Secret, ...] = ()
     vendors: bool = False
 
+    @property
+    def named(self) -> str:
+        """`provider:model`."""
+        return f"{self.provider.name}:{self.model}"
+
 
 def _anthropic(endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts, api: str | None) -> Provider:
     from runner.providers.anthropic import AnthropicProvider

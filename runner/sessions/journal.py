@@ -127,9 +127,9 @@ class Journal:
         returns. Raises JournalError: then go no further."""
         if isinstance(message, UserMessage):
             self._begun = self._lines is not None
-        # As a message, whose opaque parts go back to a provider as they came.
-        masked = self._redactor.mask(message) if self._redactor is not None else message
-        self._put("message", of_message(masked))
+        if self._lines is not None:
+            # As a message, whose opaque parts go back to a provider as they came.
+            self._put("message", of_message(self._masked(message)))
         if typed:
             self._add("typed", {"text": typed})
         early, self._early = self._early or [], None
@@ -237,11 +237,13 @@ class Journal:
         return None
 
     def _add(self, type: str, body: Body) -> None:
-        self._put(type, self._redactor.mask(body) if self._redactor is not None and self._lines is not None else body)
+        if self._lines is not None:
+            self._put(type, self._masked(body))
+
+    def _masked(self, value: T) -> T:
+        return self._redactor.mask(value) if self._redactor is not None else value
 
     def _put(self, type: str, masked: Body) -> None:
-        if self._lines is None:
-            return
         self._number += 1
         entry = Entry(str(self._number), self._leaf, now(), type, masked)
         self._leaf = entry.id

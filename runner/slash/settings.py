@@ -46,7 +46,7 @@ async def _thinking(words: str, desk: Desk) -> None:
 
 async def _model(words: str, desk: Desk) -> None:
     world = desk.talk.world
-    now = f"{world.provider.name}:{world.model}"
+    now = world.named
     wanted = words or await desk.pick("model", [Row(each, each, _about(each, now)) for each in _models(desk)])
     if wanted is None:
         say(desk, f"the model is {now}")
@@ -62,7 +62,7 @@ def _models(desk: Desk) -> Sequence[str]:
     from runner.sessions.cost import published
 
     world = desk.talk.world
-    now = f"{world.provider.name}:{world.model}"
+    now = world.named
     mine = [f"{name}:{model}" for name, model in desk.settings.models.items()]
     known = sorted(published().prices, key=lambda name: not name.startswith(f"{world.provider.name}:"))
     return list(dict.fromkeys((now, *mine, *known)))

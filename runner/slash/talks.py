@@ -103,7 +103,7 @@ async def _cost(words: str, desk: Desk) -> None:
     sent = usage.input + usage.cache_read + usage.cache_write
     world = talk.world
     told = [
-        f"model     {world.provider.name}:{world.model}",
+        f"model     {world.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
         f"received  {usage.output:,} tokens",
         f"turns     {talk.turns:,}",

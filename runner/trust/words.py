@@ -79,8 +79,9 @@ def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
     rows = [f"  {_whole(each.path)}  {one_line(each.description, _WIDE)}" for each in brought.skills[0]]
     yield title if brought.skilled else "skills, which are switched off", rows
     title = "you could type these /commands, and what they say would go to the model as your words; they change no rule"
-    yield title, [f"  /{each.name}  {_whole(each.source)}  {each.summary}" for each in brought.commands.found]
-    yield "commands that cannot be used", [f"  {_whole(each)}" for each in brought.commands.notices]
+    commands = brought.commands
+    yield title, [f"  /{each.name}  {_whole(each.source)}  {each.summary}" for each in commands.found]
+    yield "commands that cannot be used", [f"  {_whole(each)}" for each in commands.notices]
     yield "skills that cannot be used", [f"  {_whole(each.path)}  {_whole(each.why)}" for each in brought.skills[1]]
     yield (
         "this version does nothing with it",

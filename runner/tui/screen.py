@@ -6,6 +6,7 @@ THREAT T105: the model, files and commands choose most of this text. All of it p
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import assert_never
 
 from policy.matrix import Ruling
@@ -39,7 +40,7 @@ from runner.events import (
     Thought,
     Unqueued,
 )
-from runner.telling import ended, note
+from runner.telling import ended, note, prompted
 from runner.tui.cards import Card, malformed_rows, titled
 from runner.tui.diff import diff_rows
 from runner.tui.rows import WIDEST, Row, ansi, held, measure, safe, spelled, wrap
@@ -159,7 +160,7 @@ class Screen:
         """Nothing is on its way any more: calls that did not end were stopped."""
         for card in self._cards.values():
             if card.began is not None or card.asked:
-                self._put(lambda width, card=card: card.stopped(width, self.theme))  # type: ignore[misc]  # bound now
+                self._put(partial(card.stopped, theme=self.theme))
         self._cards.clear()
 
     def _put(self, draw: Draw, *, close: bool = False) -> None:
@@ -209,7 +210,7 @@ class Screen:
             case Resumed():
                 self._put(lambda width: resumed_rows(event, width, theme))
             case Prompted() | Steered():
-                text = event.typed or event.text if isinstance(event, Prompted) else event.text
+                text = prompted(event)
                 self._put(lambda width: prompt_rows(text, width, theme))
             case Proposed(call, tool, action):
                 self._cards[call] = Card(call, tool, action, self._cwd)

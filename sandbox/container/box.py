@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policy.verdict import LOOK_TMP, UNNAMED, Problem, Rights, Terms
+from policy.verdict import LOOK_TMP, Problem, Rights, Terms
 from sandbox import removal
 from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
 from sandbox.container import canary, settings
@@ -110,7 +110,7 @@ class Box:
                 raise OSError(0, "its processes are not seen here")
             listener = listen_inside(self.pid, PORT)
         except OSError as error:
-            if self.terms.hosts == (UNNAMED,):
+            if not self.terms.open_hosts:
                 return  # nothing was to be open: only nobody will tell whom it asked for
             raise SandboxUnavailable(
                 Problem(
