@@ -1,0 +1,74 @@
+"""The names of copies that editors, version control and file managers make, and the names they were made from."""
+
+import re
+from functools import lru_cache
+
+from policy.pattern import pattern
+
+MOST_DEEP = 3  # a copy of a copy of a copy
+LONGEST = 255  # bytes of a name: NAME_MAX
+
+_WORDS = (
+    r"bac?k(?:up)?|bkp|bck|old|orig(?:inal)?|save[ds]?|sav|copy|te?mp|prev(?:ious)?|rej|mine|theirs|r[0-9]+"
+    r"|part(?:ial)?|vsctmp|(?:dpkg|ucf)-(?:old|new|dist|bak|tmp)|rpm(?:save|orig|new)|pac(?:save|orig|new)|[0-9][0-9._:t-]*"
+)
+# Only names with one of these are looked at closely.
+_MARKS = pattern(
+    rf"[~#]|copy|___jb_|[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?\Z|\.(?:s[a-w][a-z]|kate-swp|un)\Z"
+    r"|\A\..+\.[a-z0-9]{6}\Z| \([0-9]|[._-](?:bac?k(?:up)?|old|orig)\.[^.]+\Z|_(?:backup|base|local|remote)_[0-9]",
+    re.IGNORECASE,
+)
+_COPIES = tuple(
+    pattern(text, re.IGNORECASE | re.DOTALL)
+    for text in (
+        # GNU programs: `NAME~`, and `NAME.~1~` of Emacs and `cp --backup=numbered`. Emacs: `#NAME#`, `.#NAME`.
+        # Office: `~$NAME`.
+        r"(.+?)(?:\.~[0-9]+)?~",
+        r"#(.+)#",
+        r"\.#(.+)",
+        r"~\$(.+)",
+        # vim(1): `.NAME.swp`, `.swo` and so on, and `.NAME.un~` (the `~` is taken off by the first). Kate:
+        # `.NAME.kate-swp`.
+        r"(\..+)\.(?:s[a-w][a-z]|un|kate-swp)",
+        r"\.(.+)\.(?:s[a-w][a-z]|un|kate-swp)",
+        r"(.+)\.s[vw][a-z]",
+        # JetBrains' safe write
+        r"(.+)___jb_(?:tmp|old|bak)___",
+        # What people and programs append: `NAME.bak`, `NAME.old.2`, `NAME.20260101`, `NAME.save.1` (nano), `NAME.orig`
+        # and `NAME.rej` (patch), `NAME.mine` and `NAME.r12` (Subversion), `NAME.dpkg-old`, `NAME.rpmsave`,
+        # `NAME.pacsave`.
+        rf"(.+?)[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?",
+        # rsync(1): `.NAME.a1B2c3`
+        r"\.(.+)\.[a-z0-9]{6}",
+        r"copy of (.+)",
+    )
+)
+# What stands before the ending: `NAME_BACKUP_12.json` (git-mergetool(1)), `NAME copy.json`, `NAME (1).json`,
+# `NAME.bak.json`.
+_BEFORE_ENDING = pattern(
+    r"(.+?)(?:_(?:backup|base|local|remote)_[0-9]+|(?: -|[_-])? ?\(?copy\)?(?: ?\(?[0-9]+\)?)?| ?\([0-9]+\)"
+    r"|[._-](?:bac?k(?:up)?|old|orig))(\.[^.]+)?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def originals(name: str) -> tuple[str, ...]:
+    """Return the names of the files that a file called `name` may be a copy of, nearest first; empty for most names.
+
+    `.env~`, `#.env#` and `.env.swp` come from `.env`, and so does `.env.bak.1~`: copies of copies are followed.
+    """
+    found: dict[str, None] = {}
+    names = [name] if len(name) <= LONGEST else []
+    for _ in range(MOST_DEEP):
+        names = [each for copy in names for each in _copied(copy) if each != name and each not in found]
+        found |= dict.fromkeys(names)
+    return tuple(found)
+
+
+def _copied(name: str) -> list[str]:
+    if not _MARKS.search(name):
+        return []
+    found = [match[1] for match in (each.fullmatch(name) for each in _COPIES) if match]
+    match = _BEFORE_ENDING.fullmatch(name)
+    return [*found, f"{match[1]}{match[2] or ''}"] if match else found

@@ -1,0 +1,117 @@
+"""Space on the disk that a command takes, told from the free space that is lost while it runs. Standard library only.
+
+No control group limits it, and quotas belong to whoever set up the file system. Free space costs microseconds to ask
+for, but others use it too: a loss beyond the limit only says that the command's own files have to be counted.
+"""
+
+import os
+import stat
+import time
+
+OFTEN = 0.005  # seconds between two looks, at least
+SELDOM = 0.2  # seconds between two looks, at most
+# No look comes later than the limit at these rates: bytes written to the page cache, and files made, per second.
+_FASTEST, _MAKES = 16 << 30, 1_000_000
+# Bytes of a disk for each file that it can hold: an empty one takes no space (mke2fs(8), inode_ratio).
+_A_FILE = 16 << 10
+_CLOCK = 2.0  # seconds by which a file system's clock may be behind ours
+
+
+class Space:
+    """The room below some folders, from `begin` on.
+
+    Attributes:
+        lost: bytes for which there was less room at the last `look` than at the start.
+        cleared: bytes of loss that are not the command's, or are within its limit.
+    """
+
+    def __init__(self, folders: tuple[str, ...], limit: int) -> None:
+        """`limit`: bytes that a command may add below `folders`; 0 for none."""
+        self.folders = folders
+        self.limit = limit
+        self._free: dict[str, tuple[int, int]] = {}
+        self.forget()
+
+    def begin(self) -> None:
+        """A command starts."""
+        self._since = time.time()
+        self._free = {path: free for path in self.folders if (free := _free(path)) is not None} if self.limit else {}
+        self.lost = self._files = 0
+        self.cleared = float(self.limit)
+
+    def forget(self) -> None:
+        """The command is over: watch nothing until the next `begin`."""
+        self._free = {}
+        self._since = self.cleared = 0.0
+        self.lost = self._files = 0
+
+    def look(self) -> None:
+        """Ask for the room that is left."""
+        self.lost = self._files = 0
+        for path, before in self._free.items():
+            now = _free(path) or before
+            self.lost, self._files = max(self.lost, before[0] - now[0]), max(self._files, before[1] - now[1])
+
+    @property
+    def watched(self) -> bool:
+        """Whether there is a limit and somewhere to write."""
+        return bool(self._free)
+
+    @property
+    def far(self) -> bool:
+        """Whether so much is lost that it does not matter whose it is: the machine comes first."""
+        return self.watched and (self.lost > 2 * self.limit or self._files > 2 * self.limit // _A_FILE)
+
+    @property
+    def suspect(self) -> bool:
+        """Whether so much is lost that the command's own files have to be counted."""
+        return self.watched and self.lost > self.cleared
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look: no more than the fastest writers need for what is left of the limit."""
+        if not self.watched:
+            return SELDOM
+        bytes_last, files_last = self.cleared - self.lost, 2 * self.limit // _A_FILE - self._files
+        return min(max(min(bytes_last / _FASTEST, files_last / _MAKES), OFTEN), SELDOM)
+
+    def written(self) -> int:
+        """Return the bytes on the disk of files, folders and links below that were changed since `begin`.
+
+        Each is counted once, whatever its names; what cannot be looked at counts nothing. Where the loss becomes `far`
+        meanwhile (a write that has begun is not stopped), what is lost is returned at once.
+        """
+        total, seen, left, since = 0, set(), list(self.folders), self._since - _CLOCK
+        while left:
+            self.look()
+            if self.far:
+                return max(total, self.lost)
+            try:
+                entries = os.scandir(left.pop())
+            except OSError:
+                continue
+            with entries:
+                for entry in entries:
+                    try:
+                        found = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # it went meanwhile
+                    if stat.S_ISDIR(found.st_mode):
+                        left.append(entry.path)
+                    if found.st_ctime >= since and (found.st_dev, found.st_ino) not in seen:
+                        seen.add((found.st_dev, found.st_ino))
+                        total += found.st_blocks * 512
+        return total
+
+    def clear(self) -> None:
+        """Take what is lost for somebody else's, or for what the command may: count again when an eighth more is."""
+        self.cleared = max(self.cleared, self.lost + self.limit / 8)
+
+
+def _free(path: str) -> tuple[int, int] | None:
+    """Bytes and files for which there is room; no number of files where a file system does not bound them."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bfree * found.f_frsize, found.f_ffree
