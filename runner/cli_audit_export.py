@@ -167,7 +167,7 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
         made=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         log=log.store.name,
         sealed=", ".join(chain.head for chain in proof.chains) or proof.head if isinstance(proof, Sealed) else "",
-        broken="" if isinstance(proof, Sealed) else f"Record {proof.id}: {proof.why}.",
+        broken="" if isinstance(proof, Sealed) else f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}.",
         chosen="; ".join(f"{name} {_said(value)}" for name, value in chosen.items() if value),
         left=limit is None and len(found) > most,
         ends=_ends(log),

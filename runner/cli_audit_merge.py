@@ -10,6 +10,7 @@ from runner.audit.flags import log_path
 from runner.cli_gate import JSON
 from runner.plural import many
 from runner.problems import Exit
+from runner.visible import visible
 
 
 def merge(
@@ -46,9 +47,8 @@ def merge(
         ]
         print(dumps({"into": str(into), "chains": chains, "left_out": list(done.left_out)}))
         return Exit.DONE
-    for text in done.left_out:
-        print(f"left out: {text}")
-    for head, name in done.chains:
-        print(f"log {head.log}: {head.number:,} records, from {name}")
-    print(f"{many(len(done.chains), 'log')} in {into}")
+    lines = [f"left out: {text}" for text in done.left_out]
+    lines += [f"log {head.log}: {head.number:,} records, from {name}" for head, name in done.chains]
+    for line in (*lines, f"{many(len(done.chains), 'log')} in {into}"):
+        print(visible(line, lines=False))
     return Exit.DONE

@@ -10,7 +10,7 @@ import typer
 
 from runner.audit.flags import FILE, log_path
 from runner.cli_gate import FLAG, JSON
-from runner.problems import Exit, usage
+from runner.problems import Exit, say, usage
 
 if TYPE_CHECKING:
     from runner.audit.place import Place
@@ -71,7 +71,7 @@ def prune(
     gone += "" if signs else ", unsigned: there is no key (`agent audit key new` makes one)"
     _say(json, told, gone)
     if notice:
-        print(f"notice: {notice}", file=sys.stderr)
+        say(f"notice: {notice}")
     return Exit.DONE
 
 
@@ -89,7 +89,9 @@ def _say(json: bool, told: dict[str, object], text: str) -> None:
         from json import dumps
 
         text = dumps(told)
-    print(text)
+    from runner.visible import visible
+
+    print(visible(text))
 
 
 def _agreed(question: str) -> bool:

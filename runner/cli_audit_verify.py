@@ -11,6 +11,7 @@ from runner.audit.flags import FILE, log_path
 from runner.cli_gate import JSON
 from runner.plural import many
 from runner.problems import Exit, Stopped, usage
+from runner.visible import visible
 
 if TYPE_CHECKING:
     from runner.audit.log import Broken, Chain, Sealed
@@ -56,9 +57,12 @@ def verify(
     noted = [Noted.head(expect)] if expect else []
     noted += [_noted(seal, keys)] if seal is not None else []
     path = log_path(file)
-    with AuditLog.open_to_read(path) as log:
+    with AuditLog.open_to_read(path, whatever=True) as log:
         wanted = Expected(tuple(noted), keys, vouched=seal is not None)
         result = verified(log.store, wanted, progress if sys.stderr.isatty() else None)
+        cautions = log.store.cautions()
+    for caution in cautions:
+        print(f"note: {caution}: it could end the record of all (docs/audit.md, rights)", file=sys.stderr)
     if json:
         print(_json(result))
         return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED
@@ -75,7 +79,7 @@ def verify(
         case Broken(id=number, why=why):
             from policy.verdict import Problem
 
-            what = f"the audit log does not hold from record {number} on"
+            what = f"the audit log does not hold{f' from record {number} on' if number else ''}"
             elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
             fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
             raise Stopped(Problem(what, why, fix), Exit.FAILED)
@@ -104,14 +108,14 @@ def _noted(seal: Path, keys: tuple[str, ...]) -> "Noted":
 
 def _tell(chain: "Chain", *, named: bool) -> None:
     if named:
-        print(f"log {chain.log}: {chain.count} records")
+        print(visible(f"log {chain.log}: {chain.count} records", lines=False))
     if chain.pruned:
         print(f"the first {chain.pruned} were pruned; a tombstone stands for them")
     if chain.checkpoints:
         signed = f", signed up to record {chain.signed}" if chain.signed else ", none of them signed"
         print(f"{many(chain.checkpoints, 'checkpoint')}{signed}")
     for key in chain.keys:
-        print(f"key {key}")
+        print(visible(f"key {key}", lines=False))
     print(f"head {chain.head}")
 
 

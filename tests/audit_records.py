@@ -1,6 +1,8 @@
 """Decisions, outcomes and whole logs for the tests of the record."""
 
+import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 from policy.action import Action, RunScript
@@ -57,8 +59,19 @@ def fill(path: Path, count: int = 5) -> None:
             log.finished(decided, Outcome(0, b"out", b"", 0.25))
 
 
-def unfenced(path: Path, statement: str) -> None:
-    """What somebody who owns the file can do to it."""
+@contextlib.contextmanager
+def fence_down(path: Path) -> Iterator[sqlite3.Connection]:
+    """What somebody who owns the file can do to it: records may be changed, and afterwards nothing shows that they could."""
     raw = sqlite3.connect(path)
-    raw.executescript(f"DROP TRIGGER no_update; DROP TRIGGER no_delete; {statement};")
+    fence = [sql for (sql,) in raw.execute("SELECT sql FROM sqlite_master WHERE name IN ('no_update', 'no_delete')")]
+    raw.executescript("DROP TRIGGER no_update; DROP TRIGGER no_delete;")
+    yield raw
+    raw.commit()
+    for statement in fence:
+        raw.execute(statement)
     raw.close()
+
+
+def unfenced(path: Path, statement: str) -> None:
+    with fence_down(path) as raw:
+        raw.executescript(f"{statement};")

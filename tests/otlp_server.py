@@ -37,7 +37,11 @@ class Collecting:
 
 
 @contextmanager
-def collector(answer: Callable[[int], Answer] = lambda _: GOOD) -> Iterator[Collecting]:
+def collector(
+    answer: Callable[[int], Answer] = lambda _: GOOD, fields: tuple[tuple[str, str], ...] = ()
+) -> Iterator[Collecting]:
+    """A server whose answers have `fields` in their heads as well."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -51,6 +55,8 @@ def collector(answer: Callable[[int], Answer] = lambda _: GOOD) -> Iterator[Coll
             self.send_response(status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
+            for field in fields:
+                self.send_header(*field)
             if 300 <= status < 400:
                 self.send_header("location", "/elsewhere")
             if status == 503:

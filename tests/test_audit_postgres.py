@@ -37,7 +37,9 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def url(server: Server) -> str:
     """An empty database, at the URL of its owner."""
-    server.sql("DROP TABLE IF EXISTS ringfence_records, ringfence_logs; DROP FUNCTION IF EXISTS ringfence_append_only")
+    server.sql(
+        "DROP TABLE IF EXISTS ringfence_records, ringfence_logs; DROP FUNCTION IF EXISTS ringfence_append_only, ringfence_append, ringfence_head"
+    )
     return server.url
 
 
@@ -153,6 +155,62 @@ def test_tampering_is_named(server: Server, url: str, statement: str, first: int
         assert result.id == first, result.why
 
 
+# fmt: off
+BESIDE = [
+    ("CREATE RULE x AS ON INSERT TO ringfence_records DO ALSO NOTIFY x",                         "relhasrules",    "a rule"),
+    ("ALTER TABLE ringfence_records ENABLE ROW LEVEL SECURITY; CREATE POLICY x ON ringfence_records USING (verdict <> 'deny')", "", "a policy for rows"),
+    ("CREATE FUNCTION ringfence_x() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; CREATE TRIGGER x BEFORE INSERT ON ringfence_records FOR EACH ROW EXECUTE FUNCTION ringfence_x()", "its trigger", "one more trigger"),
+    ("ALTER TABLE ringfence_records DISABLE TRIGGER ringfence_fence",                            "its trigger",    "the fence switched off"),
+    ("DROP TRIGGER ringfence_fence ON ringfence_records",                                        "its trigger",    "no fence"),
+    ("CREATE OR REPLACE FUNCTION ringfence_append_only() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$", "its function `ringfence_append_only`", "a fence that lets through"),
+    ("CREATE OR REPLACE FUNCTION ringfence_append(body text, OUT number bigint, OUT hash text) LANGUAGE sql AS $$SELECT 1::bigint, ''$$", "its function `ringfence_append`", "another function"),
+    ("ALTER FUNCTION ringfence_append SECURITY INVOKER",                                         "its function",   "a function with the rights of its caller"),
+    ("ALTER FUNCTION ringfence_append SET search_path = public",                                 "its function",   "a function that looks elsewhere"),
+    ("ALTER TABLE ringfence_records ADD COLUMN x text",                                          "its column",     "one more column"),
+    ("ALTER TABLE ringfence_records ALTER COLUMN verdict SET DEFAULT 'allow'",                   "its column",     "a default"),
+    ("ALTER TABLE ringfence_records ALTER COLUMN verdict TYPE text COLLATE \"C\"",               "its column",     "a collation"),
+    ("ALTER TABLE ringfence_records ALTER COLUMN verdict TYPE varchar",                          "its column",     "another type"),
+    ("ALTER TABLE ringfence_records ADD CHECK (id > 0)",                                         "its constraint", "a check"),
+    ("CREATE INDEX x ON ringfence_records (tool)",                                               "its index",      "one more index"),
+    ("DROP INDEX ringfence_by_denial",                                                           "its index",      "no index"),
+    ("DROP INDEX ringfence_by_denial; CREATE INDEX ringfence_by_denial ON ringfence_records (id) WHERE verdict = 'zzz'", "its index", "another index"),
+    ("CREATE TABLE x () INHERITS (ringfence_records)",                                           "",               "a table below"),
+    ("ALTER TABLE ringfence_records SET UNLOGGED",                                               "its table",      "a table that a crash empties"),
+    ("ALTER TABLE ringfence_records RENAME TO hidden; CREATE VIEW ringfence_records AS SELECT * FROM hidden WHERE verdict IS DISTINCT FROM 'deny'", "", "a view in the place of a table"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T25")
+@pytest.mark.parametrize(("statement", "said", "why"), BESIDE, ids=[row[2] for row in BESIDE])
+def test_what_is_changed_beside_the_records_is_named(server: Server, statement: str, said: str, why: str) -> None:
+    server.sql("DROP SCHEMA IF EXISTS beside CASCADE; CREATE SCHEMA beside AUTHORIZATION ringfence")
+    url = f"{server.url}&options=-csearch_path%3Dbeside"
+    with AuditLog(PostgresStore.open(url, write=True)) as log:
+        written(log)
+        assert isinstance(log.verify(), Sealed)
+    server.sql(f"SET search_path = beside; SET ROLE ringfence; {statement}")
+    with AuditLog.open_to_read(url) as log:
+        result = log.verify()
+    assert isinstance(result, Broken), why
+    assert said in result.why or said == "relhasrules"
+
+
+@pytest.mark.threat("T25")
+def test_an_index_that_answers_something_else_is_named(server: Server, url: str) -> None:
+    """What somebody can do who runs the server: change what the catalogue says of an index, and not what it holds."""
+    with AuditLog(PostgresStore.open(url, write=True)) as log:
+        written(log)
+        server.sql(
+            "DROP INDEX ringfence_by_denial; CREATE INDEX other ON ringfence_records (id) WHERE verdict = 'deny';"
+            "CREATE INDEX ringfence_by_denial ON ringfence_records (id) WHERE verdict = 'zzz';"
+            "SET allow_system_table_mods = on; UPDATE pg_index SET indpred = (SELECT indpred FROM pg_index WHERE"
+            " indexrelid = 'other'::regclass) WHERE indexrelid = 'ringfence_by_denial'::regclass; DROP INDEX other"
+        )
+    with AuditLog.open_to_read(url) as log:
+        assert "`ringfence_by_denial` does not hold" in getattr(log.verify(), "why", "")
+
+
 WRITER = """
 import sys
 from tests.audit_records import refusal
@@ -203,6 +261,9 @@ def test_a_writer_that_hangs_with_the_head_in_its_hand_does_not_hold_up_the_othe
 REFUSED = [
     ("postgresql://u:hunter2@127.0.0.1/audit",                "password in it",         "would be read by others"),
     ("postgresql://u@127.0.0.1/audit?password=hunter2",       "password in it",         "also there"),
+    ("postgresql://u@127.0.0.1/audit?sslpassword=hunter2",    "password in it",         "that of a key"),
+    ("postgresql://u@127.0.0.1/audit?ssl%70assword=hunter2",  "password in it",         "in another spelling"),
+    ("postgresql://u:hunter%32@127.0.0.1/audit",              "password in it",         "in another spelling, too"),
     ("mysql://u@127.0.0.1/audit",                             "`mysql` is no database", "another kind"),
     ("postgresql://127.0.0.1:1/audit",                        "connection failed",      "nobody listens"),
     ("postgresql://u@127.0.0.1:x/audit",                      "it is no URL",           "a port that is none"),
@@ -345,17 +406,195 @@ def test_a_repository_cannot_send_the_record_elsewhere(url: str, home: dict[str,
     assert (Path(home["RINGFENCE_STATE_DIR"]) / "audit.db").exists()
 
 
+NARROW = """
+    GRANT SELECT ON ringfence_records, ringfence_logs TO {role};
+    GRANT EXECUTE ON FUNCTION ringfence_head, ringfence_append TO {role}
+"""
+
+
+def machine(server: Server, url: str, role: str = "writer") -> str:
+    """The URL of a role with the rights that the documentation names for a machine, and no others."""
+    AuditLog(PostgresStore.open(url, write=True)).close()
+    server.sql(f"DO $$BEGIN CREATE ROLE {role} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$")
+    server.sql(NARROW.format(role=role))
+    return url.replace("ringfence@", f"{role}@")
+
+
+@pytest.mark.threat("T118")
 def test_a_role_that_can_only_append(server: Server, url: str) -> None:
     """With the rights that the documentation names, and no others."""
-    AuditLog(PostgresStore.open(url, write=True)).close()
-    server.sql("DO $$BEGIN CREATE ROLE writer LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$")
-    server.sql("GRANT SELECT, INSERT ON ringfence_records TO writer; GRANT SELECT, UPDATE ON ringfence_logs TO writer")
-    with AuditLog(PostgresStore.open(url.replace("ringfence@", "writer@"), write=True)) as log:
+    with AuditLog(PostgresStore.open(machine(server, url), write=True)) as log:
         written(log)
         assert isinstance(log.verify(), Sealed)
         with pytest.raises(AuditError, match="must be owner"), log.store.writing("not pruned") as writing:
             writing.remove(2)
         assert isinstance(log.verify(), Sealed)
+        assert log.store.latest("checkpoint") is None, "those are the owner's"
+    with AuditLog(PostgresStore.open(url, write=True)) as log:
+        assert log.checkpoint() is not None
+        assert isinstance(log.verify(), Sealed)
+        assert log.store.cautions() == ()
+
+
+@pytest.mark.threat("T118")
+def test_the_function_appends_what_the_program_would(server: Server, url: str, tmp_path: Path) -> None:
+    """Hash and card of each record are those that this program computes, whatever its texts are."""
+    odd = [
+        "",
+        "a",
+        "\0",
+        "\ud800",
+        "\udc00",
+        "\ud83d\ude00",
+        "\ud800\ud83d\ude00\udc00",
+        "\\\0",
+        "\\u0000",
+        '"',
+        "ü",
+        "[[{",
+        "\x7f%s",
+    ]
+    bodies: list[dict[str, object]] = []
+    for text in odd:
+        shared = {"time": "2026-01-01T00:00:00.000Z", "session": text, "tool": {"cut": text}, "mode": text}
+        reasons = [{"rule": text}, {"rule": "b"}, {"rule": text}, "x", {"rule": None}, {}]
+        bodies += [
+            {
+                **shared,
+                "kind": "decided",
+                "verdict": text,
+                "tiers": [text, "b"],
+                "reasons": reasons,
+                "because": {"rule": "z"},
+            },
+            {**shared, "kind": text or "x", "decided": 5, "sha256": text, "tiers": text, "reasons": []},
+            {**shared, "kind": "session", "tiers": [], "decided": None, "because": [1], "reasons": [[1]]},
+        ]
+    with AuditLog(PostgresStore.open(machine(server, url), write=True)) as log:
+        for body in bodies:
+            with log.store.writing("not kept") as writing:
+                log.add(writing, body)
+        written(log)
+        assert isinstance(log.verify(), Sealed)
+        kept = [record.body for record in log.rows()][-len(bodies) :][::-1]
+        assert kept == [json.loads(canonical(body)) for body in bodies]
+
+
+RECORD = '{"kind":"refused","time":"2026-01-01T00:00:00.000Z"%s}'
+# fmt: off
+ENDING = [
+    ("INSERT INTO ringfence_records (id, body, hash) VALUES (5000, '{}', 'x')",           "permission denied", "a number in advance"),
+    ("UPDATE ringfence_logs SET last = 1",                                                "permission denied", "the head"),
+    ("DELETE FROM ringfence_logs",                                                        "permission denied", "no head"),
+    ("TRUNCATE ringfence_records",                                                        "permission denied", "everything"),
+    ("SELECT * FROM ringfence_logs FOR UPDATE",                                           "permission denied", "a lock on the head"),
+    ("SELECT * FROM ringfence_logs FOR KEY SHARE",                                        "permission denied", "a weak lock on the head"),
+    ("BEGIN; LOCK TABLE ringfence_records IN SHARE MODE",                                        "permission denied", "a lock on the table"),
+    ("CREATE TRIGGER x BEFORE INSERT ON ringfence_records EXECUTE FUNCTION suppress_redundant_updates_trigger()", "permission denied", "a trigger"),
+    ("CREATE TABLE x (a bigint REFERENCES ringfence_records)",                            "permission denied", "a reference"),
+    ("ALTER FUNCTION ringfence_head RESET ALL",                                           "must be owner",     "the function"),
+    ("SELECT ringfence_append(NULL)",                                                     "",                  "nothing"),
+    ("SELECT ringfence_append('x')",                                                      "",                  "no JSON"),
+    ("SELECT ringfence_append('[1]')",                                                    "only the owner",    "no object"),
+    ("SELECT ringfence_append('{}')",                                                     "only the owner",    "no kind"),
+    ("SELECT ringfence_append('" + RECORD.replace("refused", "tombstone") % "" + "')",    "only the owner",    "a tombstone of all"),
+    ("SELECT ringfence_append('" + RECORD.replace("refused", "checkpoint") % "" + "')",   "only the owner",    "a checkpoint that does not hold"),
+    ("SELECT ringfence_append('" + RECORD.replace("refused", "\\u0074ombstone") % "" + "')", "only the owner", "a tombstone in another spelling"),
+    ("SELECT ringfence_append('" + RECORD % ',"kind":"tombstone"' + "')",                 "only the owner",    "a tombstone said twice"),
+    ("SELECT ringfence_append('" + RECORD.replace("2026", "9999") % "" + "')",            "the future",        "a time that keeps others from being pruned"),
+    ("SELECT ringfence_append('" + RECORD % (',"x":' + "[" * 900 + "]" * 900) + "')",     "nested too deeply", "what no reader can take apart"),
+    ("SELECT ringfence_append('" + RECORD % (',"x":' + "9" * 5000) + "')",                "too long",          "a number that no reader takes"),
+    ("SELECT ringfence_append('" + RECORD % ',"x":"ü"' + "')",                            "not ASCII",         "letters that are spelled in two ways"),
+    ("SELECT ringfence_append('" + RECORD % ',"decided":1e9' + "')",                      "names no decision", "a number that is none"),
+    ("SELECT ringfence_append('" + RECORD % ',"tiers":[1]' + "')",                        "no text",           "a tier that is a number"),
+    ("SELECT ringfence_append('" + RECORD % ',"reasons":[{"rule":1}]' + "')",             "no text",           "a rule that is a number"),
+    ("SELECT pg_advisory_lock(1919512167, 'ringfence_logs'::regclass::oid::int), pg_sleep(600)", None, "the lock of those who append"),
+    ("BEGIN; SAVEPOINT a; SELECT ringfence_head(); RELEASE a; SELECT pg_sleep(600)", None, "the head, held in a part of a transaction"),
+    ("SELECT pg_advisory_lock(8244241983257013859), pg_sleep(600)",                       None,                "the lock of those who make the tables"),
+    ("BEGIN; SELECT ringfence_append('" + RECORD % "" + "'), pg_sleep(600)",              None,                "the head, held open"),
+    ("CREATE TEMP TABLE ringfence_logs (number int); SELECT ringfence_append('" + RECORD % "" + "')", "", "a table of the same name"),
+    ("SET search_path = pg_temp; CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql AS 'SELECT $1'; SELECT public.ringfence_append('" + RECORD % "" + "')", "", "a function of the same name"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T118")
+@pytest.mark.parametrize(("statement", "said", "why"), ENDING, ids=[row[2] for row in ENDING])
+def test_one_machine_does_not_end_the_record_of_all(
+    server: Server, url: str, statement: str, said: str | None, why: str
+) -> None:
+    """With the rights of a machine: it is refused or harmless, and afterwards the others go on."""
+    other = machine(server, url)
+    server.sql("GRANT pg_signal_backend TO ringfence")
+    with AuditLog(PostgresStore.open(other, write=True)) as log:
+        log.refused("s", refusal())
+        words = [
+            "psql",
+            "-XAtq",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-h",
+            str(server.folder),
+            "-p",
+            str(server.port),
+            "-U",
+            "writer",
+        ]
+        attack = subprocess.Popen(
+            [*words, "audit", "-c", statement], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            if said is not None:
+                assert said in attack.communicate(timeout=60)[1], why
+            else:
+                sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+                until = time.monotonic() + 60
+                while server.sql(sleeping) == "0":
+                    assert time.monotonic() < until, why
+                    time.sleep(0.05)
+            for address in (other, url):
+                with AuditLog(PostgresStore.open(address, write=True)) as again:
+                    again.refused("s", refusal())
+                    assert isinstance(again.verify(), Sealed), why
+                    assert len(list(again.rows())) >= 2
+        finally:
+            attack.kill()
+            attack.communicate()
+            server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+        log.refused("s", refusal())
+
+
+@pytest.mark.threat("T118")
+def test_who_holds_the_log_is_named_where_nobody_may_end_it(server: Server, url: str) -> None:
+    other = machine(server, url)
+    server.sql("REVOKE pg_signal_backend FROM ringfence")
+    machine(server, url, "holder")
+    holder = PostgresStore.open(url.replace("ringfence@", "holder@"), write=True)
+    with AuditLog(PostgresStore.open(other, write=True)) as log:
+        with holder.writing("held"), pytest.raises(AuditError, match=r"the role holder .* holds the log"):
+            log.refused("s", refusal())
+        log.refused("s", refusal())
+    holder.close()
+
+
+@pytest.mark.threat("T118")
+def test_rights_of_an_earlier_version_still_append_and_are_pointed_out(server: Server, url: str) -> None:
+    AuditLog(PostgresStore.open(url, write=True)).close()
+    server.sql("DROP FUNCTION ringfence_append, ringfence_head")
+    server.sql("DO $$BEGIN CREATE ROLE wide LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$")
+    server.sql("GRANT SELECT, INSERT ON ringfence_records TO wide; GRANT SELECT, UPDATE ON ringfence_logs TO wide")
+    with AuditLog(PostgresStore.open(url.replace("ringfence@", "wide@"), write=True)) as log:
+        written(log)
+        assert isinstance(log.verify(), Sealed)
+        assert log.store.cautions() == (
+            "the role `wide` has the right INSERT on ringfence_records",
+            "the role `wide` has the right UPDATE on ringfence_logs",
+        )
+    AuditLog(PostgresStore.open(url, write=True)).close()
+    assert (
+        server.sql("SELECT to_regproc('ringfence_append'), to_regproc('ringfence_head')")
+        == "ringfence_append|ringfence_head"
+    )
 
 
 def test_a_pipeline_whose_record_is_in_a_database(url: str, home: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ from runner.audit.records import SessionEnd
 from runner.audit.store import Writing
 from runner.audit.verify import Noted
 from sandbox.backend import Outcome
-from tests.audit_records import allowed, info, refusal
+from tests.audit_records import allowed, info, refusal, unfenced
 
 END = SessionEnd(0, "done", 1, ())
 
@@ -215,9 +215,7 @@ def test_records_that_are_taken_out_by_hand_are_not_pruned(tmp_path: Path, days:
     made(path, days)
     with AuditLog.open(path) as log:
         prune(log, plan(log.store, on(2), on(30)), lambda: None)
-    raw = sqlite3.connect(path)
-    raw.executescript("DROP TRIGGER no_delete; DELETE FROM records WHERE id < 9; DELETE FROM cards WHERE id < 9")
-    raw.close()
+    unfenced(path, "DELETE FROM records WHERE id < 9; DELETE FROM cards WHERE id < 9")
     assert "record 6 is missing" in broken(path).why
 
 

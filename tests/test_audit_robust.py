@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -24,7 +23,7 @@ from runner.audit.deeds import deeds
 from runner.audit.log import AuditError, AuditLog, Broken, Sealed
 from runner.audit.prune import plan
 from runner.audit.sealing import sealed
-from tests.audit_records import fill, refusal, unfenced
+from tests.audit_records import fence_down, fill, refusal, unfenced
 
 ROOT = Path(__file__).parent.parent
 WRITER = """
@@ -266,12 +265,12 @@ ODD = [
     ("UPDATE cards SET log = 9 WHERE id = 3", "a card of no chain"),
     ("DROP TABLE cards", "no cards"),
     ("DROP TABLE logs", "no heads"),
-    ("DROP INDEX card_of_tombstone", ""),
+    ("DROP INDEX card_of_tombstone", "no index"),
 ]
 
 
 @pytest.mark.threat("T25")
-@pytest.mark.parametrize(("statement", "why"), ODD, ids=[row[1] or row[0] for row in ODD])
+@pytest.mark.parametrize(("statement", "why"), ODD, ids=[row[1] for row in ODD])
 @pytest.mark.parametrize("anew", [False, True])
 def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, why: str, anew: bool) -> None:
     """Whoever owns it can write anything into it; with `anew` they make the chain fit, too."""
@@ -286,22 +285,17 @@ def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, wh
         lambda log: sealed(log.store, lambda: None),
         lambda log: plan(log.store, "2100", "2100"),
     )
-    try:
-        with AuditLog.open_to_read(path) as log:
-            assert not why or isinstance(log.verify(), Broken)
-            for each in asked:
-                with contextlib.suppress(AuditError):
-                    each(log)
-    except AuditError:
-        assert why
+    with AuditLog.open_to_read(path, whatever=True) as log:
+        assert isinstance(log.verify(), Broken), why
+        for each in asked:
+            with contextlib.suppress(AuditError):
+                each(log)
 
 
 def chain_anew(path: Path) -> None:
-    raw = sqlite3.connect(path)
-    last = ZERO
-    for number, text in raw.execute("SELECT id, body FROM records ORDER BY id").fetchall():
-        last = seal(last, text)
-        raw.execute("UPDATE records SET hash = ? WHERE id = ?", (last, number))
-    raw.execute("UPDATE logs SET hash = ?", (last,))
-    raw.commit()
-    raw.close()
+    with fence_down(path) as raw:
+        last = ZERO
+        for number, text in raw.execute("SELECT id, body FROM records ORDER BY id").fetchall():
+            last = seal(last, text)
+            raw.execute("UPDATE records SET hash = ? WHERE id = ?", (last, number))
+        raw.execute("UPDATE logs SET hash = ?", (last,))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from runner.audit.sealing import read_seal, sealed
 from runner.audit.sign import Signer, holds
 from runner.audit.verify import Expected, Noted, verify
 from runner.secrets import Secret
-from tests.audit_records import fill, refusal, unfenced
+from tests.audit_records import fence_down, fill, refusal, unfenced
 
 SIGNER, OTHER = Signer(Secret("11" * 32)), Signer(Secret("22" * 32))
 
@@ -127,18 +126,15 @@ def test_a_signed_checkpoint_says_who_signed_up_to_where(tmp_path: Path) -> None
 
 def resealed(path: Path, change: Callable[[dict[str, object]], None], at: int = 12) -> None:
     """What somebody does who owns the file and knows the format: change a record, and make the whole chain anew."""
-    raw = sqlite3.connect(path)
-    raw.executescript("DROP TRIGGER no_update; DROP TRIGGER no_delete")
-    previous = raw.execute("SELECT hash FROM records WHERE id = ?", (at - 1,)).fetchone()[0]
-    for number, text in raw.execute("SELECT id, body FROM records WHERE id >= ? ORDER BY id", (at,)).fetchall():
-        body = json.loads(text)
-        if number == at:
-            change(body)
-        previous = seal(previous, canonical(body))
-        raw.execute("UPDATE records SET body = ?, hash = ? WHERE id = ?", (canonical(body), previous, number))
-    raw.execute("UPDATE logs SET hash = ?", (previous,))
-    raw.commit()
-    raw.close()
+    with fence_down(path) as raw:
+        previous = raw.execute("SELECT hash FROM records WHERE id = ?", (at - 1,)).fetchone()[0]
+        for number, text in raw.execute("SELECT id, body FROM records WHERE id >= ? ORDER BY id", (at,)).fetchall():
+            body = json.loads(text)
+            if number == at:
+                change(body)
+            previous = seal(previous, canonical(body))
+            raw.execute("UPDATE records SET body = ?, hash = ? WHERE id = ?", (canonical(body), previous, number))
+        raw.execute("UPDATE logs SET hash = ?", (previous,))
 
 
 FORGED: list[tuple[str, Callable[[dict[str, object]], None], str]] = [

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from runner.audit.log import AuditError, AuditLog, Record
 from runner.audit.query import Query
 from runner.audit.records import Refusal, SessionInfo
 from sandbox.backend import Outcome
+from tests.audit_records import unfenced
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 INFO = SessionInfo("default", "/w", True, None)
@@ -107,9 +107,7 @@ def test_a_log_that_was_pruned_goes_on(tmp_path: Path) -> None:
     follower = Follower(path, Query())
     follower.start(0)
     shutil.copy(path, other)
-    with sqlite3.connect(other) as database:
-        database.executescript("DROP TRIGGER no_delete; DELETE FROM records WHERE id < 4;")
-    database.close()
+    unfenced(other, "DELETE FROM records WHERE id < 4")
     other.rename(path)
     assert follower.more() == [], "nothing is told again"
     refuse(path, "d")

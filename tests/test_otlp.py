@@ -1,5 +1,6 @@
 """Decisions sent to a collector, over a real connection, decoded by the protocol's own types."""
 
+import gzip
 import json
 import os
 import re
@@ -157,6 +158,35 @@ def test_what_a_collector_does_not_take_is_said(answer: Answer, why: str, fix: s
     assert fix in caught.value.problem.fix
     assert (caught.value.sent.records, caught.value.first) == (0, story().deeds[0].record.body["time"])
     assert "/elsewhere" not in {path for path, _, _ in seen.requests}
+
+
+PACKED = ("content-encoding", "gzip")
+REJECTED = partial(3, "too old")[2]
+BOMB = gzip.compress(bytes(4 << 20))
+# the body of the answer, its coding, what is said
+CODED: list[tuple[bytes, tuple[tuple[str, str], ...], str]] = [
+    (gzip.compress(REJECTED),                (PACKED,),                             "too old"),
+    (gzip.compress(gzip.compress(REJECTED)), (PACKED, PACKED),                      "its answer is compressed in a way"),
+    (gzip.compress(gzip.compress(REJECTED)), (("content-encoding", "gzip, gzip"),), "its answer is compressed in a way"),
+    (REJECTED,                               (("content-encoding", "br"),),         "its answer is compressed in a way"),
+    (BOMB,                                   (PACKED,),                             "its answer unpacks to more"),
+    (bytes(2 << 20),                         (),                                    "its answer is more than was expected"),
+    (REJECTED,                               (PACKED,),                             "its answer is compressed, and damaged"),
+    (gzip.compress(REJECTED) * 2,            (PACKED,),                             "its answer goes on behind its end"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T119")
+@pytest.mark.parametrize("status", [200, 307, 400])
+@pytest.mark.parametrize(("body", "fields", "why"), CODED)
+def test_what_a_collector_answers_is_counted_while_it_is_unpacked(
+    body: bytes, fields: tuple[tuple[str, str], ...], why: str, status: int
+) -> None:
+    with collector(lambda number: (status, GOOD[1], body), fields) as seen, pytest.raises(otlp.Unsent) as caught:
+        otlp.send(story().deeds, f"{seen.address}/v1/logs")
+    if why == "too old":
+        why = {200: why, 307: "it wants the record", 400: "it answered 400"}[status]
+    assert caught.value.problem.why.startswith(why)
 
 
 def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 def checkpoint(log: "AuditLog", signer: "Callable[[], Signer] | None") -> int | None:
-    """Add one to the log; None when the last record is one, or there is no record.
+    """Add one to the log; None when the last record is one, there is no record, or only its owner may add one.
 
     A key that cannot be had is no reason to go without: the checkpoint then says why it is not signed.
     """
+    if not log.store.marks:
+        return None
     signs, unsigned = None, ""
     try:
         signs = signer() if signer is not None else None  # may ask a keyring: before others have to wait

@@ -34,6 +34,8 @@ class Noting:
         self._which: dict[str, str | None] = {}
         self._names: dict[str, tuple[str, ...] | None] = {}
         self._remotes: dict[str, Remotes] = {}
+        self._tracked: dict[str, tuple[str, ...] | None] = {}
+        self._logins: dict[str, bool] = {}
         self._registries: dict[tuple[str, str], tuple[tuple[str, Scope], ...]] = {}
         self._profile = profile
         self._parts: tuple[dict[str, object], ...] = ()
@@ -43,6 +45,8 @@ class Noting:
             which=_kept(facts.which, self._which),
             names=_kept(facts.names, self._names),
             remotes=_kept(facts.remotes, self._remotes),
+            tracked=_kept(facts.tracked, self._tracked),
+            login=_kept(facts.login, self._logins),
             registries=self._asking(facts.registries),
         )
 
@@ -81,6 +85,8 @@ class Noting:
             "which": room.of(self._which, _as_it_is),
             "names": room.of(self._names, _as_it_is),
             "remotes": room.of(self._remotes, _remotes),
+            "tracked": room.of(self._tracked, _as_it_is),
+            **({"logins": room.of(self._logins, _as_it_is)} if self._logins else {}),
             "registries": room.of(
                 {f"{program}\0{folder}": found for (program, folder), found in self._registries.items()}, _as_it_is
             ),

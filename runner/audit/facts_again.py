@@ -39,6 +39,8 @@ class Recorded:
         self._names = _table(asked, "names")
         self._remotes = _table(asked, "remotes")
         self._registries = _table(asked, "registries")
+        self._tracked = _table(asked, "tracked") if "tracked" in asked else {}  # records of earlier versions have none
+        self._logins = _table(asked, "logins") if "logins" in asked else {}  # only where somebody asked
         self.facts = Facts(
             workspace=_text(machine, "workspace"),
             home=_text(machine, "home"),
@@ -52,6 +54,8 @@ class Recorded:
             which=self._found,
             names=self._listed,
             remotes=self._remote,
+            tracked=self._kept,
+            login=self._login,
             registries=self._registry,
         )
         real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
@@ -110,6 +114,13 @@ class Recorded:
     def _remote(self, folder: str) -> Remotes:
         found = self._answer(self._remotes, folder, f"the remotes of `{folder}`")
         return self._read(_remotes, found) or Remotes()
+
+    def _kept(self, where: str) -> tuple[str, ...] | None:
+        found = self._answer(self._tracked, where, f"which secret files the {where} of the repository holds")
+        return self._read(_texts, found) if found is not None else None
+
+    def _login(self, path: str) -> bool:
+        return self._answer(self._logins, path, f"whether `{path}` holds a login") is True
 
     def _registry(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
         found = self._answer(self._registries, f"{program}\0{folder}", f"the registries of `{program}` in `{folder}`")

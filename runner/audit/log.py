@@ -105,7 +105,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """`id` is the first record that does not hold; `why` says what is wrong with it."""
+    """`id` is the first record that does not hold; `why` says what is wrong with it. 0: the store itself does not."""
 
     id: int
     why: str
@@ -141,9 +141,14 @@ class AuditLog:
         return cls(store, redact=redact, signer=signer)
 
     @classmethod
-    def open_to_read(cls, place: Path | str) -> "AuditLog":
-        """Open an existing log for reading only; a file also as a copy in a read-only folder."""
-        return cls(SqliteStore.open_to_read(place) if isinstance(place, Path) else _database(place, write=False))
+    def open_to_read(cls, place: Path | str, *, whatever: bool = False) -> "AuditLog":
+        """Open an existing log for reading only; a file also as a copy in a read-only folder.
+
+        A file whose tables this program did not make is refused, unless `whatever` is asked for, to verify it.
+        """
+        if isinstance(place, Path):
+            return cls(SqliteStore.open_to_read(place, whatever=whatever))
+        return cls(_database(place, write=False))
 
     @property
     def path(self) -> Path:

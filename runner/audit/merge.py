@@ -39,7 +39,8 @@ def merge(sources: Sequence[Store], into: Path, progress: Progress | None = None
     for source in sources:
         result = verify(source, Expected(), progress)
         if isinstance(result, Broken):
-            what, why = f"`{source.name}` does not hold from record {result.id} on", result.why
+            place = f" from record {result.id} on" if result.id else ""
+            what, why = f"`{source.name}` does not hold{place}", result.why
             raise AuditError(Problem(what, why, "look at it with `agent audit verify --file`, and leave it out"))
     beside = into.with_name(f".{into.name}.{secrets.token_hex(4)}.part")
     with contextlib.ExitStack() as stack:

@@ -13,6 +13,8 @@ import sqlalchemy as sa
 
 from runner.audit.card import Card, card_of, holdable
 from runner.audit.chain import NAME
+from runner.audit.postgres_rights import LOCKS_HEAD, TAKES_HEAD, too_wide, uses
+from runner.audit.postgres_schema import unlike
 from runner.audit.postgres_server import FENCED, LOGS, OWN, RECORDS, SCHEMA, engine_of, prepare, speaking, understand
 from runner.audit.store import Head, Row, Span, Wanted
 
@@ -28,8 +30,15 @@ class PostgresStore:
     schema = SCHEMA
     merged = False
 
-    def __init__(self, engine: sa.Engine, name: str) -> None:
+    @property
+    def marks(self) -> bool:
+        """Whether checkpoints can be added: only the owner can."""
+        return not self._by_function
+
+    def __init__(self, engine: sa.Engine, name: str, *, takes_head: bool = False, by_function: bool = False) -> None:
         self._engine = engine
+        self._by_function = by_function  # with the rights of a machine, and not of the owner
+        self._locks_head = TAKES_HEAD if takes_head else LOCKS_HEAD
         self._inside: sa.Connection | None = None  # the transaction that is being written or walked through
         self.name = name
 
@@ -37,16 +46,19 @@ class PostgresStore:
     def open(cls, url: str, *, write: bool) -> "PostgresStore":
         """Open for appending, making the tables where there are none; or for reading alone."""
         engine, name = engine_of(url, write)
+        takes_head = by_function = False
         try:
             what = "the audit log cannot be opened" if write else "the audit log cannot be read"
             with speaking(name, what), engine.begin() as connection:
                 if write:
                     prepare(connection)
                 understand(connection)
+                if write:
+                    takes_head, by_function = uses(connection)
         except BaseException:
             engine.dispose()
             raise
-        return cls(engine, name)
+        return cls(engine, name, takes_head=takes_head, by_function=by_function)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -54,11 +66,10 @@ class PostgresStore:
     @contextlib.contextmanager
     def writing(self, failure: str) -> Iterator["PostgresWriting"]:
         with speaking(self.name, failure), self._engine.begin() as connection:
-            found = sa.select(LOGS.c.name, LOGS.c.last, LOGS.c.hash).where(LOGS.c.number == OWN)
-            head = Head(*connection.execute(found.with_for_update()).one())
+            head = Head(*connection.execute(sa.text(self._locks_head)).one())
             self._inside = connection
             try:
-                yield PostgresWriting(connection, head)
+                yield PostgresWriting(connection, head, by_function=self._by_function)
             finally:
                 self._inside = None
 
@@ -152,6 +163,14 @@ class PostgresStore:
                     return int(number)
         return None
 
+    def faults(self) -> str:
+        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+            return unlike(connection)
+
+    def cautions(self) -> tuple[str, ...]:
+        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+            return too_wide(connection)
+
     def shrink(self) -> None:
         with (
             speaking(self.name, "the room of removed records could not be given back"),
@@ -184,13 +203,19 @@ class PostgresStore:
 class PostgresWriting:
     """One transaction: see `store.Writing`."""
 
-    def __init__(self, connection: sa.Connection, head: Head) -> None:
+    def __init__(self, connection: sa.Connection, head: Head, *, by_function: bool) -> None:
         self._connection = connection
+        self._by_function = by_function
         self.head = head
 
     def add(self, digest: str, text: str) -> int:
         number = self.head.number + 1
         self.head = Head(self.head.log or digest[:NAME], number, digest)
+        if self._by_function:
+            asked = sa.text("SELECT number, hash FROM ringfence_append(:body)").bindparams(body=text)
+            if tuple(self._connection.execute(asked).one()) != (number, digest):
+                raise ValueError("the database appended something else than it was given")
+            return number
         values = {"id": number, "body": text, "hash": digest, **card_of(text)._asdict()}
         self._connection.execute(RECORDS.insert().values(values))
         head = {"name": self.head.log, "last": number, "hash": digest}

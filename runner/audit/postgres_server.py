@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from policy.verdict import Problem
 from runner.audit.card import Card
 from runner.audit.chain import ZERO
+from runner.audit.postgres_rights import install
 from runner.audit.store import AuditError
 
 SCHEMA = 1
@@ -64,11 +65,14 @@ def prepare(connection: sa.Connection) -> None:
     """Make the tables where there are none. Raises ValueError for a server that does not sync."""
     if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
         raise ValueError("the server does not sync to its disk (`fsync = off`)")
-    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))  # two first users
     if not sa.inspect(connection).has_table(LOGS.name):
-        _TABLES.create_all(connection)
-        connection.exec_driver_sql(_FENCE)
-        connection.execute(LOGS.insert().values(number=OWN, name="", last=0, hash=ZERO, schema=SCHEMA))
+        # Two first users. Any role can hold an advisory lock, so it is not asked for once there are tables.
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+        if not sa.inspect(connection).has_table(LOGS.name):
+            _TABLES.create_all(connection)
+            connection.exec_driver_sql(_FENCE)
+            connection.execute(LOGS.insert().values(number=OWN, name="", last=0, hash=ZERO, schema=SCHEMA))
+    install(connection)
 
 
 def understand(connection: sa.Connection) -> None:
@@ -99,7 +103,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
     if asked.get_backend_name() != "postgresql":
         why = f"`{asked.get_backend_name()}` is no database that it can be kept in"
         raise AuditError(Problem(what, why, "write it as postgresql://USER@HOST/DATABASE"))
-    if asked.password is not None or "password" in asked.query:
+    if asked.password is not None or any("password" in key.lower() for key in asked.query):
         why = "there is a password in it, which others would read where addresses are kept and shown"
         fix = "take it out, and put it into ~/.pgpass (mode 0600): HOST:PORT:DATABASE:USER:PASSWORD"
         raise AuditError(Problem(what, why, fix))
@@ -113,7 +117,9 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
         if "sslrootcert" not in asked.query:
             options["sslrootcert"] = "system"
     driven = asked.set(drivername="postgresql+psycopg")
-    return sa.create_engine(driven, connect_args=options, pool_pre_ping=True), asked.render_as_string()
+    return sa.create_engine(
+        driven, connect_args=options, pool_pre_ping=True
+    ), url  # in the one spelling that people know
 
 
 def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
@@ -154,6 +160,8 @@ def _fix(why: str) -> str:
         return "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey="
     if "certificate" in why or "ssl" in why:
         return "name the authority of the server's certificate with sslrootcert=FILE in the URL"
+    if "holds the log" in why:
+        return "what that role is, `SELECT * FROM pg_stat_activity` says; nothing runs until it lets go"
     if "permission denied" in why:
         return "see docs/audit.md for the rights that a writer and a reader need"
     if "there is no log" in why or "no url" in why:

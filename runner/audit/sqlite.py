@@ -19,11 +19,14 @@ from runner.audit.sqlite_file import (
     claim,
     connect,
     files,
+    has_heads,
     prepare,
     speaking,
     statements,
     understand,
+    unlike,
 )
+from runner.audit.sqlite_schema import damage
 from runner.audit.store import Head, Row, Span, Wanted
 
 _OWN = 1  # the chain that is appended to
@@ -44,15 +47,16 @@ class SqliteStore:
     """One open file. Its methods are those of `store.Store`."""
 
     schema = SCHEMA
+    marks = True
 
-    def __init__(self, database: sqlite3.Connection, path: Path, mode: str = "ro") -> None:
+    def __init__(self, database: sqlite3.Connection, path: Path, mode: str = "ro", *, heads: bool = True) -> None:
         self._database = database
         self._mode = mode  # in which it can be opened once more to read
         self._files = files(path)
         self.path = path
         self.name = str(path)
         with speaking(path, "the audit log cannot be read"):
-            self.merged = database.execute("SELECT max(merged) FROM logs").fetchone()[0] == 1
+            self.merged = database.execute("SELECT max(merged) FROM logs").fetchone()[0] == 1 if heads else False
 
     @classmethod
     def open(cls, path: Path) -> "SqliteStore":
@@ -68,8 +72,11 @@ class SqliteStore:
         return cls(database, path)
 
     @classmethod
-    def open_to_read(cls, path: Path) -> "SqliteStore":
-        """Open an existing log for reading only; works on a copy in a read-only folder too."""
+    def open_to_read(cls, path: Path, *, whatever: bool = False) -> "SqliteStore":
+        """Open an existing log for reading only; works on a copy in a read-only folder too.
+
+        A file whose schema this program did not make is refused, unless `whatever` is asked for, to verify it.
+        """
         with speaking(path, "the audit log cannot be read"):
             if not path.exists():
                 raise FileNotFoundError("there is no such file; it is made by the first `agent exec` or `agent run`")
@@ -78,11 +85,12 @@ class SqliteStore:
             mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
             database = connect(path, mode)
             try:
-                understand(database)
+                understand(database, whatever=whatever)
+                heads = not whatever or has_heads(database)
             except BaseException:
                 database.close()
                 raise
-        return cls(database, path, mode)
+        return cls(database, path, mode, heads=heads)
 
     def close(self) -> None:
         self._database.close()
@@ -189,6 +197,17 @@ class SqliteStore:
                 if not found:
                     raise
         return min(found, default=None)
+
+    def faults(self) -> str:
+        """What of the file itself is not as this program and SQLite make it, in words; empty when nothing is."""
+        with contextlib.closing(connect(self.path, self._mode)) as other:
+            if found := unlike(other):
+                return found
+            first = other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA
+            return damage(other, "" if first else "logs")
+
+    def cautions(self) -> tuple[str, ...]:
+        return ()  # only its user can write to it, or it is not opened
 
     def shrink(self) -> None:
         """Give the room of removed records back. Needs as much room again for a moment."""

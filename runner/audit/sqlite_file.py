@@ -15,6 +15,7 @@ from pathlib import Path
 
 from policy.verdict import Problem
 from runner.audit.chain import NAME
+from runner.audit.sqlite_schema import difference
 from runner.audit.store import AuditError
 
 NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
@@ -71,6 +72,32 @@ DROP INDEX IF EXISTS outcome_of; DROP INDEX IF EXISTS by_verdict;
 DROP INDEX IF EXISTS by_facts; DROP TABLE head;
 ALTER TABLE records DROP COLUMN kind; ALTER TABLE records DROP COLUMN verdict; ALTER TABLE records DROP COLUMN decided;
 """
+# The first format: what of it is known, with and without the index by which facts were found.
+_FIRST = """
+CREATE TABLE records (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL,
+    kind TEXT GENERATED ALWAYS AS (json_extract(body, '$.kind')) VIRTUAL,
+    verdict TEXT GENERATED ALWAYS AS (json_extract(body, '$.verdict')) VIRTUAL,
+    decided INTEGER GENERATED ALWAYS AS (json_extract(body, '$.decided')) VIRTUAL);
+CREATE INDEX outcome_of ON records (decided) WHERE decided IS NOT NULL;
+CREATE INDEX by_verdict ON records (verdict) WHERE verdict IS NOT NULL;
+CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), id INTEGER NOT NULL, hash TEXT NOT NULL);
+"""
+_BY_FACTS = "CREATE INDEX by_facts ON records (json_extract(body, '$.sha256')) WHERE kind = 'facts';"
+
+
+def layouts(version: int) -> tuple[tuple[str, ...], ...]:
+    """The schemas that a file with this `user_version` may have, as statements that make them."""
+    first = statements(_FIRST + FENCE)
+    cards = statements(CARDS.format(temp="", where=""))
+    if version == SCHEMA:
+        return (*statements(RECORDS), *cards, *statements(FENCE)), (*first, *cards, *statements(_OLD))
+    return tuple(first), (*first, _BY_FACTS)
+
+
+def unlike(database: sqlite3.Connection) -> str:
+    """Say what of the schema this program did not make; empty when it made all of it."""
+    found = difference(database, *layouts(_version(database)))
+    return f"{found}; somebody changed the file" if found else ""
 
 
 def claim(path: Path) -> None:
@@ -138,11 +165,14 @@ def prepare(database: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
     database.execute("PRAGMA synchronous = FULL")
     if _version(database) == SCHEMA:
+        _refuse(unlike(database))
         return
     begin(database)
     try:
         if _version(database) != SCHEMA:  # another process did it, in the meantime
             cards = CARDS.format(temp="", where="")
+            if _is_old(database):
+                _refuse(unlike(database))
             for statement in statements(cards + _FILL + _OLD if _is_old(database) else RECORDS + cards + FENCE):
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -153,15 +183,31 @@ def prepare(database: sqlite3.Connection) -> None:
         raise
 
 
-def understand(database: sqlite3.Connection) -> None:
-    """Give a file of the first format, which is not ours to write now, its cards in memory."""
-    if _version(database) == SCHEMA:
-        return
+def understand(database: sqlite3.Connection, *, whatever: bool = False) -> None:
+    """Give a file of the first format, which is not ours to write now, its cards in memory.
+
+    Raises ValueError for a file without a log, and, unless `whatever` is asked for, for one with another schema than
+    this program makes: what is selected from it might leave records out.
+    """
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
+    if not whatever:
+        _refuse(unlike(database))
+    if _version(database) == SCHEMA:
+        return
     database.execute("PRAGMA temp_store = MEMORY")
     for statement in statements(CARDS.format(temp="TEMP", where="temp.") + (_FILL if _is_old(database) else "")):
         database.execute(statement)
+
+
+def has_heads(database: sqlite3.Connection) -> bool:
+    """Whether there is anything to read the heads of the chains from, in a file that anybody may have changed."""
+    return any(row[1] == "merged" for row in database.execute("PRAGMA table_info(logs)"))
+
+
+def _refuse(why: str) -> None:
+    if why:
+        raise ValueError(why)
 
 
 def _version(database: sqlite3.Connection) -> int:
@@ -213,6 +259,10 @@ def _fix(path: Path, why: str) -> str:
         return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
     if NO_LOG in why:
         return "run something first, or name another file"
+    if "somebody changed the file" in why:
+        return (
+            f"run `agent audit verify`, and keep it as evidence; to go on with a new log: mv '{path}' '{path}.changed'"
+        )
     if "replaced" in why:
         return f"see who changes `{path.parent}`, and run it again"
     if "no such file" in why:

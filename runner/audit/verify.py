@@ -86,9 +86,11 @@ def verify(store: Store, expected: Expected, progress: Progress | None = None) -
     try:
         stray = strays.found()
     except sqlite3.DatabaseError as error:
-        return Broken(1, f"the fields by which records are found cannot be read ({error})")
+        return Broken(0, f"the fields by which records are found cannot be read ({error})")
     if stray is not None:
         return Broken(stray, "the fields by which it is found are not those that it holds")
+    if strays.faults:
+        return Broken(0, strays.faults)
     return Sealed(chains)
 
 
@@ -134,7 +136,9 @@ class _Check:
                 raise _Fault(row.id, "it was pruned, as a tombstone says, and is there all the same")
             if row.number < number:
                 raise _Fault(row.id, f"record {row.number} of its chain was there before it")
-            raise _Fault(row.id - row.number + number, f"record {number} is missing; the next one is {row.number}")
+            raise _Fault(
+                max(row.id - row.number + number, 1), f"record {number} is missing; the next one is {row.number}"
+            )
         if not isinstance(row.body, str):
             raise _Fault(row.id, "its content is not text")
         if row.kind in ("checkpoint", "tombstone"):
@@ -223,9 +227,13 @@ def _all_found(expected: Expected, checks: dict[str, _Check], last: int) -> None
 
 
 class _Strays:
-    """The comparison of what the store selects by, in a thread of its own: most of it is not Python."""
+    """The comparison of what the store selects by, in a thread of its own: most of it is not Python.
+
+    `faults` of the store, once it was asked what it `found`.
+    """
 
     def __init__(self, store: Store) -> None:
+        self.faults = ""
         self._answer: int | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, args=(store,), daemon=True)
@@ -234,6 +242,8 @@ class _Strays:
     def _run(self, store: Store) -> None:
         try:
             self._answer = store.strays()
+            if self._answer is None:
+                self.faults = store.faults()
         except (sqlite3.Error, AuditError) as error:
             self._error = error
 

@@ -7,12 +7,13 @@ Headers, certificates, timeouts and compression come from OTEL_EXPORTER_OTLP_*, 
 
 import contextlib
 import hashlib
+import io
 import ipaddress
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from policy.record import dataclass
@@ -20,6 +21,7 @@ from policy.verdict import Problem
 from runner.audit.deeds import Deed
 from runner.audit.export import reading
 from runner.audit.view import json_line
+from runner.gunzip import PackedError, PackedTooLarge, gunzip, layer_of
 from runner.problems import Exit, Stopped, usage
 from runner.version import VERSION
 from runner.visible import one_line
@@ -32,6 +34,7 @@ PATH = "/v1/logs"
 BATCH, BATCH_BYTES = 512, 1 << 20  # records, and characters of their originals, of one request
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _SERIOUS = ("secret", "denied", "dangerous", "unknown")
+ANSWER_LIMIT = 1 << 20  # bytes of an answer, packed and unpacked
 _TEXT = 4_000  # characters of one attribute; `log.record.original` has all of them
 
 
@@ -129,8 +132,28 @@ class Collector:
                     raise
                 return self.answer
 
+        class Bounded(requests.adapters.HTTPAdapter):
+            """Reads each answer up to ANSWER_LIMIT bytes before `requests` sees it, which would unpack all layers."""
+
+            def send(  # type: ignore[override]  # its options are passed on as they are, but for one
+                self, request: requests.PreparedRequest, **options: Any
+            ) -> requests.Response:
+                answer = super().send(request, **{**options, "stream": True})
+                try:
+                    data = answer.raw.read(ANSWER_LIMIT + 1, decode_content=False)
+                    data = _plain(data, answer.raw.headers.getlist("content-encoding"))
+                except PackedError as error:
+                    raise requests.exceptions.ContentDecodingError(f"its answer {error}") from None
+                finally:
+                    answer.close()
+                answer.raw = io.BytesIO(data)
+                return answer
+
         self.address = address
         self._session = Session()
+        self._session.headers["accept-encoding"] = "identity"
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, Bounded())
         self._session.max_redirects = 0  # the record and its headers go to the address that was named
         self._session.auth = lambda request: request  # and nothing out of a .netrc goes along
         # It tells failures to its log as well; ours go to whoever asked.
@@ -346,6 +369,18 @@ def _nanoseconds(value: object) -> int:
         return int(datetime.fromisoformat(reading.text(value)).timestamp() * 1000) * 1_000_000
     except (ValueError, OverflowError):
         return 0
+
+
+def _plain(data: bytes, fields: Sequence[str]) -> bytes:
+    """Return the body of an answer with these `Content-Encoding` fields. Raises PackedError."""
+    packed = layer_of(fields)
+    if packed is None:
+        raise PackedError("is compressed in a way that was not asked for")
+    if packed:
+        return gunzip(data, ANSWER_LIMIT)
+    if len(data) > ANSWER_LIMIT:
+        raise PackedTooLarge("is more than was expected")
+    return data
 
 
 def _why(error: Exception | None) -> str:
