@@ -141,8 +141,8 @@ _MANY = 40  # lines of a diff shown before the question; `x` shows all of it
 
 
 class Terminal:
-    """Asks on a terminal, line by line. Only `y`, `yes`, `all` and the number of a choice are a yes: Enter, end of
-    input and any other text are a no."""
+    """Asks on a terminal, line by line. Only `y`, `yes`, `all` and the letter of a choice are a yes: Enter, end of
+    input and any other text are a no. A number is no answer, and the question is put again."""
 
     name = "terminal"
 
@@ -204,7 +204,7 @@ class Terminal:
                         if script:
                             return Edited(script)
                     case _:
-                        match offer.picked(_numbered(text, question.card)):
+                        match offer.picked(text):
                             case None:
                                 return No(text)
                             case str(mistake):
@@ -274,7 +274,7 @@ class Terminal:
         if (told := question.card.change) is not None and len(told.lines) > _MANY:
             for line in told.lines:
                 self._print(line, indent=2)
-        if offer.numbered:
+        if offer.lettered:
             self._print(HELP, indent=2)
 
     def _print(
@@ -303,12 +303,3 @@ class Terminal:
 def alike(card: "Card", other: "Card") -> bool:
     """Whether one yes may answer both: the same kind of risk, and none that cannot be taken back or told."""
     return card.tier is other.tier and card.tiers == other.tiers and not card.careful and not other.careful
-
-
-def _numbered(text: str, card: "Card") -> str:
-    """`s 7d` as `1 7d`: the letters of the card are numbers of the offer."""
-    first, blank, rest = text.partition(" ")
-    for pick in card.choices:
-        if first in pick.keys and pick.yes:
-            return f"{pick.keys[-1]}{blank}{rest}"
-    return text

@@ -1,4 +1,4 @@
-"""How a person picks what is remembered: the numbered lines under a question, and what is typed in answer."""
+"""The answers to a question that are remembered: the letter of each, its line, and what may be typed behind it."""
 
 import re
 
@@ -7,11 +7,15 @@ from policy.grant_choices import Choice
 from policy.matrix import Ruling
 from policy.record import dataclass
 from runner.grant_store import USUAL_LIFE, Keep
+from runner.visible import one_line
 
 HELP = (
-    "a number remembers the yes. After it you may say for how long (`7d`, `12h`, `30m`), how often (`3x`), "
-    "`user` for all your projects, and `because ...`: `2 7d because of the release`"
+    "the letter of a line remembers the yes. After it you may say for how long (`7d`, `12h`, `30m`), how often (`3x`), "
+    "`user` for all your projects, and `because ...`: `p 7d because of the release`"
 )
+# The letters of the first, second and third choice in each reach; a capital covers more. Digits are never answers:
+# questions are counted with them, so a digit meant for another question could grant something.
+_LETTERS = {Span.SESSION: "sSt", Span.PROJECT: "pPT", Span.USER: "uUv"}
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
 _USES = re.compile(r"([1-9][0-9]{0,5})x")
@@ -38,52 +42,56 @@ class Offer:
     spans: tuple[Span, ...]
 
     @property
-    def numbered(self) -> tuple[tuple[Choice, Span], ...]:
-        """What `1`, `2` and so on mean."""
-        return tuple((choice, span) for choice in self.choices for span in self.spans)
+    def lettered(self) -> tuple[tuple[str, Choice, Span], ...]:
+        """The choices in each reach, with the letter that takes each of them."""
+        return tuple(
+            (_LETTERS[span][place], choice, span)
+            for place, choice in enumerate(self.choices[: len(_LETTERS[Span.SESSION])])
+            for span in self.spans
+        )
 
     @property
     def keys(self) -> str:
-        """What may be typed, in the prompt: `/1-4/d`."""
-        count = len(self.numbered)
-        numbers = f"/1-{count}" if count > 1 else "/1" if count else ""
-        return numbers + ("/d" if self.never is not None else "")
+        """What may be typed, in the prompt: `/s/p/S/P/d`."""
+        letters = [letter for letter, _, _ in self.lettered] + (["d"] if self.never is not None else [])
+        return "".join(f"/{letter}" for letter in letters)
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The choices as they are shown; each says what it does not cover before anybody takes it."""
         found = []
-        number = 0
-        for choice in self.choices:
-            for place, span in enumerate(self.spans):
-                number += 1
-                said = choice.words if place == 0 else "the same"
-                found.append(f"{number}  yes, and later {said}, {_WHERE[span]}")
-            if choice.not_covered:
+        for letter, choice, span in self.lettered:
+            said = choice.words if span is self.spans[0] else "the same"
+            found.append(f"{letter}  yes, and later {said}, {_WHERE[span]}")
+            if span is self.spans[-1] and choice.not_covered:
                 found.append(f"   but not {' or '.join(choice.not_covered)}")
         if self.never is not None:
             found.append(f"d  no, and never {self.never.words}, {_FOREVER[self.spans[0]]}")
         return tuple(found)
 
     def picked(self, text: str) -> Keep | str | None:
-        """What a line means: what to keep, why it cannot be, or None when it is neither a number nor `d`."""
+        """Return what a line says to keep; why it is no answer, as a text; or None for words of another kind.
+
+        A number, alone or with what belongs behind a letter, is no answer: the question is put again.
+        """
         first, *rest = text.split()
-        numbered = self.numbered
         if first == "d" and self.never is not None:
             return _said(Keep(self.never.whats, Ruling.DENY, self.spans[0]), rest)
-        if not (first.isascii() and first.isdigit()) or not numbered:
-            return None
-        if len(first) > 9 or not 1 <= int(first) <= len(numbered):
-            return None if rest else f"there is no {first[:20]}; the numbers are 1 to {len(numbered)}"
-        choice, span = numbered[int(first) - 1]
-        return _said(Keep(choice.whats, Ruling.ALLOW, span), rest)
+        for letter, choice, span in self.lettered:
+            if first == letter:
+                return _said(Keep(choice.whats, Ruling.ALLOW, span), rest)
+        if first.isnumeric() and _said(Keep((), Ruling.ALLOW, Span.PROJECT), rest) is not None:
+            return (
+                f"`{one_line(first, 20)}` is no answer here; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
+            )
+        return None
 
 
 NOTHING = Offer((), None, ())
 
 
 def _said(keep: Keep, words: list[str]) -> Keep | None:
-    """With what stands behind a number; None when that is something else, such as a sentence that begins with one."""
+    """With what stands behind a letter; None when that is something else, such as a sentence that begins with one."""
     span, life, uses, reason = keep.span, keep.life, keep.uses, ""
     told: set[str] = set()  # of two times, or two folders, nobody can say which was meant
     for place, word in enumerate(words):

@@ -166,16 +166,11 @@ def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
 
 
 def _picks(offer: Offer) -> tuple[Pick, ...]:
-    """What may be remembered, by number; the narrowest of each reach has a letter, too."""
+    """What may be remembered, each with its letter."""
     picks = []
-    letters = {"s": "session", "p": "project"}
-    for number, (choice, span) in enumerate(offer.numbered, 1):
-        letter = next((key for key, name in letters.items() if name == span.value), None)
-        keys = (str(number),) if letter is None else (letter, str(number))
-        if letter is not None:
-            del letters[letter]
+    for letter, choice, span in offer.lettered:
         missed = tuple(map(safe_line, choice.not_covered))
-        picks.append(Pick(keys, safe_line(choice.words), where_words(span, yes=True), missed, True))
+        picks.append(Pick((letter,), safe_line(choice.words), where_words(span, yes=True), missed, True))
     if offer.never is not None:
         where = where_words(offer.spans[0], yes=False)
         picks.append(Pick(("d",), safe_line(offer.never.words), where, (), False))

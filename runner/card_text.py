@@ -1,23 +1,20 @@
 """A command as a card shows it: every character accounted for, and the words that matter marked.
 
 THREAT: whoever wrote the command wants it to look like another one. Beyond what `visible` spells out, a carriage
-return that a shell keeps, marks that strike out or cover letters, and runs of blanks that push a tail off the screen
-are spelled out here.
+return that a shell keeps and runs of blanks that push a tail off the screen are spelled out here.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable
 
 from policy.assessment import Reason
 from policy.record import dataclass
 from policy.tier import Tier
-from runner.visible import visible
+from runner.visible import spelled, visible
 
 _TAB = "    "
 _MOST_SPANS = 400  # of one command; whatever has more is marked where it is worst
 _BLANKS = re.compile(r" {24,}")
-_STACKED = 2  # marks on one letter that a language needs; more of them cover the lines around
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,31 +63,7 @@ def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...
 
 def _spelled(text: str) -> list[str]:
     """Each character as it is shown."""
-    found: list[str] = []
-    base, stacked = "", 0
-    for char in text:
-        if unicodedata.category(char) in ("Mn", "Me", "Mc"):
-            stacked += 1
-            found.append(_mark(char, base, stacked))
-            continue
-        base, stacked = char, 0
-        if char == "\t":
-            found.append(_TAB)
-        else:
-            found.append(char if char == "\n" else visible(char, lines=False))
-    return found
-
-
-def _mark(char: str, base: str, stacked: int) -> str:
-    """A combining mark stays where a language has it: on a letter, as one character with it or in a script of its
-    own."""
-    plain = visible(char, lines=False)
-    if plain != char:
-        return plain
-    fits = base.isalpha() and stacked <= _STACKED and unicodedata.category(char) != "Me"
-    if fits and (not base.isascii() or len(unicodedata.normalize("NFC", base + char)) == 1):
-        return char
-    return f"<U+{ord(char):04X}>"
+    return [_TAB if char == "\t" else shown for char, shown in zip(text, spelled(text), strict=True)]
 
 
 def squeezed(text: str) -> str:

@@ -22,6 +22,8 @@ NAME = "propose_plan"
 LONGEST = 64 << 10  # characters of a plan: more is no plan
 # What may follow plan mode. `dangerously` is not offered here: whoever wants it says /mode.
 WAYS = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT)
+# The key that takes each of them: ask, edits, trust. Digits take nothing, and `d` is a no at other questions.
+LETTERS = dict(zip("aet", WAYS, strict=True))
 
 SPEC = ToolSpec(
     NAME,
@@ -109,17 +111,20 @@ async def propose(asked: Proposal, world: "World") -> Report:
 
 
 def answered(text: str) -> PlanAnswer | None:
-    """What a typed line says: a number of WAYS or a mode's name is a yes, other words are a no with them, and only
-    nothing, `n` or `no` is a bare no. None: a mode that is not offered, or a yes that names none."""
+    """What a typed line says: the letter or the name of one of WAYS is a yes, other words are a no with them, and only
+    nothing, `n` or `no` is a bare no. None: a number, or a yes that
+    names no mode."""
     said = text.strip()
     names = [mode.value for mode in WAYS]
     if said in ("", "n", "no"):
         return Stay()
     if said.lower() in ("y", "yes"):
         return None
-    if said.isascii() and said.isdigit():
-        return Leave(WAYS[int(said) - 1]) if len(said) < 10 and 1 <= int(said) <= len(WAYS) else None
+    if said in LETTERS:
+        return Leave(LETTERS[said])
+    if said.isnumeric():
+        return None
     return Leave(Mode(said)) if said in names else Stay(said)
 
 
-QUESTION = "begin? " + ", ".join(f"{number} {mode.value}" for number, mode in enumerate(WAYS, 1))
+QUESTION = "begin? " + ", ".join(f"{letter} {mode.value}" for letter, mode in LETTERS.items())

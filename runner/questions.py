@@ -174,12 +174,12 @@ def _reader(question: Question) -> Callable[[Said], Answer]:
 
 
 def _kept(said: str, question: Question) -> Answer | None:
-    """What a key of the card comes to, with what may stand behind it (`2 7d because ...`)."""
-    first, blank, rest = said.partition(" ")
+    """What a key of the card comes to, with what may stand behind it (`p 7d because ...`)."""
+    first = said.partition(" ")[0]
     pick = next((each for each in question.card.choices if first in each.keys), None)
     if pick is None:
         return None
-    match question.offer.picked(f"{pick.keys[-1]}{blank}{rest}"):
+    match question.offer.picked(said):
         case None | str():
             return None
         case kept:

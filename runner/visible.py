@@ -1,6 +1,7 @@
 """Untrusted text, made safe to show: nothing in it can move the cursor, change a colour, hide, or run backwards."""
 
 import unicodedata
+from collections.abc import Iterator
 
 # Blank or invisible although Unicode calls them letters, marks or symbols: they hide text or carry smuggled bytes.
 _HIDING = {
@@ -12,46 +13,101 @@ _HIDING = {
     0x2800,
     0x3164,
     0xFFA0,
+    0xFFFC,
+    0x13441,
+    0x13442,
+    0x16FE4,
+    0x1D159,
     *range(0x180B, 0x1810),
-    *range(0xFE00, 0xFE0E),  # the two behind them make a sign an emoji, or none, which is seen
+    *range(0xFE00, 0xFE0E),  # the two behind them make a sign an emoji, or none
     *range(0xE0100, 0xE01F0),
 }
-_STACKED = 3  # marks on one letter that a language needs; more of them are drawn over the lines around
-_STACKING = {"Mn", "Me"}
 _HIDING_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
+_MARKS = {"Mn", "Me", "Mc"}  # characters that are drawn onto the one before
+_STACKED = 2  # marks on one letter that a language needs; more of them cover the lines around
+_STACKED_IN_PROSE = 3
+_KEYCAP, _KEYS = "\u20e3", frozenset("0123456789#*")  # the frame of a keycap emoji, and what stands in it
+EMOJI_SELECTORS = "\ufe0e\ufe0f"  # they make the sign before them a plain one or an emoji
 
 
-def visible(text: str, *, lines: bool = True) -> str:
-    """`text` with every control, bidirectional, zero-width and look-alike blank character spelled out, and the marks
-    that are piled upon one letter counted.
+def visible(text: str, *, lines: bool = True, prose: bool = False) -> str:
+    """Return `text` with every character spelled out that moves, hides, covers or passes for nothing.
+
+    Those are control, bidirectional, zero-width and invisible characters, blanks that are not the blank, variation
+    selectors, and combining marks where no language has them: a mark stays on a letter with which it makes one
+    character (Unicode normalization form C) or on a letter of its own script.
 
     With `lines`, newlines stay (CR LF becomes LF) and tabs become spaces; without, both are spelled out too, so that
-    the answer is one line. Printable text comes back unchanged.
+    the answer is one line. `prose` is for what nobody decides on (words of the model and of the user, output of
+    commands): up to three marks stay wherever they stand, and a variation selector stays behind a sign that has an
+    emoji. Printable ASCII comes back unchanged, and so does what this function returned.
     """
     if text.isascii() and text.isprintable():
         return text
     if lines:
         text = text.replace("\r\n", "\n").expandtabs(4)
-    return "".join(char if (lines and char == "\n") else _spell(char) for char in _flat(text))
+    shown = _in_prose(text) if prose else spelled(text)
+    return "".join(char if (lines or char != "\n") else _spell(char) for char in shown)
 
 
-def _flat(text: str) -> str:
-    """`text` with no more marks on one letter than a language needs: of what is piled on top, only how many."""
-    stacked = 0
-    shown: list[str] = []
+def spelled(text: str) -> list[str]:
+    """Return how each character of `text` is shown, one item a character; newlines stay."""
+    if text.isascii():
+        return [char if char.isprintable() or char == "\n" else _spell(char) for char in text]
+    found: list[str] = []
+    base, stacked = "", 0
     for char in text:
-        if char >= "\u0300" and unicodedata.category(char) in _STACKING:
+        if char >= "\u0300" and unicodedata.category(char) in _MARKS:
             stacked += 1
-            if stacked <= _STACKED:
-                shown.append(char)
+            found.append(char if stacked <= _STACKED and _belongs(char, base) else f"<U+{ord(char):04X}>")
             continue
-        if stacked > _STACKED:
-            shown.append(f"⟨{stacked - _STACKED} marks more⟩")
-        stacked = 0
-        shown.append(char)
-    if stacked > _STACKED:
-        shown.append(f"⟨{stacked - _STACKED} marks more⟩")
-    return "".join(shown)
+        base, stacked = char, 0
+        found.append(char if char == "\n" else _spell(char))
+    return found
+
+
+def _belongs(mark: str, base: str) -> bool:
+    """Return True if a language has `mark` on the letter `base`."""
+    drawn_over = unicodedata.category(mark) == "Me" or unicodedata.combining(mark) == 1  # it strikes out, or encloses
+    if drawn_over or not base.isalpha() or _spell(mark) != mark:
+        return False
+    if len(unicodedata.normalize("NFC", base + mark)) == 1:
+        return True
+    return not base.isascii() and _script(mark) in (_script(base), "COMBINING")
+
+
+def _script(char: str) -> str:
+    """Return the first word of a character's name: for letters and marks of one script, that script."""
+    return unicodedata.name(char, "").partition(" ")[0]
+
+
+def _in_prose(text: str) -> Iterator[str]:
+    """Yield `text` in pieces as prose is shown; of marks that are piled on one letter, only how many."""
+    base, stacked = "", 0
+    for place, char in enumerate(text):
+        if char >= "\u0300" and unicodedata.category(char) in _MARKS:
+            if char in EMOJI_SELECTORS:
+                key = base in _KEYS and text[place + 1 : place + 2] == _KEYCAP
+                yield char if _has_emoji(base) or key else f"<U+{ord(char):04X}>"
+                continue
+            stacked += 1
+            if stacked <= _STACKED_IN_PROSE or _spell(char) != char:
+                yield _spell(char)
+            continue
+        if stacked > _STACKED_IN_PROSE:
+            yield f"⟨{stacked - _STACKED_IN_PROSE} marks more⟩"
+        base, stacked = char, 0
+        yield char if char == "\n" else _spell(char)
+    if stacked > _STACKED_IN_PROSE:
+        yield f"⟨{stacked - _STACKED_IN_PROSE} marks more⟩"
+
+
+def _has_emoji(char: str) -> bool:
+    """Return True for a sign that is shown as an emoji or as plain text: a symbol, or one of a few others.
+
+    Source: emoji-variation-sequences.txt of the Unicode Character Database.
+    """
+    return len(char) == 1 and (char in "‼⁉ℹ〰〽" or unicodedata.category(char) in ("So", "Sm"))
 
 
 def one_line(text: str, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""What a person types under a question with choices: only a number keeps a yes, only `d` a no."""
+"""What a person types under a question with choices: only a letter keeps a yes, only `d` a no, digits nothing."""
 
 import asyncio
 import io
@@ -40,16 +40,15 @@ def never(span: Span, life: float | None = None, reason: str = "") -> tuple[type
 
 # fmt: off
 PICKED: list[tuple[str, tuple[type, Keep], str]] = [
-    ("1",                        kept(0, Span.SESSION),                           "the narrowest"),
-    (" 2 ",                      kept(0, Span.PROJECT),                           "the same for the project"),
-    ("4",                        kept(1, Span.PROJECT),                           "with any flags"),
-    ("s",                        kept(0, Span.SESSION),                           "the narrowest, by its letter"),
-    ("p",                        kept(0, Span.PROJECT),                           "and for the project"),
-    ("2 7d",                     kept(0, Span.PROJECT, 7 * DAY),                  "a week"),
-    ("1 12h 3x",                 kept(0, Span.SESSION, DAY / 2, 3),               "half a day, three times"),
-    ("2 user",                   kept(0, Span.USER),                              "for every folder"),
-    ("1 project 2w",             kept(0, Span.PROJECT, 14 * DAY),                 "for the project after all"),
-    ("1 3x because of x and 7d", kept(0, Span.SESSION, None, 3, "of x and 7d"),   "what is said as a reason stays one"),
+    ("s",                        kept(0, Span.SESSION),                           "the narrowest"),
+    (" p ",                      kept(0, Span.PROJECT),                           "the same for the project"),
+    ("S",                        kept(1, Span.SESSION),                           "with any flags"),
+    ("P",                        kept(1, Span.PROJECT),                           "with any flags, for the project"),
+    ("p 7d",                     kept(0, Span.PROJECT, 7 * DAY),                  "a week"),
+    ("s 12h 3x",                 kept(0, Span.SESSION, DAY / 2, 3),               "half a day, three times"),
+    ("p user",                   kept(0, Span.USER),                              "for every folder"),
+    ("s project 2w",             kept(0, Span.PROJECT, 14 * DAY),                 "for the project after all"),
+    ("s 3x because of x and 7d", kept(0, Span.SESSION, None, 3, "of x and 7d"),   "what is said as a reason stays one"),
     ("d",                        never(Span.SESSION),                             "never in this session"),
     ("d project because no",     never(Span.PROJECT, None, "no"),                 "never in this project"),
     ("d 1h",                     never(Span.SESSION, DAY / 24),                   "not for an hour"),
@@ -57,16 +56,16 @@ PICKED: list[tuple[str, tuple[type, Keep], str]] = [
 FEEDBACK = [
     ("2 files only, please", "a sentence that begins with a number"),
     ("1x", "not a number by itself"),
-    ("1 7", "no time"),
-    ("1 0d", "no time at all"),
-    ("1 7d 30m", "two times"),
-    ("1 2x 3x", "two counts"),
-    ("2 project user", "two scopes, and the second is the broader"),
-    ("1 9999w", "longer than anybody means"),
-    ("1 because", "a reason that is none"),
-    ("1 session", "a scope that its number says already"),
-    ("١", "an Arabic digit"),
-    ("１", "a wide digit"),
+    ("s 7", "no time"),
+    ("s 0d", "no time at all"),
+    ("s 7d 30m", "two times"),
+    ("s 2x 3x", "two counts"),
+    ("p project user", "two scopes, and the second is the broader"),
+    ("s 9999w", "longer than anybody means"),
+    ("s because", "a reason that is none"),
+    ("s session", "a scope that its letter says already"),
+    ("sS", "two letters"),
+    ("t", "the letter of a third choice, where there are two"),
     ("-1", "less than one"),
     ("d 3x", "a no is not counted"),
     ("do it otherwise", "a sentence that begins with d"),
@@ -91,16 +90,21 @@ def test_anything_else_is_a_no_in_the_persons_words(line: str, why: str) -> None
 
 
 @pytest.mark.threat("T35")
-def test_a_number_that_is_not_there_is_asked_again() -> None:
-    for number in ("0", "5", "99999999999999999999", "9" * 5000):
-        answer, screen = asked(number, "n")
-        assert answer == No()
-        assert "the numbers are 1 to 4" in screen
+@pytest.mark.parametrize("given", [OFFER, NOTHING], ids=["choices", "none"])
+@pytest.mark.parametrize(
+    "line", ["0", "1", "2", "4", "5", "12", "9" * 5000, "١", "１", "²", "2 7d", "1 3x", "2 user", "2 because I say so"]
+)
+def test_a_number_answers_nothing(line: str, given: Offer) -> None:
+    """Questions are counted with digits, so one that is meant for the second of them must not answer the first."""
+    answer, screen = asked(line, "n", given=given)
+    assert answer == No(), "the second line is the answer"
+    assert "is no answer here" in screen
+    assert asked(line, "y", given=given)[0] == Yes()
 
 
 @pytest.mark.threat("T35")
-def test_without_choices_a_number_is_only_a_word() -> None:
-    for line in ("1", "d"):
+def test_without_choices_a_letter_is_only_a_word() -> None:
+    for line in ("s", "P", "d"):
         answer, screen = asked(line, given=NOTHING)
         assert answer == No(line)
         assert "later" not in screen
@@ -110,10 +114,10 @@ def test_without_choices_a_number_is_only_a_word() -> None:
 def test_the_choices_say_what_they_are_and_what_they_are_not() -> None:
     _, screen = asked("n")
     for part in (
-        "1  yes, and later exactly `npm test`, in this session",
-        "2  yes, and later the same, in this project for 30 days",
+        "s  yes, and later exactly `npm test`, in this session",
+        "p  yes, and later the same, in this project for 30 days",
         "but not `npm test --force` or `npm other`",
-        "3  yes, and later `npm test` with any flags, in this session",
+        "S  yes, and later `npm test` with any flags, in this session",
         "d  no, and never `npm test`, in this session",
     ):
         assert part in screen

@@ -94,7 +94,7 @@ def test_stopping_at_the_list_stops_the_turn(stage: Make) -> None:
 
 def test_a_grant_given_in_the_list_answers_no_other_question_of_it(stage: Make) -> None:
     """They were all put; each has its own answer."""
-    panel = Panel(lambda each: Yes(each.offer.picked("1")) if each.call == "1.1" else No())  # type: ignore[arg-type]  # a Keep
+    panel = Panel(lambda each: Yes(each.offer.picked("s")) if each.call == "1.1" else No())  # type: ignore[arg-type]  # a Keep
     found = ask_in(stage, panel, bash(WORK, WORK))
     assert found.sandbox.ran == [WORK]
 

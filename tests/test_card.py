@@ -177,7 +177,7 @@ def test_a_huge_change_says_what_it_leaves_out() -> None:
 
 def test_the_choices_say_exactly_what_they_grant() -> None:
     found = shown("npm test")
-    assert [pick.keys for pick in found.choices[:2]] == [("s", "1"), ("p", "2")]
+    assert [pick.keys for pick in found.choices[:2]] == [("s",), ("p",)]
     assert "`npm test`" in found.choices[0].words
     assert found.choices[0].where == "in this session"
     assert found.choices[0].not_covered

@@ -204,6 +204,8 @@ def test_an_answer_counts_for_the_question_that_it_names_and_once(folder: Path) 
                 {"answer": "yes", "feedback": "but not that"},
                 {"answer": "y", "command": "rm -rf ~"},
                 {"answer": "99"},
+                {"answer": "1"},
+                {"answer": "2 7d"},
                 {"answer": "edit"},
                 {"answer": "yes", "id": "1.1"},
             ),
@@ -464,7 +466,7 @@ SAYINGS: list[tuple[str, dict[str, str]]] = [
     *[("command", {"text": f"/{name}"}) for name in (
         "clear", "fork", "resume", "mode", "compact", "context", "undo", "rewind", "diff", "grants", "nonsense")],
 ]
-ANSWERS = ("yes", "no", "stop", "s", "1", "edit", "default", "what?")
+ANSWERS = ("yes", "no", "stop", "s", "p", "edit", "default", "what?")
 TURNS = (
     Turn("words"), bash("touch made"), bash("sleep 0.1; echo x"), bash("cat made"),
     Turn(calls=(ToolCall("", "bash", {"command": "touch x"}), ToolCall("", "bash", {"command": "touch ../y"}))),

@@ -144,7 +144,11 @@ def test_where_no_plan_is_asked_for_the_tool_does_not_exist(
 
 # fmt: off
 TYPED = [
-    ("1",             Leave(Mode.DEFAULT),       "a number is that way"),
+    ("a",             Leave(Mode.DEFAULT),       "a letter is that way"),
+    ("e",             Leave(Mode.ACCEPT_EDITS),  "another"),
+    ("t",             Leave(Mode.TRUST_PROJECT), "the last"),
+    *[(digit,         None,                      f"{digit} is no answer, so it is asked again") for digit in "012345678"],
+    ("１",            None,                      "nor is a wide digit"),
     ("accept-edits",  Leave(Mode.ACCEPT_EDITS),  "its name too"),
     ("",              Stay(),                    "Enter begins nothing"),
     ("no",            Stay(),                    "no"),

@@ -333,7 +333,7 @@ def test_keys_that_help_to_write(desk: Desk) -> None:
     assert "> look at @src/alpha.py closely" in screen
     assert "\n │ 150" not in screen
     window.type("C-o")
-    assert window.until("│ 150").count("│ 299") == 2, "the folded output, whole"
+    window.until_whole(lambda screen: "│ 150" in screen and screen.count("│ 299") == 2)  # the folded output, whole
     window.type("@")
     window.until("  @src/")
     assert not {"  @.env", "key.pem"} & set(re.findall(r"  @\.env|key\.pem", window.screen()))

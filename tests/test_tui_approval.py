@@ -193,7 +193,8 @@ KEYS: list[tuple[str, tuple[str, ...], object, str]] = [
     ("npm test", ("c-c",),        Halt(),  "stops the turn"),
     ("npm test", ("Y",),          None,    "another letter is no answer"),
     ("npm test", ("у",),          None,    "a Cyrillic look-alike is not y"),
-    ("npm test", ("9",),          None,    "a number that is not offered"),
+    *[("npm test", (digit,),      None,    f"{digit} is no answer") for digit in "0123456789１²"],
+    ("npm test", ("2", "enter"),  No(),    "and Enter behind one is the no that it always is"),
     ("npm test", ("<bracketed-paste>",), None, "a paste is no answer"),
     ("npm test", ("A",),          None,    "all of one is not offered"),
     ("npm test", ("x", "y"),      None,    "y does not count behind the explanation"),
@@ -217,7 +218,7 @@ def test_what_a_key_answers(script: str, keys: tuple[str, ...], expected: object
 
 
 def test_s_and_p_take_the_narrowest_choice_shown() -> None:
-    for key, span in (("s", Span.SESSION), ("p", Span.PROJECT), ("1", Span.SESSION), ("2", Span.PROJECT)):
+    for key, span in (("s", Span.SESSION), ("p", Span.PROJECT)):
         asked = put("npm test")
         (answer,) = Screen(asked, width=200).press(key).answers or (None,)
         assert isinstance(answer, Yes)
@@ -245,7 +246,7 @@ def test_a_choice_that_does_not_fit_its_row_is_shown_whole_first() -> None:
 
 
 @pytest.mark.threat("T38")
-@pytest.mark.parametrize(("rows", "shown"), [(10, "session: exactly `npm test`"), (7, "s/1 p/2 3 4 d")])
+@pytest.mark.parametrize(("rows", "shown"), [(10, "session: exactly `npm test`"), (7, "s p S P d")])
 def test_in_a_low_window_what_may_be_remembered_is_told(rows: int, shown: str) -> None:
     """A terminal of 16 and one of 13 rows. Whatever has no row of its own is shown whole before it is taken."""
     screen = Screen(put("npm test"), width=60, rows=rows)
@@ -254,7 +255,7 @@ def test_in_a_low_window_what_may_be_remembered_is_told(rows: int, shown: str) -
     assert len(drawn.split("\n")) <= rows
     assert drawn.split("\n")[-1].startswith("  y yes, once · n no")
     taken = screen.press("end", "s").answers is not None
-    assert taken is ("s/1 p/2" not in shown)
+    assert taken is ("s p S P d" not in shown)
     assert screen.press("s").answers is not None
 
 
@@ -278,7 +279,7 @@ def test_a_no_with_a_reason_and_an_edit_are_written_in_the_input() -> None:
 
 
 @pytest.mark.threat("T35")
-@pytest.mark.parametrize("key", ["y", "s", "1", "n", "enter", "d", "escape", "f", "e"])
+@pytest.mark.parametrize("key", ["y", "s", "S", "n", "enter", "d", "escape", "f", "e"])
 def test_what_was_typed_before_the_card_was_there_counts_for_nothing(key: str) -> None:
     screen = Screen(put("npm test"))
     assert screen.panel.key(key) == Stay(), "before it was ever drawn"
@@ -314,7 +315,7 @@ def test_after_an_edit_that_was_given_up_the_guard_stands_again() -> None:
 
 
 @pytest.mark.threat("T38")
-@pytest.mark.parametrize("key", ["y", "s", "1", "A"])
+@pytest.mark.parametrize("key", ["y", "s", "S", "A"])
 def test_a_yes_counts_only_when_the_end_was_on_the_screen(key: str) -> None:
     script = "npm test\n" + "\n".join(f"echo {n}" for n in range(100)) + "\nrm -rf src # tail"
     screen = Screen(put(script), put("npm test", "1.2"))
@@ -480,10 +481,10 @@ _FIXED: Callable[[int, int], Screen] = _fixed
 def test_a_key_typed_ahead_begins_no_plan() -> None:
     now = [0.0]
     panel = PlanQuestion(clock=lambda: now[0])
-    assert isinstance(panel.key("1"), Stay)
+    assert isinstance(panel.key("a"), Stay)
     panel.lines(80, 20)
-    for key in "123 accept 1":
+    for key in "aet accept a":
         now[0] += 0.3
         assert isinstance(panel.key(key), Stay)
     now[0] += 1
-    assert isinstance(panel.key("1"), Done)
+    assert isinstance(panel.key("a"), Done)

@@ -19,14 +19,16 @@ def looked_at() -> PlanQuestion:
 
 # fmt: off
 KEYS: list[tuple[list[str], PlanAnswer | None, str]] = [
-    (["1"],                          Leave(Mode.DEFAULT),        "a number"),
-    (["3"],                          Leave(Mode.TRUST_PROJECT),  "another"),
+    (["a"],                          Leave(Mode.DEFAULT),        "a letter"),
+    (["e"],                          Leave(Mode.ACCEPT_EDITS),   "another"),
+    (["t"],                          Leave(Mode.TRUST_PROJECT),  "the last"),
+    *[([digit],                      None,                       f"{digit} is no letter") for digit in "0123456789"],
+    (["d"],                          None,                       "a no at other questions"),
     (["enter"],                      Stay(),                     "Enter alone begins nothing"),
     (["up", "enter"],                Leave(Mode.TRUST_PROJECT),  "a row that was gone to"),
     (["up", "up", "up", "enter"],    Leave(Mode.DEFAULT),        "the first row"),
     (["n"],                          Stay(),                     "no"),
     (["escape"],                     Stay(),                     "leaving is no"),
-    (["4"],                          None,                       "no such row"),
     (["y"],                          None,                       "which way was not said"),
     ([" "],                          None,                       "a blank is nothing"),
 ]

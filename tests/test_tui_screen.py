@@ -318,9 +318,9 @@ def test_every_field_of_every_event_is_safe() -> None:
     shown = screen(theme=DARK)
     for event in STORY:
         shown.take(_poisoned(event, evil))
-        assert all(visible(line) == line for line in live(shown))
+        assert all(visible(line, prose=True) == line for line in live(shown))
         rest = up(shown)
-        assert visible(rest) == rest
+        assert visible(rest, prose=True) == rest
         rest.encode("utf-8")
 
 

@@ -175,7 +175,7 @@ class ApprovalPanel:
     def _row(self, place: int) -> Fragments:
         card = self._questions[place].card
         return [
-            (self._theme.dim, f"  {place + 1} "),
+            (self._theme.dim, "  then "),
             (self._theme.badge(card.tier), f" {card.tier.label} "),
             ("", f" {one_line(card.command, 500)}"),
         ]
@@ -247,10 +247,12 @@ class ApprovalPanel:
                     return self._take(pick)
                 if key in ("s", "p"):
                     self._hint = f"there is no {key} here: this is not remembered; y is a yes, once"
+                elif key.isnumeric():
+                    self._hint = "a digit answers nothing; the letters are the answers"
         return Stay()
 
     def _take(self, pick: Pick) -> Step[Answers]:
-        offered = self._question.offer.picked("d" if not pick.yes else pick.keys[-1])
+        offered = self._question.offer.picked(pick.keys[0])
         if offered is None or isinstance(offered, str):
             return Stay()
         return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))

@@ -191,7 +191,7 @@ def _last_lines(text: str, count: int) -> list[str]:
     if count <= 0:
         return []
     lines = settled(text).rstrip("\n").split("\n")[-count:]
-    return [visible(line).rstrip() for line in lines if line.strip()]
+    return [visible(line, prose=True).rstrip() for line in lines if line.strip()]
 
 
 def _elapsed(seconds: float) -> str:

@@ -5,6 +5,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -176,15 +177,24 @@ def bindings(app: "App") -> KeyBindings:
         event.current_buffer.open_in_editor().add_done_callback(lambda _: app.lend_keyboard(lent=False))
 
     @keys.add("c-z")
-    def suspend(event: KeyPressEvent) -> None:
-        def stopped() -> None:
-            app.lend_keyboard(lent=True)
-            os.kill(0, signal.SIGTSTP)  # the group, as a terminal's own Ctrl+Z does
-            app.lend_keyboard(lent=False)
-
-        run_in_terminal(stopped)
+    def pause(event: KeyPressEvent) -> None:
+        suspend(app)
 
     return keys
+
+
+def suspend(app: "App") -> None:
+    """Stop the program until somebody continues it; meanwhile the terminal is as it was before."""
+
+    def stopped() -> None:
+        app.lend_keyboard(lent=True)
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(0, signal.SIGTSTP)  # the group, as a terminal's own Ctrl+Z does
+        signal.signal(signal.SIGTSTP, before)
+        app.lend_keyboard(lent=False)
+
+    with set_app(app.application):  # also where a signal asks for it, and no key
+        run_in_terminal(stopped)
 
 
 def _quiet(app: "App") -> None:

@@ -37,7 +37,7 @@ def markdown_rows(text: str, width: int, theme: Theme) -> list[Row]:
         tokens = _parse(text)
     # What is deeper than the parser goes is not among the tokens: such text stays as it is.
     if not tokens or max(token.level for token in tokens) >= _DEEPEST - 1:
-        return wrap(safe(text), width)
+        return wrap(safe(text, prose=True), width)
     return _Rows(theme).blocks(tokens, width)
 
 
@@ -91,7 +91,7 @@ class _Rows:
             case "paragraph_open":
                 return wrap(self._inline(inner, ""), width)
             case _:
-                return wrap([("", visible(token.content))], width) if token.content else []
+                return wrap([("", visible(token.content, prose=True))], width) if token.content else []
 
     def _list(self, token: Token, inner: Sequence[Token], width: int) -> list[Row]:
         rows: list[Row] = []
@@ -195,11 +195,11 @@ class _Rows:
                 case "code_inline":
                     row.append((f"{now} {theme.inline}".strip(), visible(token.content, lines=False)))
                 case "image":
-                    words = visible(token.content, lines=False)
+                    words = visible(token.content, lines=False, prose=True)
                     row.append((now, f"[image: {words}]" if words else "[image]"))
                     self._target(row, _leads(token, "src"), len(row))
                 case _:
-                    row.append((now, visible(token.content, lines=False)))
+                    row.append((now, visible(token.content, lines=False, prose=True)))
 
     def _target(self, row: Row, target: str, start: int) -> None:
         """Where a link leads, unless its words are just that."""

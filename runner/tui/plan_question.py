@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from policy.tier import Mode
-from runner.plan_mode import WAYS, Leave, PlanAnswer, Stay
+from runner.plan_mode import LETTERS, WAYS, Leave, PlanAnswer, Stay
 from runner.tui.fragments import Fragments, fit
 from runner.tui.guard import Guard
 from runner.tui.panel import Done, Edit
@@ -29,7 +29,7 @@ class PlanQuestion:
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
         self._guard.drawn()
-        said = [*(f"{number}  {_WORDS[mode]}  ({mode.value})" for number, mode in enumerate(WAYS, 1))]
+        said = [*(f"{letter}  {_WORDS[mode]}  ({mode.value})" for letter, mode in LETTERS.items())]
         said += ["n  no: keep planning", "f  no, and say what should be other"]
         drawn: list[Fragments] = [[("bold", "begin with this plan?")]]
         for place, text in enumerate(said):
@@ -51,8 +51,8 @@ class PlanQuestion:
                 return Done(Stay())
             case "f":
                 return self._chosen(len(WAYS) + 1)
-            case _ if key in [str(number) for number in range(1, len(WAYS) + 1)]:
-                return self._chosen(int(key) - 1)
+            case _ if key in LETTERS:
+                return Done(Leave(LETTERS[key]))
         return Wait()
 
     def edited(self, text: str | None) -> Wait | Done[PlanAnswer] | Edit:

@@ -3,11 +3,16 @@
 import contextlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
+from runner.ending_signals import ending_signals
+
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from runner.model_run import RunArgs
 
 # option: whether it takes a value. Everything else goes through typer, which knows all of them, help, and mistakes.
@@ -90,6 +95,7 @@ def hushed() -> Iterator[str]:
     quiet[0] &= ~termios.ICRNL
     quiet[3] &= ~(termios.ECHO | termios.ICANON)
     quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 0, 0  # a look, and no wait for a key
+    taken = {number: signal.signal(number, _leave) for number in ending_signals()}
     try:
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         early = os.read(0, 4096)
@@ -103,6 +109,13 @@ def hushed() -> Iterator[str]:
     finally:
         with contextlib.suppress(termios.error):  # it is gone
             termios.tcsetattr(0, termios.TCSADRAIN, before)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, frame: object) -> "NoReturn":
+    """Take a signal while no event loop is there to take it."""
+    raise SystemExit(128 + number)
 
 
 def _parsed(words: list[str]) -> "RunArgs":

@@ -71,9 +71,9 @@ def head(text: str, room: int, start: int = 0) -> str:
     return text[start : _until(text, start, max(room, 0))]
 
 
-def safe(text: str, style: str = "") -> Row:
-    """Untrusted text as one fragment."""
-    return [(style, visible(text))]
+def safe(text: str, style: str = "", *, prose: bool = False) -> Row:
+    """Return untrusted text as one fragment; `prose` as for `visible`."""
+    return [(style, visible(text, prose=prose))]
 
 
 def wrap(row: Iterable[Fragment], width: int) -> list[Row]:

@@ -25,7 +25,7 @@ def resumed_rows(event: Resumed, width: int, theme: Theme) -> list[Row]:
 
 def prompt_rows(text: str, width: int, theme: Theme) -> list[Row]:
     """What a person said, so that it is found again above; a long one is folded."""
-    lines = visible(text.rstrip()).split("\n")
+    lines = visible(text.rstrip(), prose=True).split("\n")
     first, last = _PROMPT_FOLD
     hidden = len(lines) - first - last
     if hidden > 1:
