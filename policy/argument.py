@@ -26,7 +26,7 @@ OTHERWISE = {
 }
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
-_FILE = pattern(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
+LOCAL_URL = pattern(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
 # Roles whose words mean something else in another spelling.
 _SPELLED = {
     Role.FORMAT: pattern(r"[A-Za-z0-9_+-]+"),
@@ -38,6 +38,7 @@ _SPELLED = {
         r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
     ),
 }
+_LEFT_OUT = pattern(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
 _FETCHED = pattern(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
@@ -91,10 +92,12 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
         call.state = enter(call, word)
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
         connect(call, word)  # some programs fetch what they are told to read
-    elif role in (Role.READ, Role.TREE) and word.text is not None and _FILE.match(word.text):
-        call.touch(role, exactly(_FILE.sub("", word.text), word.span))  # and some know files by their addresses
+    elif role in (Role.READ, Role.TREE) and word.text is not None and LOCAL_URL.match(word.text):
+        call.touch(role, exactly(LOCAL_URL.sub("", word.text), word.span))  # and some know files by their addresses
     elif role not in (Role.DATA, Role.PORT):
         call.touch(role, word)
+        if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
+            call.touch(role, Sense(hints=(word.text[1:],), span=word.span))
 
 
 def _mount(call: "Call", word: Sense) -> None:
@@ -170,7 +173,7 @@ def connect(call: "Call", word: Sense) -> None:
     host = endpoint(text, call.port) if text is not None else ""
     if host is None and text is not None:
         # A local path where a host could stand; `file://` may name this machine before it.
-        local = unquote(_FILE.sub("", text)) if _FILE.match(text) else text
+        local = unquote(LOCAL_URL.sub("", text)) if LOCAL_URL.match(text) else text
         call.touch(Role.READ, word if local == text else exactly(local, word.span))
     else:
         call.connects(host or "", word)
@@ -178,11 +181,13 @@ def connect(call: "Call", word: Sense) -> None:
 
 def _revision(call: "Call", word: Sense) -> None:
     """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
-    for text in word.texts:
+    for text in word.texts or word.hints:
+        if _LEFT_OUT.match(text):
+            continue  # a path that is not looked at
         path = text.rpartition(":")[2] if ":" in text else text
         if text.startswith(("/", "~", "..")) or "/../" in text:
             call.touch(Role.READ, exactly(text, word.span))
-        elif any(call.findings.atlas.secret_name(part) for part in path.split("/") if part):
+        elif call.findings.atlas.secret_parts(path):
             target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
             call.findings.effect(EffectKind.READS, target, Scope.SECRET)
             call.because(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
@@ -199,9 +204,16 @@ def enter(call: "Call", word: Sense) -> State:
     return state.moved(folders)
 
 
+def suspect(call: "Call", word: Sense) -> None:
+    """Refuse a word whose role is not known where it is not certain either and may name a secret."""
+    if not word.texts:
+        call.findings.suspect(Role.READ, word, call.state.cwds, call.rule.ref, word.span or call.span)
+
+
 def scan(call: "Call", words: list[Sense], tier: Tier) -> None:
     """Judge every word that looks like a path or a URL, where flags are not told from operands."""
     for word in words:
+        suspect(call, word)
         for text in word.texts:
             value = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith("-") and "://" in text.partition("=")[0]:
@@ -212,5 +224,5 @@ def scan(call: "Call", words: list[Sense], tier: Tier) -> None:
                 call.touch(
                     Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, exactly(value, word.span)
                 )
-            elif any(call.findings.atlas.secret_name(part) for part in value.split("/") if part):
+            elif call.findings.atlas.secret_parts(value):
                 call.touch(Role.READ, exactly(value, word.span))

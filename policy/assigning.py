@@ -16,6 +16,8 @@ from policy.variables import Standing, standing
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
+# What an unset variable of these does to the shell: bash splits as usual, and counts from the start.
+_UNSET = {"IFS": exactly(" \t\n"), "OPTIND": exactly("1"), "SECONDS": exactly("0")}
 _DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 
 
@@ -110,19 +112,44 @@ class Assigning(Traps):
         return either(state.variables.get(name, ANYTHING), value)
 
     def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
-        """A bare assignment, seen by this shell only."""
-        value = value if self.may_assign(name, value, span, exported=False) and name not in _MOVING else ANYTHING
+        """Assign without exporting. A name that is in the environment already reaches later programs all the same."""
+        own = self.may_assign(name, value, span, exported=False)
+        if not own:
+            state = self._passed(state, name, value)
+        value = value if own and name not in _MOVING else ANYTHING
         self.note(name, value)
         return state.assign(name, value)
+
+    def hidden(self, state: State, name: str, span: Span | None, *, array: bool) -> State:
+        """Judge a declaration without a value, which hides the value from the shell, and an array's from programs too.
+
+        A local variable is unset at first, so that bash finds no `PATH` in it. Arrays are never exported (bash(1)).
+        """
+        if self.standing(name, _UNSET.get(name, ANYTHING), exported=False) is Standing.SHELL:
+            self.obeyed(name, span)
+        return self._passed(state, name, ANYTHING) if array else state
+
+    def _passed(self, state: State, name: str, value: Sense) -> State:
+        """Note that later programs see the change of a variable that was exported from the start."""
+        if self.standing(name, value, exported=False) is Standing.PASSED:
+            state = replace(state, exports=tuple(dict.fromkeys((*state.exports, name))))
+            self.note_state(state)
+        return state
 
     def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
         """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
         if name in self.integers:
             self.number(name, value, span)
-        verdict = standing(name, value.text, self.profile.environment, exported=exported)
+        verdict = self.standing(name, value, exported=exported)
         if verdict is Standing.SHELL:
             self.obeyed(name, span)
         return verdict is Standing.OWN
+
+    def standing(self, name: str, value: Sense, *, exported: bool) -> Standing:
+        """Tell how far setting `name` to any of the texts of `value` reaches: the farthest of them."""
+        texts = value.texts or (None,)
+        found = {standing(name, text, self.profile.environment, exported=exported) for text in texts}
+        return next(each for each in (Standing.SHELL, Standing.PASSED, Standing.OWN) if each in found)
 
     def number(self, name: str, value: Sense, span: Span | None) -> None:
         """After `declare -i NAME`: bash evaluates what the name is given."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from policy.argument import OTHERWISE, apply, enter, scan
+from policy.argument import LOCAL_URL, OTHERWISE, apply, enter, scan, suspect
 from policy.assessment import EffectKind, RuleRef, Scope, Span
 from policy.effects import Findings
 from policy.facts import Facts, Kind
@@ -13,7 +13,7 @@ from policy.losses import LOSSES
 from policy.profile import Profile
 from policy.rule import CommandRule, Flag, Operands, Role
 from policy.secrecy import inside
-from policy.sense import Sense, exactly
+from policy.sense import Sense, exactly, tokens
 from policy.state import State
 from policy.tier import Tier
 
@@ -31,6 +31,10 @@ _VERBS = {
 _RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
 
 
+_REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
+_LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file"])  # of flags: a file that lists paths
+
+
 class Walker(Protocol):
     """What a command may ask of the walk it is part of."""
 
@@ -38,6 +42,7 @@ class Walker(Protocol):
     facts: Facts
     profile: Profile
     given: tuple[Sense, ...]
+    heard: tuple[str, ...]
 
     def simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool) -> tuple[State, State]: ...
 
@@ -51,7 +56,7 @@ class Call:
     `label` is how the user would name it (`git log`). `port`: where a bare name of a host is connected to. `fed`: what
     it reads came from a network. `quiet`: judged as
     printing a text about itself, whatever its rule says. `prints`: a bound of what it prints, when that is known.
-    `lists`: what each of the words that it prints, NUL after each, may be.
+    `lists`: what each of the words that it prints, NUL after each, may be. `says`: texts that it is known to print.
     """
 
     walk: Walker
@@ -67,6 +72,7 @@ class Call:
     after: tuple[State, State] | None = None
     prints: Sense | None = None
     lists: tuple[Sense, ...] = ()
+    says: tuple[str, ...] = ()
     flags: dict[str, Sense | None] = field(default_factory=dict)
 
     @property
@@ -281,6 +287,16 @@ def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
         call.because(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
+        if flag.role is Role.READ and ("files" in name or name in _LISTS):
+            # A list of paths: known when the data is (`<(echo x)`, or the standard input as `-`).
+            listed = value.content or (call.walk.heard if value.text == "-" else ())
+            call.touch(Role.READ, Sense(many=True, hints=tokens(listed)))
+        elif flag.role is Role.DATA and len(name) > 2:
+            for text in value.texts:
+                if found := LOCAL_URL.match(text):
+                    call.touch(Role.READ, exactly(text[found.end() :], value.span))
+    if name in _REVISIONS_ON_INPUT and call.rule.operands.rest is Role.REVISION:
+        apply(call, Role.REVISION, Sense(many=True, hints=tokens(call.walk.heard)))
 
 
 def _heeded(call: Call) -> str | None:
@@ -311,6 +327,8 @@ def _not_described(call: Call, shape: Shape) -> None:
     tier = rule.tier if rule.open else rule.otherwise
     if tier is None:
         call.unknown(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)
+        for word in call.words:
+            suspect(call, word)
         return
     if rule.open:
         _say(call, set())

@@ -73,6 +73,9 @@ def _classify(action: Action, walk: Walk) -> Assessment:
     tree = ""
     try:
         tree = _walked(action, walk)
+        if walk.findings.worst > Tier.READ:
+            for again in walk.findings.unless_read:
+                again()
     except TooMuchError:
         walk.atlas.budget.left = MOST_AFTER
         if isinstance(action, RunScript):

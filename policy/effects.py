@@ -1,5 +1,7 @@
 """Gathers what an action would do, and says in plain words why that matters."""
 
+from collections.abc import Callable
+
 from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
 from policy.facts import Kind
 from policy.paths import Atlas, Device, Place, socket_host
@@ -16,7 +18,18 @@ BUILT_IN = RuleRef("policy/effects.py", 0)
 class Findings:
     """The effects and reasons found so far. Grows during one walk, and is thrown away after it."""
 
-    __slots__ = ("_effects", "_reasons", "_steps", "_worst", "atlas", "connected", "deleted", "step", "unplain")
+    __slots__ = (
+        "_effects",
+        "_reasons",
+        "_steps",
+        "_worst",
+        "atlas",
+        "connected",
+        "deleted",
+        "step",
+        "unless_read",
+        "unplain",
+    )
 
     def __init__(self, atlas: Atlas) -> None:
         self.atlas = atlas
@@ -27,6 +40,7 @@ class Findings:
         self._steps = [self.step]
         self.connected = 0  # how many times something talked to a network
         self.deleted = False  # whether a folder may be gone by now
+        self.unless_read: list[Callable[[], None]] = []  # to be judged at the end, unless all of it only reads
         self.unplain = False  # whether something other than a plain file command changes files
 
     @property
@@ -102,6 +116,8 @@ class Findings:
     def touch(self, role: Role, word: Sense, cwds: tuple[str, ...] | None, rule: RuleRef, span: Span | None) -> None:
         """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
         self.atlas.budget.spend(12)
+        if not word.texts or cwds is None:
+            self.suspect(role, word, cwds, rule, span)
         paths: list[Place] = []
         if word.texts:
             for text in word.texts:
@@ -134,6 +150,36 @@ class Findings:
         self.atlas.budget.spend(8 * len(paths))
         for place in paths:
             self._path(role, place, rule, span, whole=whole)
+
+    def suspect(self, role: Role, word: Sense, cwds: tuple[str, ...] | None, rule: RuleRef, span: Span | None) -> None:
+        """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
+        told = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
+        content = role not in (Role.NAMES, Role.TREE)
+        for text in filter(None, word.texts or word.hints):
+            if cwds is None and text[:1] != "/":
+                if content and self.atlas.secret_parts(text):
+                    self.because(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span)
+            elif not word.texts:
+                for place in (self.atlas.place(text, cwd) for cwd in cwds or ("/",)):
+                    if place.scope is Scope.SECRET:
+                        self._path(role, place, rule, span, whole=False)
+        if word.texts:
+            return
+        for head in filter(None, word.heads or (word.head,)):
+            for cwd in (cwds or ()) if head[:1] != "/" else ("/",):
+                # Only names: `ls -d ~/.ssh*` says no more than that the folder is there.
+                store = self.atlas.store(head if content else head.rpartition("/")[0] + "/", cwd)
+                if store:
+                    self.because(Tier.SECRET, f"{told} files below {store}, {secret_kind(store)}", rule, span)
+        if not content:
+            return
+        _, slash, end = word.tail.partition("/")
+        if slash and not word.wild and self.atlas.secret_end(word.head, end):
+            self.because(Tier.SECRET, f"{told} {end} in some folder, {secret_kind(end)}", rule, span)
+        for cwd in (cwds or ()) if word.pattern else ():
+            if found := self.atlas.only_secrets(word.pattern, cwd):
+                text = f"{told} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
+                self.because(Tier.SECRET, text, rule, span)
 
     def _reached(
         self, word: Sense, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: Span | None

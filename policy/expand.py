@@ -34,6 +34,7 @@ from policy.sense import (
     ANYTHING,
     COUNT,
     MAYBE_NUMBER,
+    MOST_HINTS,
     MOST_MAYBE,
     NOTHING,
     Sense,
@@ -41,6 +42,7 @@ from policy.sense import (
     exactly,
     fields,
     joined,
+    tokens,
     unquoted,
 )
 from policy.state import State
@@ -61,12 +63,14 @@ _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO",
 
 
 class Around(Protocol):
-    """The walk, as an expansion sees it. `printed`: a bound of what the last command printed."""
+    """The walk, as an expansion sees it. `printed`: a bound of what the last command printed. `said`: texts that the
+    commands since somebody emptied it are known to print."""
 
     facts: Facts
     findings: Findings
     fed: bool
     printed: Sense | None
+    said: list[str]
 
     def script(self, script: Script, state: State) -> tuple[State, State]: ...
 
@@ -144,8 +148,8 @@ class Expander:
                     likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
                     return Sense(dashless=True, maybe=likely)
                 return Sense(texts=(self.walk.facts.home,))
-            case Glob():
-                return Sense(wild=True, many=True)
+            case Glob(text=text):
+                return Sense(wild=True, many=True, pattern=text)
             case Parameter():
                 return self._parameter(part, state)
             case Expansion():
@@ -191,7 +195,8 @@ class Expander:
         if name in ("@", "*"):
             return ANYTHING if name == "@" or not part.quoted else Sense()
         if part.subscript in ("@", "*"):
-            return ANYTHING if part.subscript == "@" or not part.quoted else Sense()
+            hints = self.value(name, state, whole=True).hints
+            return replace(ANYTHING if part.subscript == "@" or not part.quoted else Sense(), hints=hints)
         return _placed(self.value(name, state, part.subscript), part.quoted)
 
     def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> Sense:
@@ -205,7 +210,8 @@ class Expander:
             return items[place] if items is not None and -len(items) <= place < len(items) else ANYTHING
         if name.isdigit():
             argument = state.argument(int(name)) if name != "0" else value
-            return ANYTHING if argument is None else argument
+            hints = tuple(hint for word in state.arguments or () for hint in word.hints)
+            return replace(ANYTHING, hints=hints[:MOST_HINTS]) if argument is None else argument
         if value is not None:
             return replace(value, items=None)
         if name == "HOME":
@@ -282,11 +288,20 @@ class Expander:
     def _substitution(self, body: Script, kind: str, quoted: bool, state: State) -> Sense:
         self.walk.printed = None
         fed, self.walk.fed = self.walk.fed, False
+        said, self.walk.said = self.walk.said, []
         worst = self.walk.findings.worst
         self.walk.script(body, state)
         self.walk.fed = fed
+        told, self.walk.said = tuple(dict.fromkeys(self.walk.said)), said
         if kind != "command":
-            return exactly("/dev/fd/0")  # a pipe that bash makes; its other end was walked
+            return replace(exactly("/dev/fd/0"), content=told)  # a pipe that bash makes; its other end was walked
+        result = self._output(body, quoted, worst, state)
+        if result.texts or not told:
+            return result
+        return replace(result, hints=tuple(text.rstrip("\n") for text in told) if quoted else tokens(told))
+
+    def _output(self, body: Script, quoted: bool, worst: Tier, state: State) -> Sense:
+        """What a command substitution is replaced by, once its commands are walked."""
         counted = self._counted(body, state)
         if counted is not None:
             return replace(counted, many=counted.empty and not quoted)

@@ -39,6 +39,11 @@ class Facts:
     `remotes` says what the settings of the repository that holds a folder name; `registries`, for a package manager and
     a folder, which hosts it asks, each with the scope of whoever names it; `telling` which variables tell it, of those
     among given hosts. All three look when they are asked.
+    `tracked` answers which files in a part of the workspace's repository are secret by their names (relative to the
+    workspace; a folder ends with a slash), or None when that is not known. The parts: `index`; `assumed index`, the
+    entries of the index that are assumed to be unchanged; `history`; `tree of REVISION`; and `change of REVISION` (the
+    trees of that commit and of its parents).
+    `login` tells whether a file of settings, such as `.npmrc`, holds a login now (policy/logins.py has the names).
     `names` lists a folder, or answers None when it cannot say all that is in it.
     """
 
@@ -58,4 +63,6 @@ class Facts:
     names: Callable[[str], tuple[str, ...] | None] = lambda path: None
     remotes: Callable[[str], Remotes] = lambda folder: Remotes()
     registries: Callable[[str, str], tuple[tuple[str, Scope], ...]] = lambda program, folder: ()
+    tracked: Callable[[str], tuple[str, ...] | None] = lambda where: ()
+    login: Callable[[str], bool] = lambda path: False
     telling: Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]] = lambda hosts: ()

@@ -8,8 +8,9 @@ from policy.matrix import MATRIX, Matrix
 from policy.profile import Profile
 from policy.rules import RuleBook
 
-# Where a rule stands, whose file that is, and where this machine keeps one, is no part of what is allowed.
-_PLACES = frozenset(["ref", "layer", "bundle"])
+# Where a rule stands, whose file that is, and where this machine keeps one, is no part of what is allowed. `personal`
+# is a fact about the disk: what settings of other programs say there.
+_PLACES = frozenset(["ref", "layer", "bundle", "personal"])
 
 
 def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> str:

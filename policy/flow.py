@@ -42,6 +42,7 @@ from policy.tier import Tier
 
 SHELL = RuleRef("policy/walk.py", 0)
 MOST_WORDS = 400  # of one command, after expansion
+MOST_SAID = 24  # texts that commands are known to print
 MOST_ROUNDS = 4  # how often a loop body is walked until nothing new is known
 
 Ends = tuple[State, State]  # what holds when it succeeded, and when it failed
@@ -56,6 +57,8 @@ class Flow(ABC):
     left: list[State]
     listed: tuple[Sense, ...]
     given: tuple[Sense, ...]
+    said: list[str]
+    heard: tuple[str, ...]
 
     @abstractmethod
     def command(self, command: Command, state: State) -> Ends:
@@ -125,7 +128,9 @@ class Flow(ABC):
 
     def node(self, node: Node, state: State) -> Ends:
         self.findings.atlas.budget.spend(10 + 2 * len(state.variables))  # the states before and after are compared
+        heard = self.heard
         ok, fail = self._node(node, state)
+        self.heard = heard  # a redirection of the node may have given it another input
         if not isinstance(node, (Pipeline, Function)) and not all(map(_opens, node.redirects)):
             fail = either_state(fail, state)  # when a file cannot be opened, bash does not even begin
         return ok, fail
@@ -177,15 +182,20 @@ class Flow(ABC):
             return (fail, ok) if node.negated else (ok, fail)
         before, connected = self.fed, self.findings.connected
         given: tuple[Sense, ...] = ()
+        heard, said = self.heard, self.said
         try:
             for command in node.commands:
+                self.said = []
                 lone = not node.merged and _lone(command, state)
                 self.given, self.listed = given if lone else (), ()
                 self.node(command, state)
                 given, self.given = self.listed if lone else (), ()
                 self.fed = self.fed or self.findings.connected > connected
+                self.heard = tuple(dict.fromkeys(self.said))
         finally:
-            self.fed = before
+            self.fed, self.heard = before, heard
+            said += self.said[:MOST_SAID]
+            self.said = said
         return state, state
 
     def _for(self, node: For, state: State) -> Ends:
@@ -197,8 +207,7 @@ class Flow(ABC):
         fed = self.redirects(node.redirects, state)
         if not self.may_assign(node.name, value, node.span, exported=False):
             value = ANYTHING
-        self.note(node.name, value)
-        inside = state.assign(node.name, value)
+        inside = self.assign(state, node.name, value, node.span)
         end = self._fed(
             fed, lambda: self._rounds(lambda known: self._body(node.body, known), inside, (node.name, value))
         )

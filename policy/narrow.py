@@ -21,6 +21,7 @@ def narrow(base: Profile, by: Profile) -> Profile:
         secret_names=_both(base.secret_names, by.secret_names),
         public_names=_shared(base.public_names, by.public_names),
         locked=_both(base.locked, by.locked),
+        personal=_both(base.personal, by.personal),
         system=_shared(base.system, by.system),
         etc=_shared(base.etc, by.etc),
         environment=_shared(base.environment, by.environment),

@@ -8,6 +8,7 @@ from policy.assessment import Scope
 from policy.budget import Budget
 from policy.facts import Facts, Kind
 from policy.hosts import endpoint
+from policy.logins import sometimes
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, inside
@@ -119,7 +120,7 @@ class Atlas:
         device = _device(path)
         if device is Device.NONE and real != path:
             device = _device(real)
-        secret = self.secret(path) or (real != path and self.secret(real))
+        secret = self.secret(path) or (real != path and self.secret(real)) or self._login(path) or self._login(real)
         if secret:
             scope = Scope.SECRET
         elif device is not Device.NONE:
@@ -128,6 +129,10 @@ class Atlas:
             scope = self._scope(real)
         locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
         return Place(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
+
+    def _login(self, path: str) -> bool:
+        """Return True if the file at `path` in the workspace is a secret by what it holds."""
+        return sometimes(path.rpartition("/")[2]) and inside(path, self._facts.workspace) and self._facts.login(path)
 
     def _veiled(self, path: str, bound: bool) -> Place:
         """A link of the kernel that leads elsewhere for every process, so nobody can say beforehand where."""
@@ -138,6 +143,43 @@ class Atlas:
     def aimed(self, head: str, tail: str, cwd: str) -> bool:
         """Whether a pattern that starts and ends like that is made to find secrets: `.env*`, `*.pem`, `*/.env`."""
         return any(self.secret(self.absolute(f"{head}{middle}{tail}", cwd)) for middle in ("", "x"))
+
+    def store(self, head: str, cwd: str) -> str:
+        """Return the credential store, as people read it, in which all paths lie that begin with `head`, or nothing."""
+        if len(head) > LONGEST or "\0" in head:
+            return ""  # no kernel opens it
+        for start in dict.fromkeys((head.rpartition("/")[0] or "/", head) if "/" in head else (head,)):
+            path = self.absolute(start, cwd)
+            for each in (path, self._facts.look(path).real):
+                if self._secrets.holds_folder(each):
+                    return self.shown(each)
+        return ""
+
+    def secret_end(self, head: str, end: str) -> bool:
+        """Return True if a path that begins with `head` is a secret by the names `end` that it ends in."""
+        if head.startswith("/") and self._scope(self.absolute(head.rpartition("/")[0] or "/", "/")) is Scope.SYSTEM:
+            return False
+        return self.secret_parts(end)
+
+    def only_secrets(self, pattern: str, cwd: str) -> tuple[str, ...]:
+        """Return what bash's `pattern` matches in the workspace, or may match, where each of it is secret by its name.
+
+        Empty when it also finds something else, or nothing. Patterns for everything (`*`, `.*`, `*.*`) never count:
+        what they find is masked, and the rest is what they are written for.
+        """
+        from policy.matches import everything, matched, spelled  # only where there is a pattern
+
+        if everything(pattern):
+            return ()
+        self.budget.spend(_LOOK)
+        found = spelled(pattern)
+        if not found or not all(map(self.secret_parts, found)):
+            workspace = self._facts.workspace
+            start = workspace if pattern[:1] == "/" else self.absolute(cwd, "/")
+            if pattern[:1] == "/" and not pattern.startswith(f"{workspace}/"):
+                return ()
+            found = matched(pattern.removeprefix(workspace), start, self._facts.names, workspace, self.budget)
+        return found if found and all(map(self.secret_parts, found)) else ()
 
     def _scope(self, real: str) -> Scope:
         if inside(real, self._facts.workspace):
@@ -166,7 +208,12 @@ class Atlas:
         if not inside(path, workspace) and self._roots.hold(path):
             return False  # certificates and templates of the system are nobody's secret
         below = path[len(workspace) :] if inside(path, workspace) else path
-        return any(self._secrets.named(part) for part in below.split("/") if part)
+        return self.secret_parts(below)
+
+    def secret_parts(self, path: str) -> bool:
+        """Return True if a name on `path`, alone or with the folder it lies in, is that of a key or password file."""
+        parts = [part for part in path.split("/") if part]
+        return any(self._secrets.named(f"{above}/{part}") for above, part in zip(("", *parts), parts, strict=False))
 
     def named_secret(self, path: str) -> bool:
         """Secret only by its name, inside the workspace: the name may be seen, the content not."""
@@ -276,11 +323,18 @@ _SAFE_PROC = re.compile(
 )
 
 
+# Folders that mostly hold other things: making or removing one is ordinary work, and the sandbox keeps
+# what is locked in them.
+_MIXED = (".config", ".github")
+
+
 @lru_cache(maxsize=8)
 def _above_locked(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Match a path (from the workspace, leading slash) that holds something locked: removing it removes that too."""
     tops = []
     for pattern in patterns:
         parts = pattern.strip("/").split("/")
+        if parts[0] in _MIXED:
+            continue
         tops += ["/".join(re.escape(part) for part in parts[:count]) for count in range(1, len(parts))]
     return re.compile(f"/(?:{'|'.join(tops) or '(?!)'})\\Z", re.DOTALL)

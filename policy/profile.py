@@ -17,7 +17,8 @@ class Profile:
 
     `secret_home`: paths below the home that are secret (`.ssh`); `secret_paths`: absolute ones.
     `secret_names`: patterns of file names that are secret anywhere (`.env`, `*.pem`); `public_names`: exceptions.
-    `locked`: what other programs run by themselves, relative to the workspace or any nested repository.
+    `locked`: what other programs run by themselves, relative to the workspace or any nested repository. `personal`: the
+    same, where this user's own settings make those programs do so (`core.hooksPath` in `~/.gitconfig`).
     `system`: folders every permit may read; `etc`: the entries of /etc that are system files.
     `unix_sockets`: whether commands that change the workspace may make sockets of the family AF_UNIX.
     `credentials`: what the proxy adds to requests of commands that may talk to a host. `bundle`: the file of
@@ -39,3 +40,4 @@ class Profile:
     unix_sockets: bool = False
     credentials: "tuple[Credential, ...]" = ()
     bundle: str = ""
+    personal: tuple[str, ...] = ()

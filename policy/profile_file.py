@@ -123,6 +123,8 @@ def _fault(entry: str, path: Path) -> str | None:
     words = [word for word in entry.split("/") if word]
     if "[" in entry or "]" in entry or "\0" in entry or "\n" in entry or not words:
         return "may hold only a name, `/`, `*` and `?`"
+    if path == ("secret", "names") and len(words) == 2 and not any(char in words[0] for char in "*?"):
+        words = words[1:]  # a folder, and a name in it
     if path in _NAMES and len(words) != 1:
         return "is a path, but this list takes names"
     if path == ("environment", "names"):

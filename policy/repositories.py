@@ -1,4 +1,4 @@
-"""Whose Git settings govern a folder."""
+"""Whose Git settings govern a folder. Source: `is_git_directory` in Git's setup.c."""
 
 from policy.facts import Facts, Kind
 from policy.secrecy import inside
@@ -25,10 +25,15 @@ class Repositories:
             self._known[cwd] = found
             return found
         while found is None and current != workspace:
-            git = self._facts.look(f"{current}/.git").kind is not Kind.MISSING
-            bare = self._facts.look(f"{current}/HEAD").kind is Kind.FILE
-            if git or (bare and self._facts.look(f"{current}/objects").kind is Kind.FOLDER):
+            # A `HEAD` that is a link to nothing is a branch without commits; `commondir` says where `objects` are.
+            inside_of_one = self._there(f"{current}/objects") or self._there(f"{current}/commondir")
+            if self._there(f"{current}/.git") or (inside_of_one and self._there(f"{current}/HEAD")):
                 found = current
             current = current.rpartition("/")[0] or "/"
         self._known[cwd] = found
         return found
+
+    def _there(self, path: str) -> bool:
+        """Whether something is at `path`, of which the folder has no links in its path: a link to nothing, too."""
+        fact = self._facts.look(path)
+        return fact.kind is not Kind.MISSING or fact.real != path

@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import field
 
+from policy.backups import originals
 from policy.glob import glob
 from policy.profile import Profile
 from policy.record import dataclass
@@ -52,9 +53,16 @@ class Secrets:
         return any(_match(part[: len(place)], place) for part, place in self._patterns(path, words))
 
     def named(self, path: str) -> bool:
-        """The name alone makes it a secret wherever it lies: `.env`, `*.pem`."""
-        name = folded(path.rstrip("/").rpartition("/")[2])
-        return self._index.secret.hold(name) and not self._index.public.hold(name)
+        """Return True if the last name of `path`, alone or with the folder it lies in, makes it a secret anywhere.
+
+        The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret like the file.
+        """
+        folder, _, name = folded(path.rstrip("/")).rpartition("/")
+        names, below = self._index.secret, self._index.pairs.get(folder.rpartition("/")[2])
+        return any(
+            (names.hold(each) or (below is not None and below.hold(each))) and not self._index.public.hold(each)
+            for each in (name, *originals(name))
+        )
 
     def exposed_by(self, path: str) -> bool:
         """All of `path` would show a secret place: it is `/`, the home, or a folder above one of them."""
@@ -85,6 +93,14 @@ class Secrets:
             places = index.home_patterns
             found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))] if below else ()
         return found
+
+
+def paired(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the name patterns of those of `patterns` that are `FOLDER/NAME`, by the folder."""
+    found: dict[str, tuple[str, ...]] = {}
+    for folder, name in (pattern.split("/") for pattern in patterns if "/" in pattern.strip("/")):
+        found[folder] = (*found.get(folder, ()), name)
+    return found
 
 
 def inside(path: str, root: str) -> bool:
@@ -150,6 +166,7 @@ class _Index:
     depth: int
     locked: dict[str, list[list[str]]]
     secret: _Names
+    pairs: dict[str, _Names]  # by the folder that they lie in
     public: _Names
 
 
@@ -167,8 +184,9 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         patterns=_by_first(path for path in profile.secret_paths if _wild(path)),
         home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
         depth=len(_words(home)),
-        locked=_by_first(profile.locked),
-        secret=_names(tuple(map(folded, profile.secret_names))),
+        locked=_by_first((*profile.locked, *profile.personal)),
+        secret=_names(tuple(folded(name) for name in profile.secret_names if "/" not in name)),
+        pairs={folder: _names(names) for folder, names in paired(tuple(map(folded, profile.secret_names))).items()},
         public=_names(tuple(map(folded, profile.public_names))),
     )
 

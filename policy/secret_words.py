@@ -3,6 +3,8 @@
 import re
 from functools import cache
 
+from policy.backups import originals
+
 DEFAULT = "a private key or credential store"
 
 _HISTORY = r"\.\w*_history|\.zhistory|\.history|\.histfile|\.lesshst|\.viminfo|shada|atuin|\.zsh_sessions"
@@ -35,7 +37,9 @@ _KINDS = (
 def secret_kind(path: str) -> str:
     """What stands at `path`, which is secret: "a private key". The usual words where nothing closer is known."""
     full = path if path.startswith("/") else f"/{path.removeprefix('~/')}"
-    return next((words for pattern, words in _compiled() if pattern.search(full)), DEFAULT)
+    folder, _, name = full.rpartition("/")
+    likely = (full, *(f"{folder}/{each}" for each in originals(name)))
+    return next((words for each in likely for pattern, words in _compiled() if pattern.search(each)), DEFAULT)
 
 
 @cache

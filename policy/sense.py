@@ -9,6 +9,7 @@ from policy.record import dataclass
 
 MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
 MOST_TEXT = 16 * 1024  # no value is followed beyond that
+MOST_HINTS = 24  # likely texts that are only looked at for secrets
 LIMIT = 12  # more possible texts than this are "known only when it runs"
 
 
@@ -24,6 +25,9 @@ class Sense:
     `frail`: in it is what a command prints, so a part of the word is missing when that failed.
     `value`: of a word that declares a variable (`local x=$y`), what the variable gets; bash does not split it.
     `maybe`: texts that an unknown word is likely to be (`${x:-/etc/shadow}`): what they would do counts, too.
+    `hints`: texts that known data would make of an unknown word (`$(echo x)`, lines of a here-string); `heads`: how it
+    may begin, where that is not certain. Both only tell secrets: a word that may name one is refused. `pattern`: for
+    names of existing files, what bash matches them with. `content`: what the file that the word names likely holds.
     """
 
     texts: tuple[str, ...] = ()
@@ -35,6 +39,10 @@ class Sense:
     solid: bool = False
     some: bool = False
     maybe: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()
+    pattern: str = ""
+    content: tuple[str, ...] = ()
     number: bool = False
     frail: bool = False
     items: "tuple[Sense, ...] | None" = None
@@ -116,10 +124,48 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
     # A `..` after the unknown part would lead out of the folder that bounds it.
     wild = all(part.wild for part in unknown) and not any(".." in (part.text or "") for part in parts)
     frail = any(part.frail for part in parts)
-    maybe, solid = _likely(parts), all(map(_solid, parts))
     return Sense(
-        head=head, tail=tail, wild=wild, many=many, dashless=dashless, solid=solid, frail=frail, maybe=maybe, span=span
+        head=head,
+        tail=tail,
+        wild=wild,
+        many=many,
+        dashless=dashless,
+        solid=all(map(_solid, parts)),
+        frail=frail,
+        maybe=_likely(parts),
+        hints=_hinted(parts),
+        heads=_heads(parts, head),
+        pattern=_pattern(parts) if wild else "",
+        span=span,
     )
+
+
+def _hinted(parts: Sequence[Sense]) -> tuple[str, ...]:
+    """Return the texts of the whole where known data gives one to each unknown part."""
+    if not any(part.hints for part in parts):
+        return ()
+    texts = [""]
+    for part in parts:
+        texts = [text + more for text in texts for more in (part.texts or part.maybe or part.hints)][:MOST_HINTS]
+    return tuple(dict.fromkeys(texts))
+
+
+def _heads(parts: Sequence[Sense], head: str) -> tuple[str, ...]:
+    """Return how the whole may begin, up to the first part of which nothing is known; empty when `head` says it all."""
+    heads = [""]
+    for part in parts:
+        texts = part.texts or (*part.maybe, *part.hints)
+        ends = not texts
+        texts = texts or part.heads or (part.head,)
+        heads = [each + more for each in heads for more in texts][:MOST_HINTS]
+        if ends:
+            break
+    found = tuple(dict.fromkeys(heads))
+    return () if found == (head,) else found
+
+
+def _pattern(parts: Sequence[Sense]) -> str:
+    return "".join(part.pattern or ("*" if part.text is None else _GLOB.sub(r"[\g<0>]", part.text)) for part in parts)
 
 
 def _solid(part: Sense) -> bool:
@@ -148,11 +194,17 @@ def either(first: Sense, second: Sense) -> Sense:
         if len(texts) <= LIMIT:
             return Sense(texts=texts)
     maybe = tuple(dict.fromkeys((*first.texts, *first.maybe, *second.texts, *second.maybe)))[:MOST_MAYBE]
+    hints = tuple(dict.fromkeys((*first.hints, *second.hints)))[:MOST_HINTS]
+    heads = tuple(dict.fromkeys((*_begins(first), *_begins(second))))[:MOST_HINTS]
     if _numeric(first) and _numeric(second):
         empty = first.empty or second.empty
         return Sense(number=True, wild=not empty, dashless=first.plain and second.plain, maybe=maybe, empty=empty)
     many, solid = first.many or second.many, _solid(first) and _solid(second)
-    return Sense(many=many, dashless=first.plain and second.plain, solid=solid, maybe=maybe)
+    return Sense(many=many, dashless=first.plain and second.plain, solid=solid, maybe=maybe, hints=hints, heads=heads)
+
+
+def _begins(sense: Sense) -> tuple[str, ...]:
+    return sense.texts or sense.heads or ((sense.head,) if sense.head else ())
 
 
 def _numeric(sense: Sense) -> bool:
@@ -165,17 +217,22 @@ def unquoted(value: Sense) -> Sense:
         return replace(value, many=True) if value.empty else value
     if value.solid:
         return replace(value, many=True)  # without a text it is no word at all
+    hints = _fields(value.hints)
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value
         calm = all(_calm(text) for text in value.texts)
-        return Sense(many=True, dashless=calm, maybe=_fields(value.texts))
-    return replace(value, many=True, dashless=False, wild=False, maybe=_fields(value.maybe))
+        globs = _globbed(value.texts)
+        heads = tuple(_GLOB.split(glob)[0] for glob in globs)
+        pattern = globs[0] if len(globs) == 1 else ""
+        return Sense(many=True, dashless=calm, maybe=_fields(value.texts), heads=heads, pattern=pattern)
+    return replace(value, many=True, dashless=False, wild=False, maybe=_fields(value.maybe), hints=hints)
 
 
 _NUMERIC = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _SPECIAL = frozenset(" \t\n*?[]\\")
 _GLOBS = frozenset("*?[]\\")
+_GLOB = re.compile(r"[*?\[\]]")
 
 
 def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -184,9 +241,26 @@ def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))[:MOST_MAYBE]
 
 
+def _globbed(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the words with globs that the texts are split into."""
+    found = dict.fromkeys(word for text in texts for word in fields(text) if _GLOBS.intersection(word))
+    return tuple(found)[:MOST_HINTS]
+
+
 def fields(text: str) -> list[str]:
     """The words that bash splits a value into."""
     return re.findall(r"[^ \t\n]+", text)
+
+
+def tokens(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that a program may take out of lines of text: whole lines, fields, and what NUL separates."""
+    found: dict[str, None] = {}
+    for text in texts:
+        lines = re.split(r"[\0\n]", text)
+        found |= dict.fromkeys(
+            filter(None, (*lines, *(word for line in lines for word in re.split(r"[ \t,;|]+", line))))
+        )
+    return tuple(found)[:MOST_HINTS]
 
 
 def _calm(text: str) -> bool:

@@ -50,7 +50,7 @@ def terms_for(
     """
     worst = assessment.tiers[0]
     secrets = Secrets(profile, facts.home, facts.private)
-    if floor := _workspace_floor(facts.workspace, secrets):
+    if floor := workspace_floor(facts.workspace, secrets):
         return floor
     read: set[str] = set()
     write: set[str] = set()
@@ -183,13 +183,14 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
 
 def walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is locked, hidden and shown: the profile's lists, and what the users' rules deny to any code."""
+    always = (*profile.locked, *profile.personal)
     if not profile.permissions:
-        return profile.locked, profile.secret_names, profile.public_names
+        return always, profile.secret_names, profile.public_names
     from policy.permission.walls import walls  # only where somebody has rules
 
     locked, hidden = walls(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))
-    return (*profile.locked, *locked), (*profile.secret_names, *hidden), shown
+    return (*always, *locked), (*profile.secret_names, *hidden), shown
 
 
 def _brought(path: str) -> bool:
@@ -233,7 +234,8 @@ def _limits(assessment: Assessment, limits: Limits) -> Limits:
 
 
 @lru_cache(maxsize=8)
-def _workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
+def workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
+    """Return why no action may run in `workspace`, an absolute real path; None for a folder that can be worked in."""
     kernel = any(inside(workspace, root) for root in _KERNEL)
     if not kernel and not secrets.exposed_by(workspace) and not secrets.holds_folder(workspace):
         return None
@@ -241,7 +243,7 @@ def _workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
     return Floor(
         Tier.DENIED if kernel else Tier.SECRET,
         f"the working folder `{plain(workspace)}` {why}, and all of it would be inside the sandbox",
-        "go to a project folder first, or name one with `--cwd FOLDER`",
+        "go to a project folder first (`cd FOLDER`), or name one with `--cwd FOLDER`",
     )
 
 

@@ -21,6 +21,12 @@ _LOOKS = pattern(
     r"|SOURCE_DATE_EPOCH|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND"
     r"|NODE_ENV"
 )
+# Those of them that never name a file: counts, switches, and terminal types, which hold no `/` (terminfo(5)). Where the
+# script itself does not export them, they may hold anything.
+_INERT = pattern(
+    r"NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI|SOURCE_DATE_EPOCH|RUST_BACKTRACE"
+    r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
+)
 _VALUE = pattern(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
 _TRAVERSAL = pattern(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
@@ -45,13 +51,13 @@ _TOOLS = pattern(
 
 
 def standing(name: str, value: str | None, inherited: tuple[str, ...], *, exported: bool) -> Standing:
-    """How far setting `name` reaches. `value` is None when it is known only at run time.
+    """Tell how far setting `name` reaches. `value` is None when it is known only at run time.
 
     `inherited`: name patterns that a command's environment holds from the start, so that setting one is exporting it.
     """
     if _LOOKS.fullmatch(name):
         calm = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)
-        return Standing.OWN if calm else Standing.PASSED
+        return Standing.OWN if calm or (not exported and _INERT.fullmatch(name)) else Standing.PASSED
     if name in _PAGERS:
         return Standing.OWN if value in ("cat", "") else Standing.SHELL
     if value is not None and not exported and name in _TAMED and _TAMED[name].fullmatch(value):
@@ -61,8 +67,8 @@ def standing(name: str, value: str | None, inherited: tuple[str, ...], *, export
     if _TOOLS.fullmatch(name):
         # Never exported by the script itself, yet it may be in the environment already.
         return Standing.SHELL if exported or name != name.lower() else Standing.OWN
-    if exported and name != name.lower():
-        return Standing.PASSED
+    if exported:
+        return Standing.PASSED  # closed world: a name that no table has may mean something to some program
     known = any(fnmatchcase(name, pattern) for pattern in inherited)
     return Standing.PASSED if known else Standing.OWN
 

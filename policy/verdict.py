@@ -46,6 +46,11 @@ class Limits:
     output: int = 10 << 20
     disk: int = 20 << 30
 
+    @property
+    def largest(self) -> int:
+        """Bytes that a single file may reach (RLIMIT_FSIZE, getrlimit(2)): one file may not use up more than `disk`."""
+        return min(self.file, self.disk) if self.disk else self.file
+
 
 # Where a command under `look` may write: empty at its start and gone at its end, seen by nobody else.
 LOOK_TMP = "/run/tmp"

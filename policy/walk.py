@@ -11,7 +11,7 @@ from policy.denied import denied_reason
 from policy.effects import Findings
 from policy.expand import Expander
 from policy.facts import Facts
-from policy.flow import SHELL, Ends, either_ends
+from policy.flow import MOST_SAID, SHELL, Ends, either_ends
 from policy.functions import Given
 from policy.little.registry import grammar
 from policy.paths import Atlas
@@ -60,6 +60,8 @@ class Walk(Assigning):
         self.printed: Sense | None = None  # a bound of what the last simple command prints
         self.listed: tuple[Sense, ...] = ()  # and what the words may be that it prints, NUL after each
         self.given: tuple[Sense, ...] = ()  # the same of the command before it in a pipeline
+        self.said: list[str] = []  # texts that commands are known to print, since somebody emptied it
+        self.heard: tuple[str, ...] = ()  # texts that are known to be on the standard input
         self.left: list[State] = []  # what held where a loop was left or a round cut short
         self._opened: set[str] = set()  # descriptors that the script has opened, perhaps
         self._inner = 0
@@ -217,9 +219,11 @@ class Walk(Assigning):
             self.left.append(begin)
         if call.label == "return":
             self.returned.append(begin)
-        opaque = rule.tier is Tier.EXECUTE and not call.quiet
+        ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
+        opaque = rule.tier is Tier.EXECUTE and not call.quiet and ran
         if begin.exports and not rule.builtin and not opaque:
-            # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already.
+            # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already. What
+            # such a program does with the words given here may be less, so the tier that came out decides.
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
             self.findings.unknown(text, rule.ref, call.span)
         self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
@@ -231,6 +235,10 @@ class Walk(Assigning):
             self.findings.unplain = True
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
         self.listed = () if self._traps else call.lists  # a trap may print between the words
+        said = self.heard if rule.name in _PASSING else call.says
+        if rule.name in _NAMING:
+            said = tuple(text for word in call.words for text in word.texts if text[:1] != "-")
+        self.said += [text for text in said if text not in self.said][: MOST_SAID - len(self.said)]
         return call.after or (begin, begin)
 
     def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
@@ -281,7 +289,7 @@ class Walk(Assigning):
             span = self.span(redirect.span)
             match redirect.op:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
-                    pass
+                    self.heard = word.texts or word.maybe or word.hints
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
                     number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
                     # What the others lead to was judged where the script opened them.
@@ -289,6 +297,7 @@ class Walk(Assigning):
                         self.findings.unknown("copies a descriptor that was opened elsewhere", SHELL, span)
                 case RedirectOp.IN:
                     self._target(Role.READ, word, state, span)
+                    self.heard = word.content
                 case RedirectOp.READ_WRITE:
                     self._target(Role.READ, word, state, span)
                     self._target(Role.WRITE, word, state, span)
@@ -302,6 +311,7 @@ class Walk(Assigning):
         before = len(self.findings)
         if word.many or (word.text is not None and not word.text):
             self.findings.unknown("redirects to a path known only when it runs", SHELL, span)
+            self.findings.suspect(role, word, state.cwds, SHELL, span)
         else:
             self.findings.touch(role, word, state.cwds, SHELL, span)
         for text in word.maybe:
@@ -407,6 +417,8 @@ def _runs_input(words: list[Sense]) -> bool:
 
 
 # Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
+_PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
+_NAMING = frozenset(["ls", "realpath", "readlink", "basename", "dirname", "git ls-files"])  # print what they are given
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
 _LEAVES = frozenset(["break", "continue"])

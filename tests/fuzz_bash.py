@@ -280,18 +280,18 @@ def broken(tree: Script, seen: Seen) -> list[str]:
 class Listener(Walk):
     """A walk that remembers the words of every command that it judged."""
 
-    heard: list[list[Sense]]
+    commands_seen: list[list[Sense]]
 
     def _ready(self, command: Command, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
-        self.heard.append(words)
+        self.commands_seen.append(words)
         return super()._ready(command, words, *rest, **named)
 
     def simple(self, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
-        self.heard.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
+        self.commands_seen.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
         return super().simple(words, *rest, **named)
 
     def program(self, name: str, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
-        self.heard.append([Sense(texts=(name,)), *words])
+        self.commands_seen.append([Sense(texts=(name,)), *words])
         return super().program(name, words, *rest, **named)
 
 
@@ -326,7 +326,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
     book, profile = settings()
     work, home = str(bash.work), str(bash.home)
     walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile)
-    walk.heard = []
+    walk.commands_seen = []
     try:
         walk.run(tree, State((work,), arguments=()))
     except TooMuchError:
@@ -338,7 +338,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
         return None
     said = "redirects to a path known only when it runs"
     writes = (each for each in walk.findings.effects if each.kind is EffectKind.WRITES or each.target == said)
-    return Meaning(walk.heard, tuple(writes))
+    return Meaning(walk.commands_seen, tuple(writes))
 
 
 def allowed(sense: Sense) -> str:

@@ -265,7 +265,14 @@ def pipeline(job: Job, **variables: str) -> subprocess.CompletedProcess[str]:
     known = {name: each["value"] if isinstance(each, dict) else each for name, each in GITLAB["variables"].items()}
     assert all(isinstance(each, str) for each in known.values())
     env = {name: text for name, text in job.environ.items() if not name.startswith(("GITHUB_", "RUNNER_"))}
-    env |= {**known, "CI_PROJECT_DIR": str(job.work), "TMPDIR": str(job.temp), "GITLAB_CI": "true", **variables}
+    env |= {
+        **known,
+        "CI_PROJECT_DIR": str(job.work),
+        "CI_JOB_ID": "7",
+        "TMPDIR": str(job.temp),
+        "GITLAB_CI": "true",
+        **variables,
+    }
     script = "\n".join((*GITLAB["before_script"], *GITLAB["script"]))
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
@@ -274,29 +281,32 @@ def pipeline(job: Job, **variables: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_gitlab_template_end_to_end(job: Job) -> None:
+    (job.work / "ringfence").mkdir()
+    (job.work / "ringfence/mine.txt").write_text("of the checkout")
     model = job.script(bash("echo b > b.txt", "env"), DONE)
     prompt = "$(touch pwned) --mode=dangerously"
     done = pipeline(job, AGENT_CI_COMMAND=AGENT, AGENT_CI_MODEL=model, AGENT_CI_PROMPT=prompt)
     assert done.returncode == 0, done.stdout + done.stderr
-    kept = {path.name for path in (job.work / "ringfence").iterdir()}
+    kept = {path.name for path in (job.work / "ringfence-7").iterdir()}
     assert kept == {"summary.md", "denied.sarif", "events.jsonl", "result.json", "change.patch"}
-    assert json.loads((job.work / "ringfence/events.jsonl").read_text().splitlines()[1])["text"] == f"{prompt}\n"
+    assert json.loads((job.work / "ringfence-7/events.jsonl").read_text().splitlines()[1])["text"] == f"{prompt}\n"
+    assert (job.work / "ringfence/mine.txt").read_text() == "of the checkout", "a folder of the checkout stays"
     assert not (job.work / "b.txt").exists()
     assert not (job.work / "pwned").exists()
-    told = "".join(path.read_text() for path in (job.work / "ringfence").iterdir()) + done.stdout
+    told = "".join(path.read_text() for path in (job.work / "ringfence-7").iterdir()) + done.stdout
     assert not any(value in told for value in CANARIES.values())
     assert "::" not in done.stdout.replace("{", "\n{").split("\n{")[0] or commands(done.stdout) == []
     assert not any(path.name.startswith("tmp.") for path in job.temp.iterdir()), "nothing is left behind"
 
 
 def test_the_gitlab_template_writes_through_no_link_and_keeps_the_exit_code(job: Job) -> None:
-    (job.work / "ringfence").symlink_to(job.out)
+    (job.work / "ringfence-7").symlink_to(job.out)
     model = job.script(bash("curl https://example.com"), DONE)
     done = pipeline(job, AGENT_CI_COMMAND=AGENT, AGENT_CI_MODEL=model, AGENT_CI_PROMPT="do it", AGENT_CI_REVIEW="false")
     assert done.returncode == 3, done.stderr
     assert list(job.out.iterdir()) == []
-    assert (job.work / "ringfence/result.json").exists()
-    assert "ringfence/" in GITLAB["artifacts"]["paths"]
+    assert (job.work / "ringfence-7/result.json").exists()
+    assert "ringfence-$CI_JOB_ID/" in GITLAB["artifacts"]["paths"]
 
 
 def test_the_steps_that_install_hold_to_what_is_locked() -> None:

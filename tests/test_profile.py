@@ -97,7 +97,7 @@ BROKEN = [
         ["`*` and `?`"],
         "a pattern that would silently not match",
     ),
-    ('names = [".env", "*.pem"]', 'names = ["a/.env"]', 4, ["takes names"], "a path among names"),
+    ('names = [".env", "*.pem"]', 'names = ["a/b/.env"]', 4, ["takes names"], "a path among names"),
     ('names = [".env", "*.pem"]', 'names = ["*"]', 4, ["everything"], "would hide the whole project"),
     ('folders = ["/usr"]', 'folders = ["/"]', 9, ["`*` and `?`"], "everything would be readable"),
     ('names = ["LANG", "LC_*"]', 'names = ["GITHUB_TOKEN"]', 12, ["credential"], "a credential"),
@@ -211,12 +211,32 @@ LOCKED = [
     ".git/modules/a/b/hooks/x", ".vscode", ".vscode/tasks.json", ".idea/x", ".envrc", ".husky/pre-commit",
     ".mcp.json", ".ringfence/config.toml", ".claude/settings.json", ".devcontainer", "vendor/lib/.git/config",
     "deep/er/.vscode/settings.json", ".pdbrc", ".irbrc", ".Rprofile", ".iex.exs",
+    # editors
+    ".helix/languages.toml", ".dir-locals-2.el", "x.code-workspace", "a/b/My Work.code-workspace", ".lazy.lua", ".lvimrc", ".local.vimrc",
+    ".run/x.run.xml", ".nova/Configuration.json", ".theia/tasks.json", ".lite_project.lua", "x.sublime-project", ".bsp/x.json", "hie.yaml",
+    # languages and debuggers
+    ".RData", ".Renviron", ".perldb", "startup.m", ".erlang", ".rdbgrc", ".byebugrc", "rootlogon.C", ".psysh.php", "ipython_config.py",
+    # agents
+    ".aider.conf.yml", "opencode.json", ".crush.json", ".clinerules/hooks/PreToolUse", ".amazonq/mcp.json", ".factory/settings.json",
+    ".qwen/settings.json", ".augment/x", ".trae/mcp.json", ".junie/mcp/mcp.json", ".kilocode/mcp.json", ".agent/rules", "mcp.json",
+    ".github/hooks/x.json", ".openhands/setup.sh", ".pi/extensions/x.ts", ".iflow/settings.json",
+    # hook managers, version managers, other version control
+    ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.toml", "lefthook-local.yaml", ".config/lefthook.yml", ".overcommit.yml",
+    "captainhook.json", "grumphp.yml", ".lintstagedrc.json", "lint-staged.config.mjs", "hk.pkl", ".huskyrc.js", "mise.toml", ".mise.toml",
+    "mise.local.toml", ".config/mise/config.toml", ".sl/config", "_darcs/prefs/defaults", ".pijul/config", ".bzr/branch/branch.conf",
+    ".autoenv.zsh", ".shadowenv.d/x.lisp", ".lazygit.yml", ".git/sl/config", ".envrc.local", "buildServer.json", ".ropeproject/config.py",
+    "commitlint.config.mjs", ".commitlintrc.json", ".czrc", "simple-git-hooks.cjs", ".simple-git-hooks.json", ".gtrconfig", ".wtp.yml",
+    ".config/wt.toml", ".cproject", ".settings/language.settings.xml", "x.pro.user", "CMakeLists.txt.user", "x.kdev4", "x.geany",
+    ".vimspector.json", ".lsp/config.edn", ".tern-project", ".lintr", "gtags.conf", ".rvmrc", ".prototools", "bin/hermit",
+    ".tmux-sessionizer", "scilab.ini", ".serena/project.yml", ".refact/integrations.d/x.yaml", ".eca/config.json", ".letta/settings.json",
+    "agents.config.json", "mcp_servers.json", ".superset/config.json", ".emdash.json",
 ]  # fmt: skip
 EDITED_DAILY = [
     ".git/index", ".git/HEAD", ".git/refs/heads/main", ".git/objects/ab/cd", ".git/logs/HEAD",
     ".git/COMMIT_EDITMSG", ".git/info/exclude", "package.json", "Makefile", "src/a.py", ".github/workflows/ci.yml",
     ".gitignore", ".gitattributes", "pyproject.toml", "AGENTS.md", "CLAUDE.md", ".npmrc",
-    ".pre-commit-config.yaml", "Cargo.toml", ".cargo/config.toml", ".env.example", "config", "hooks/x",
+    "Cargo.toml", "conftest.py", "build.gradle", "eslint.config.js", ".eslintrc.js", ".tool-versions", ".nvmrc", ".config/x.toml", ".github",
+    ".config", "mise-notes.md", "src/agent/x.py", "docs/mcp.json.md", "rust-toolchain.toml", ".cargo/config.toml", ".env.example", "config", "hooks/x",
     "tests/.git-config",
 ]  # fmt: skip
 
@@ -231,6 +251,15 @@ def test_what_programs_run_by_themselves_is_locked(path: str) -> None:
 @pytest.mark.parametrize("path", EDITED_DAILY)
 def test_what_people_edit_every_day_is_not(path: str) -> None:
     assert not SECRETS.locked_in(f"/w/{path}", "/w")
+
+
+@pytest.mark.threat("T16")
+def test_every_locked_name_says_which_program_obeys_it() -> None:
+    rows = TEXT.partition("[locked]")[2].partition("\n]")[0].splitlines()
+    names = [row for row in rows if row.strip().startswith('"')]
+    assert len(names) > 50
+    assert [row for row in names if not row.partition("#")[2].strip()] == []
+    assert len(set(DEFAULT.locked)) == len(DEFAULT.locked)
 
 
 def test_the_home_is_exposed_even_when_no_list_says_what_is_secret_in_it() -> None:
@@ -306,10 +335,10 @@ lent = st.sampled_from(["forge", "index"]).map(
 )
 profiles = st.builds(
     Profile, names, names, names, names, names, names, names, names, commands, limits, rules, st.booleans(), lent,
-    st.sampled_from(["", "/a", "/b"]),
+    st.sampled_from(["", "/a", "/b"]), names,
 )  # fmt: skip
 
-MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "denied")
+MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "personal", "denied")
 LESS_IS_STRICTER = ("public_names", "system", "etc", "environment")
 
 

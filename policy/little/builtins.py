@@ -7,9 +7,10 @@ from policy.argument import enter
 from policy.assessment import Span
 from policy.call import Call, judge
 from policy.getopt import parse
+from policy.little.printing import echoed, printed
 from policy.little.shell import shell_of
 from policy.rule import Role
-from policy.sense import ANYTHING, NUMBER, Sense, either, exactly
+from policy.sense import ANYTHING, NUMBER, Sense, either, exactly, tokens
 from policy.state import UNDEFINED, State
 from policy.tier import Tier
 from policy.traps import Trap
@@ -135,8 +136,11 @@ def assign(call: Call) -> None:
             names.add(text)
             if integers:
                 walk.integers.add(text)
-            if any(flag.text == "-a" for flag in call.words):
+            array = any(flag.text == "-a" for flag in call.words)
+            if array:
                 walk.arrays.add(text)
+            if own or array:
+                state = walk.hidden(state, text, word.span or call.span, array=array)
             if own:
                 state = state.own(text, ANYTHING)
                 walk.note(text, ANYTHING)
@@ -217,6 +221,7 @@ def read(call: Call) -> None:
         return
     state, walk = call.state, shell_of(call)
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
+    heard = Sense(many=True, hints=tokens(walk.heard))
     for word in [*shape.operands, *arrays] or [exactly("REPLY")]:
         if word.text == "_" and word not in arrays:
             continue  # what nobody wants: the next command gives it another value anyway
@@ -225,7 +230,7 @@ def read(call: Call) -> None:
         if word.text is None or not _NAME.fullmatch(word.text):
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
-            state = walk.assign(state, word.text, Sense(many=True), word.span or call.span)
+            state = walk.assign(state, word.text, heard, word.span or call.span)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
@@ -240,11 +245,14 @@ def printf(call: Call) -> None:
             call.unknown("`printf -v` into a name known only when it runs", first)
             return
         # A second -v wins over the first, which bash has looked at by then.
-        state = shell_of(call).assign(state, name.text, Sense(many=True), call.span)
+        heard = Sense(many=True, hints=printed(words[:1], words[1:]))
+        state = shell_of(call).assign(state, name.text, heard, call.span)
         call.after = (state, state)
     if words and words[0].text is None and not words[0].plain:
         call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
         return
+    words = words[1:] if words and words[0].text == "--" else words
+    call.says = printed(words[:1], words[1:])
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
 
 
@@ -335,7 +343,8 @@ def mapfile(call: Call) -> None:
         return
     walk = shell_of(call)
     walk.arrays.add(names[0].text)
-    state = walk.assign(call.state, names[0].text, Sense(many=True), names[0].span or call.span)
+    heard = Sense(many=True, hints=tokens(walk.heard))
+    state = walk.assign(call.state, names[0].text, heard, names[0].span or call.span)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
@@ -428,4 +437,6 @@ def alias(call: Call) -> None:
 
 def echo(call: Call) -> None:
     """`echo`, `true`, `:`: whatever the words are, nothing else happens."""
+    if call.label == "echo":
+        call.says = echoed(call.words)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")

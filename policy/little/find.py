@@ -114,11 +114,22 @@ def find(call: Call) -> None:
     starts = starts or [exactly(".")]
     for start in starts:
         call.touch(Role.TREE, start)
-    found = [_found(start, narrowed) for start in starts]
+    named = () if _CHOOSES.intersection(word.text for word in words) else _named(todo)
+    call.says = named
+    found = [replace(_found(start, narrowed), hints=named) for start in starts]
     if printing == {"-print0"}:
         call.lists = tuple(found)
     for text, values in todo:
         _act(call, text, values, found)
+
+
+def _named(todo: list[tuple[str, list[Sense]]]) -> tuple[str, ...]:
+    """The names that every file found has, as they are written."""
+    return tuple(values[0].text or "" for text, values in todo if text in _BY_NAME and values)
+
+
+_BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename"])
+_CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
 
 
 def _picks(values: list[Sense]) -> bool:

@@ -9,7 +9,9 @@ from policy.assessment import Scope
 from policy.call import Call, descend, judge
 from policy.facts import Kind
 from policy.getopt import Shape, parse
+from policy.git_display import starts_nothing
 from policy.hosts import endpoint
+from policy.little.kept import kept
 from policy.little.network import network_code
 from policy.little.shell import shell_of
 from policy.little.tame import prints_one
@@ -20,25 +22,6 @@ from policy.tier import Tier
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")  # gitremote-helpers(7)
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:\.[^=\n]+)?\.[A-Za-z][A-Za-z0-9-]*")
 
-# Settings that `-c` may change without making Git start anything: of the first any value, of the others only these.
-_DISPLAY = re.compile(
-    r"(?:advice|color|column|i18n)\.[a-z0-9.-]+|core\.(?:abbrev|quotepath|commentchar|precomposeunicode|ignorecase|filemode"
-    r"|autocrlf|safecrlf|eol|whitespace|longpaths|bigfilethreshold|preloadindex|checkstat|trustctime)"
-    r"|diff\.(?:algorithm|colormoved|colormovedws|context|interhunkcontext|mnemonicprefix|noprefix|renames|renamelimit"
-    r"|statgraphwidth|statnamewidth|suppressblankempty|wordregex|ignoresubmodules|indentheuristic|relative)"
-    r"|log\.(?:abbrevcommit|date|decorate|follow|mailmap|showroot|graphcolors|initialdecorationset|excludedecoration)"
-    r"|status\.(?:short|branch|relativepaths|showstash|showuntrackedfiles|aheadbehind|renames|renamelimit)"
-    r"|blame\.(?:date|showemail|showroot|coloring|blankboundary)|grep\.(?:linenumber|column|patterntype|fullname|threads)"
-    r"|format\.pretty|merge\.(?:conflictstyle|ff|renames|renamelimit|stat)|pull\.(?:rebase|ff)|push\.default|branch\.sort|tag\.sort"
-    r"|rebase\.(?:autosquash|autostash|updaterefs)|user\.(?:name|email)|init\.defaultbranch|rerere\.enabled|safe\.directory"
-    r"|fetch\.prune|stash\.showincludeuntracked|versionsort\.suffix|pack\.threads|index\.threads|gc\.auto"
-)
-_OFF = re.compile(
-    r"(?:pager\.[a-z-]+|core\.(?:fsmonitor|untrackedcache)|(?:commit|tag)\.gpgsign|log\.showsignature|submodule\.recurse"
-    r"|status\.submodulesummary|core\.usebuiltinfsmonitor)=(?:false|no|off|0)"
-    r"|core\.pager=(?:cat)?|core\.hookspath=/dev/null|(?:core|sequence)\.editor=(?:true|:)"
-    r"|diff\.submodule=(?:short|log)"
-)
 # Values of harmless flags that start something: flag, values, what that does.
 _STARTING = (
     ("--submodule", ("diff",), "compares by a git of its own in each inner repository"),
@@ -68,6 +51,7 @@ def git(call: Call) -> None:
         sub.quiet = True
     else:
         _judge(sub)
+        kept(sub, {flag.name for flag, _ in shape.flags} if sub is not call else frozenset())
     if not sub.quiet and sub.rule.tier is not Tier.READ:
         _talks(sub)
     rule = sub.rule
@@ -190,8 +174,7 @@ def _below(workspace: str, places: set[str]) -> str:
 
 def _harmless(setting: str) -> bool:
     key, equals, value = setting.partition("=")
-    key = key.lower()
-    return bool(_DISPLAY.fullmatch(key)) or (bool(equals) and bool(_OFF.fullmatch(f"{key}={value}")))
+    return starts_nothing(key, value if equals else None)
 
 
 def _whose(call: Call) -> None:

@@ -1,13 +1,14 @@
 """Programs that put a command together before they run it: `watch`, `parallel`, `busybox`, `script`, `fd -x`."""
 
 import re
+from dataclasses import replace
 
 from policy.argument import apply
 from policy.call import Call, judge
 from policy.getopt import Shape, parse
 from policy.little.wrappers import with_data
 from policy.rule import Role
-from policy.sense import ANYTHING, LIMIT, Sense, exactly
+from policy.sense import ANYTHING, LIMIT, Sense, exactly, tokens
 from policy.tier import Tier
 
 
@@ -78,7 +79,7 @@ def parallel(call: Call) -> None:
         return
     words = list(shape.operands)
     marks = [index for index, word in enumerate(words) if word.text in _SOURCES]
-    data, end = ANYTHING, marks[0] if marks else len(words)
+    data, end = replace(ANYTHING, hints=tokens(call.walk.heard)), marks[0] if marks else len(words)
     if marks:
         values = words[end + 1 :]
         if len(marks) == 1 and words[end].text == ":::" and len(values) <= LIMIT and all(v.text for v in values):
@@ -93,7 +94,7 @@ def parallel(call: Call) -> None:
     elif all(_SAFE_WORD.fullmatch(text or "") for text in texts):
         command = [exactly(text) for text in line.split(" ")]
         for marker in dict.fromkeys(_PLACE.findall(line)):
-            command = with_data(command, marker, data if marker == "{}" else ANYTHING)
+            command = with_data(command, marker, data if marker == "{}" else replace(ANYTHING, hints=data.hints))
         call.inner(command if _PLACE.search(line) else [*command, data])
     elif re.search(r"['\"\\$`{}]", _PLACE.sub("", line)):
         call.unknown(f"`{call.label}` with data inside quotes or an expansion", words[0])

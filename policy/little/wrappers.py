@@ -8,7 +8,7 @@ from policy.call import Call
 from policy.getopt import parse
 from policy.little.shell import shell_of
 from policy.rule import Role
-from policy.sense import ANYTHING, Sense, exactly
+from policy.sense import ANYTHING, Sense, exactly, tokens
 from policy.tier import Tier
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -87,7 +87,9 @@ def xargs(call: Call) -> None:
             marker = value.text if value is not None else "{}"
         counted = counted or flag.name in _COUNTS
     words = list(shape.operands) or [exactly("echo")]
-    for data in given or (ANYTHING,):
+    files = [value for flag, value in shape.flags if flag.name in ("-a", "--arg-file") and value is not None]
+    heard = tokens([text for file in files for text in file.content] if files else call.walk.heard)
+    for data in given or (replace(ANYTHING, hints=heard),):
         if marker is not None:
             call.inner(with_data(words, marker, data))
         if marker is None or counted:  # of these two flags the later one cancels the other
@@ -120,7 +122,9 @@ def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING, *,
             head = word.text.partition(marker)[0] if word.text is not None else ""
             wild = data.wild and not head and word.text is not None and ".." not in word.text
             dashless = data.plain and head[:1] != "-"
-            filled.append(Sense(head=head or data.head, wild=wild, dashless=dashless, span=word.span))
+            hints = tuple(word.text.replace(marker, each) for each in data.hints) if word.text is not None else ()
+            head = head or data.head
+            filled.append(Sense(head=head, wild=wild, dashless=dashless, hints=hints, span=word.span))
     return filled
 
 
@@ -197,5 +201,5 @@ def _text(call: Call, words: list[Sense]) -> None:
     for word in words[1:]:
         # A script that is not understood will most likely read what it gets as `$1`.
         for text in word.texts:
-            if text.startswith(("/", "..")) or any(map(call.findings.atlas.secret_name, text.split("/"))):
+            if text.startswith(("/", "..")) or call.findings.atlas.secret_parts(text):
                 call.touch(Role.READ, exactly(text, word.span))

@@ -1,0 +1,622 @@
+"""Secret files that Git keeps: a command that prints them is a question, exactly where there are some."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from policy.action import RunScript
+from policy.assessment import Assessment, Reason
+from policy.classify import classify
+from policy.facts import Facts
+from policy.little.kept import _NO_PATCH, _PATCH
+from policy.tier import Tier
+from runner.config import shipped
+from runner.facts import gather
+from runner.tracked import tracked
+
+SETTINGS = shipped()
+TOKEN = "t0ken-in-the-history"
+GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+ENVIRON = {"PATH": os.environ["PATH"], "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+class Repository:
+    """A project with a home of its own beside it."""
+
+    def __init__(self, top: Path) -> None:
+        self.work, self.home, self.cache = top / "work", top / "home", top / "cache"
+        for folder in (self.work, self.home, self.cache):
+            folder.mkdir()
+        self.git("init", "-q", "-b", "main")
+        self.write("src/a.py", "a = 1\n")
+        self.commit()
+        self.write("src/a.py", "a = 2\n")
+        self.commit()
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run([*GIT, *words], cwd=self.work, env=ENVIRON, capture_output=True, check=True, timeout=60)
+        return done.stdout.decode("utf-8", "replace")
+
+    def write(self, name: str, text: str) -> None:
+        (self.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.work / name).write_text(text)
+
+    def commit(self) -> None:
+        self.git("add", "-A", "-f")
+        self.git("commit", "-q", "-m", "c")
+
+    def secret(self, name: str = ".env") -> None:
+        self.write(name, f"KEY={TOKEN}\n")
+        self.commit()
+        self.write(name, f"KEY={TOKEN}\nKEY={TOKEN}-2\n")
+        self.commit()
+
+    def facts(self) -> Facts:
+        environ = {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "RINGFENCE_CACHE_DIR": str(self.cache)}
+        return gather(str(self.work), environ, SETTINGS.profile)
+
+    def assessment(self, script: str) -> Assessment:
+        return classify(RunScript(script, str(self.work)), self.facts(), SETTINGS.rules, SETTINGS.profile)
+
+    def tier(self, script: str) -> Tier:
+        return self.assessment(script).tiers[0]
+
+    def reasons(self, script: str) -> tuple[Reason, ...]:
+        return self.assessment(script).reasons
+
+    def found(self, where: str) -> tuple[str, ...] | None:
+        return tracked(str(self.work), SETTINGS.profile, str(self.home), lambda: self.cache)(where)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    return Repository(tmp_path_factory.mktemp("clean"))
+
+
+@pytest.fixture(scope="module")
+def holds(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    made = Repository(tmp_path_factory.mktemp("holds"))
+    made.secret()
+    made.write(".env", "")  # as the sandbox shows it
+    return made
+
+
+# fmt: off
+PRINTS = [  # with {id}, the id of the secret file
+    "git show", "git show HEAD", "git show {id}", "git show --stat {id}", "git show HEAD -- .env", "git show HEAD -- '.e*'",
+    "git show --stdin <<< {id}", "git show $(git rev-parse HEAD)", "git show HEAD~1 HEAD",
+    "git log -p", "git log -p -- '.e*'", "git log -1 -u", "git log -U0", "git log --patch --all", "git log --cc", "git log -p -S KEY",
+    "git log -p -- .", "git log --stat -p", "git whatchanged -p", "git reflog -p", "git stash list -p", "git stash show -p",
+    "git diff HEAD~1 HEAD", "git diff HEAD~1", "git diff HEAD~1 HEAD -- '*env'", "git diff --cached", "git diff", "git diff HEAD",
+    "git diff --stat -p HEAD~1", "git diff HEAD~1..HEAD", "git diff -- '*'", "git diff --check HEAD~1", "git diff -R",
+    "git diff-tree -p HEAD", "git diff-tree --stdin -p <<< HEAD", "git diff-index -p HEAD~1", "git diff-files -p",
+    "git range-diff HEAD~1 HEAD~1 HEAD",
+    "git cat-file -p {id}", "git cat-file blob {id}", "git cat-file --batch <<< {id}", "git cat-file --batch --batch-all-objects",
+    "echo {id} | git cat-file --batch", "git ls-files -s | awk '{{print $2}}' | git cat-file --batch", "git cat-file --textconv {id}",
+    "git grep --cached KEY", "git grep KEY HEAD~1", "git grep KEY HEAD -- '*env'", "git grep -e KEY HEAD", "git grep KEY $(git rev-list --all)",
+    "git archive HEAD", "git archive HEAD | tar -xO .env", "git archive --format=zip HEAD", "git fast-export --all",
+    "git format-patch --stdout -1", "git config --blob={id} --list", "git config list --blob={id}",
+    "git status -v", "git blame $(git ls-files | head -1)", "cd src && git log -p", "git -C src log -p", "for i in 1; do git log -p; done",
+    "git difftool -y HEAD~1", "git merge-tree HEAD~1 HEAD~1 HEAD", "git rebase --show-current-patch", "git add -p",
+    "git log --remerge-diff", "git bundle create - HEAD",
+    "git show ':/c'", "git show 'HEAD^{{/c: x}}'", "git show 'HEAD@{{12:00}}'", "git log -p --full-diff -- src", "git log -p --follow -- src/a.py",
+    "git --literal-pathspecs log -p -- . ':!.env'", "git --icase-pathspecs log -p -- SRC", "git log -p -- '[.]e*'", "git log -p -- ':(glob)*'",
+    "git log -p -- '\\.*'", "git diff src --", "git stash show", "git log -p -- ./", "git log -p -- src/..", "git log -p -- ':(icase)x'",
+    "cd src && git log -p -- . ':!.env' ..",
+]
+NAMES_ONLY = [  # print no content of a file that is secret
+    "git status", "git log", "git log --oneline -5", "git log --stat", "git log --name-only", "git log --numstat --all", "git log -p -- src",
+    "git log -p -- src/a.py", "git log -p src/a.py", "git show --stat", "git show --name-only HEAD", "git show HEAD:src/a.py", "git show -s HEAD",
+    "git show main --stat", "git show HEAD -- src", "git diff --stat HEAD~1", "git diff --name-only", "git diff --quiet", "git diff HEAD~1 -- src",
+    "git diff src/a.py", "git diff -- src/a.py", "git diff HEAD~1 HEAD -- '*.py'", "git diff --cached --name-status",
+    "git diff HEAD~1 -- . ':!.env'", "git log -p -- . ':(exclude).env'", "git diff --no-index src/a.py src/a.py",
+    "git ls-files", "git ls-files -s", "git ls-tree -r HEAD", "git cat-file -t {id}", "git cat-file -s {id}", "git cat-file -e {id}",
+    "git cat-file --batch-check <<< {id}", "git cat-file -p HEAD", "git cat-file commit HEAD", "git cat-file -p HEAD:src/a.py",
+    "git grep a", "git grep -n a -- src", "git grep -e a", "git blame src/a.py", "git shortlog -sn", "git rev-list --objects --all", "git rev-parse HEAD",
+    "git reflog", "git stash list", "git diff-tree -r HEAD", "git fast-export --all --no-data", "git config --list", "git log -L1,1:src/a.py", "git log -p -- 'src/*'", "git log --stat -m", "git branch -v",
+    "cd src && git diff HEAD~1 -- .", "git -C src log -p -- .", "git log -p -- ../work/src",
+]
+REFUSED = [
+    "git show HEAD:.env", "git config --blob=HEAD:.env --list", "git config get --blob HEAD:.env a.b", "git blame .env", "git log -L1,2:.env",
+    "git cat-file -p HEAD:.env", "git diff --no-index .env src/a.py", "git show :.env",
+]
+# fmt: on
+
+
+def said(script: str, repository: Repository) -> str:
+    try:
+        return script.format(id=repository.git("rev-parse", "HEAD:.env").strip())
+    except subprocess.CalledProcessError:
+        return script.format(id=repository.git("rev-parse", "HEAD:src/a.py").strip())
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", PRINTS)
+def test_what_prints_a_secret_that_git_keeps_is_a_question(script: str, holds: Repository) -> None:
+    assert holds.tier(said(script, holds)) >= Tier.READ_OUTSIDE
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", REFUSED)
+def test_a_secret_that_is_named_is_refused(script: str, holds: Repository) -> None:
+    assert holds.tier(script) is Tier.SECRET
+
+
+@pytest.mark.parametrize("script", NAMES_ONLY)
+def test_what_prints_names_or_other_files_asks_nothing(script: str, holds: Repository) -> None:
+    assert holds.tier(said(script, holds)) is Tier.READ
+
+
+UNTOLD = (
+    "--literal",
+    "--icase",
+    "difftool",
+    "rebase",
+    "add -p",
+    "--remerge-diff",
+    "bundle",
+    "--textconv",
+    "grep KEY $(",
+    "blame $(",
+    "merge-tree",
+)  # a question, or a change, whatever is tracked
+
+
+@pytest.mark.parametrize("script", [each for each in PRINTS if not any(word in each for word in UNTOLD)])
+def test_where_no_secret_is_tracked_nothing_is_asked(script: str, clean: Repository) -> None:
+    script = script.replace("'.e*'", "'.x*'").replace(" .env", " x")  # a name that is no secret
+    assert clean.tier(said(script, clean)) is Tier.READ
+
+
+# ---- the trees that are shown
+
+# fmt: off
+AT_HEAD = [  # print what differs at HEAD, its parents and the index
+    "git show", "git show HEAD", "git show @", "git show -U0 --color=never", "git show -1", "git show HEAD -- .", "git -C src show", "git --no-pager show",
+    "git log -p -1", "git log -1 --patch", "git log -p -n1", "git log -p -n 1 HEAD", "git log --max-count=1 -u @", "git log -1 --format=%h --cc",
+    "git diff HEAD", "git diff --cached", "git diff --staged HEAD", "git diff @", "git diff HEAD -- .", "git diff --cached --word-diff",
+    "git diff HEAD HEAD", "git diff HEAD..", "git diff ..HEAD", "git show HEAD HEAD:src/a.py", "for i in 1 2; do git show; done",
+]
+AT_NAMES = ["git show main", "git diff main", "git log -p -1 main", "git diff main HEAD", "git diff main..HEAD", "git show {head}", "git show --stat {head}",
+            "git diff {head}", "git show main HEAD", "git show HEAD~0", "git diff --cached main^0", "git show v1", "git diff v1..main", "git show {short}"]
+PARENTS = ["git diff HEAD~1 HEAD", "git diff HEAD^", "git diff HEAD~1", "git diff main~1..main"]
+BEYOND = [  # print older commits, or may
+    "git log -p", "git log -p -2", "git log -p -n2", "git log -p -n -1", "git log -p -1 -2", "git log -p -1 --skip=1", "git log -p -1 --grep=secret", "git log -p -1 -- .env",
+    "git log -p -1 -- .", "git log -p -1 -S KEY", "git log -p -1 --diff-filter=M", "git log -p -1 --reverse --all", "git log -p -1 -g", "git log -p -1 --follow src/a.py",
+    "git log -p -1 HEAD main~1", "git log -p -1 HEAD~4..HEAD~3", "git log -p -1 ':/secret'", "git log -p -1 --walk-reflogs",
+    "git log -p -1 --no-merges", "git show -2", "git show --max-count=9", "git show -m", "git show --all", "git show -g", "git show --remerge-diff",
+    "git show HEAD~3", "git show HEAD~2", "git show HEAD^^^", "git show main~3", "git show v1~3", "git show {head}~3", "git show 'HEAD@{{3}}'", "git show HEAD~4..HEAD", "git show HEAD HEAD~3",
+    "git show $(git rev-parse HEAD~3)", "git show --stdin <<< HEAD~3", "git show {id}", "git show {old}", "git diff {old}", "git diff HEAD~3", "git diff HEAD~3..", "git diff HEAD~3...HEAD",
+    "git diff --merge-base HEAD~3", "git diff -U HEAD~3", "git diff --unified HEAD~3", "git show -U HEAD~3", "git diff --cached HEAD~3", "git diff HEAD HEAD~3", "git diff HEAD^^^",
+    "git stash show -p", "git whatchanged -p -1", "git reflog -p -1", "git diff-tree -p HEAD", "git archive HEAD",
+    "git checkout -q HEAD~3; git show", "git update-ref HEAD HEAD~3; git show -1", "for i in 1 2; do git show; git checkout -q HEAD~1; done",
+    "git read-tree HEAD~3; git diff --cached", "git branch x HEAD~3; git show x", "f() {{ git diff --cached; }}; git reset -q --soft HEAD~3; f",
+]
+# fmt: on
+
+
+def _old(repository: Repository) -> None:
+    """Have a secret in the past: from four commits before HEAD to three, in none of the last two."""
+    repository.secret()
+    repository.git("rm", "-q", ".env")
+    repository.commit()
+    for number in range(2):
+        repository.write("src/a.py", f"a = {number}\n")
+        repository.commit()
+    repository.git("tag", "-a", "-m", "t", "v1")
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    made = Repository(tmp_path_factory.mktemp("past"))
+    _old(made)
+    return made
+
+
+def filled(script: str, repository: Repository) -> str:
+    head = repository.git("rev-parse", "HEAD").strip()
+    id, old = (repository.git("rev-parse", name).strip() for name in ("v1~3:.env", "v1~3"))
+    return script.format(head=head, short=head[:8], id=id, old=old[:8])
+
+
+@pytest.mark.parametrize("script", [*AT_HEAD, *AT_NAMES, *PARENTS])
+def test_an_old_secret_is_no_question_for_what_shows_other_commits(script: str, past: Repository) -> None:
+    assert past.found("history") == (".env",)
+    assert past.tier(filled(script, past)) is Tier.READ
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", BEYOND)
+def test_what_may_show_an_old_secret_is_a_question(script: str, past: Repository) -> None:
+    assert any(
+        (reason.tier is Tier.READ_OUTSIDE and "Git keeps" in reason.text) or reason.tier > Tier.READ_OUTSIDE
+        for reason in past.reasons(filled(script, past))
+    )
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", [*AT_HEAD, *AT_NAMES, *PARENTS])
+def test_a_secret_that_is_shown_is_a_question(script: str, repository: Repository) -> None:
+    _old(repository)
+    repository.git("checkout", "-q", "-B", "main", "v1~3")
+    repository.git("tag", "-f", "-m", "t", "v1", "main")
+    repository.git("tag", "keep", "main")
+    head = repository.git("rev-parse", "HEAD").strip()
+    assert repository.tier(script.format(head=head, short=head[:8])) >= Tier.READ_OUTSIDE
+
+
+def _at(repository: Repository, name: str) -> None:
+    repository.git("checkout", "-q", "--detach", name)
+
+
+def _merge(repository: Repository) -> None:
+    """Have HEAD merge two lines of which the second removed the secret, which the merge does not have."""
+    repository.git("checkout", "-q", "-b", "second", "HEAD~1")
+    repository.secret()
+    repository.git("checkout", "-q", "main")
+    repository.git("merge", "-q", "--no-commit", "--no-ff", "second")
+    repository.git("rm", "-q", "-f", ".env")
+    repository.commit()
+
+
+def _unborn(repository: Repository) -> None:
+    _old(repository)
+    repository.git("checkout", "-q", "--orphan", "none")
+
+
+def _replaced(repository: Repository) -> None:
+    _old(repository)
+    repository.git("replace", "HEAD", "HEAD~3")
+
+
+def _grafted(repository: Repository) -> None:
+    _old(repository)
+    ids = [repository.git("rev-parse", name).strip() for name in ("HEAD", "HEAD~3")]
+    (repository.work / ".git/info/grafts").write_text(" ".join(ids) + "\n")
+
+
+def _ambiguous(repository: Repository) -> None:
+    _old(repository)
+    repository.git("tag", "other", "v1~3")
+    repository.git("branch", "other")
+
+
+def _named_as_an_id(repository: Repository) -> None:
+    _old(repository)
+    repository.git("branch", repository.git("rev-parse", "HEAD")[:8], "v1~3")
+
+
+def _symbolic(repository: Repository) -> None:
+    _old(repository)
+    repository.git("branch", "other", "v1~3")
+    repository.git("symbolic-ref", "refs/heads/main", "refs/heads/other")
+
+
+def _packed_references(repository: Repository) -> None:
+    _old(repository)
+    repository.git("gc", "-q")
+    repository.git("pack-refs", "--all")
+
+
+# fmt: off
+WHERE = [  # how the repository is, what is asked of it, and whether a secret is shown or may be
+    (lambda r: (_old(r), _at(r, "v1~3")), "git show", True), (lambda r: (_old(r), _at(r, "v1~2")), "git show", True),
+    (lambda r: (_old(r), _at(r, "v1~2")), "git log -p -1", True), (lambda r: (_old(r), _at(r, "v1~2")), "git diff --cached", False),
+    (lambda r: (_old(r), _at(r, "v1~1")), "git show", False), (lambda r: (_old(r), _at(r, "v1~1")), "git diff HEAD", False),
+    (lambda r: (_old(r), _at(r, "v1~5")), "git show", False), (_merge, "git show", True), (_merge, "git log -p -1", True),
+    (_merge, "git show HEAD^1", False), (_merge, "git show HEAD^2", True), (_merge, "git diff HEAD^1", False), (_merge, "git diff HEAD^2", True), (_merge, "git diff HEAD", False),
+    (_unborn, "git diff --cached", False), (_unborn, "git show", False), (_unborn, "git show HEAD~1", True),
+    (_replaced, "git show", True), (_grafted, "git show", True), (_ambiguous, "git show other", True), (_named_as_an_id, "git show {short}", True),
+    (_symbolic, "git show main", True), (_symbolic, "git show", True), (_packed_references, "git show main", False), (_packed_references, "git show v1", False),
+    (_packed_references, "git show v1~3", True), (_packed_references, "git show {short}", False), (_packed_references, "git show {short}~3", True),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize(("make", "script", "asked"), WHERE)
+def test_the_commit_that_is_shown_is_found(
+    make: Callable[[Repository], object], script: str, asked: bool, repository: Repository
+) -> None:
+    make(repository)
+    short = repository.git("log", "--all", "-1", "--format=%H")[:8]
+    assert (repository.tier(script.format(short=short)) >= Tier.READ_OUTSIDE) is asked
+
+
+@pytest.mark.threat("T117")
+def test_many_secrets_hide_no_other(repository: Repository) -> None:
+    for number in range(300):
+        repository.write(f"keys/{number}.pem", "x")
+    repository.secret("zone/.env")
+    assert repository.tier("git log -p -- zone") is Tier.READ_OUTSIDE
+    assert repository.tier("git show -- zone") is Tier.READ_OUTSIDE
+
+
+@pytest.mark.threat("T117")
+def test_what_lies_in_a_secret_folder_is_selected(repository: Repository) -> None:
+    repository.write("deep/a.pem/b", "x")
+    repository.commit()
+    assert repository.found("index") == repository.found("history") == ("deep/a.pem/",)
+    for path in ("'deep/a.pem/*'", "'deep/*/b'", "'deep/*b'", "'deep?a.pem?b'", "'d*/b'", "deep", "."):
+        assert repository.tier(f"git log -p -- {path}") >= Tier.READ_OUTSIDE, path
+    for path in ("src", "'src/*'", "deep/a.py", "'*/a.py' ':!deep/a.pem'", ". ':!deep'"):
+        assert repository.tier(f"git log -p -- {path}") is Tier.READ, path
+    assert repository.tier("git log -p -- . ':!deep/a.pem/b'") is Tier.READ_OUTSIDE
+
+
+# ---- what is there
+
+
+@pytest.mark.threat("T117")
+def test_names_are_found_wherever_git_keeps_them(repository: Repository) -> None:
+    assert (repository.found("index"), repository.found("history")) == ((), ())
+    repository.write("deep/er/.env", "x")
+    repository.git("add", "-f", "deep/er/.env")
+    assert (repository.found("index"), repository.found("history")) == (("deep/er/.env",), ())
+    repository.commit()
+    repository.git("rm", "-q", "deep/er/.env")
+    repository.commit()
+    assert (repository.found("index"), repository.found("history")) == ((), ("deep/er/.env",))
+    assert repository.tier("git diff") is Tier.READ, "the index holds none any more"
+    assert repository.tier("git log -p") is Tier.READ_OUTSIDE
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("form", ["index.version=2", "index.version=4", "core.splitIndex=true"])
+def test_a_search_reads_the_index_of_what_is_assumed_unchanged(form: str, repository: Repository) -> None:
+    repository.secret()
+    repository.git("-c", form, "update-index", "--force-write-index")
+    (repository.work / ".env").unlink()  # as the mask hides it
+    assert repository.tier("git grep KEY") is Tier.READ
+    assert TOKEN not in repository.git("grep", "-c", "", "--", ".")
+    repository.git("-c", form, "update-index", "--assume-unchanged", ".env")
+    assert TOKEN in repository.git("grep", "KEY"), "otherwise this proves nothing"
+    for script in ("git grep KEY", "git grep -n KEY -- .", "git grep --recurse-submodules -e KEY"):
+        assert repository.tier(script) is Tier.READ_OUTSIDE, script
+    for script in ("git grep KEY -- src", "git grep --no-index KEY", "git grep KEY -- ':!.env'"):
+        assert repository.tier(script) is Tier.READ, script
+
+
+def _stash(repository: Repository) -> None:
+    repository.write("id_rsa", "x")
+    repository.git("add", "-f", "id_rsa")
+    repository.git("stash", "-q")
+
+
+def _amended(repository: Repository) -> None:
+    repository.secret("id_rsa")
+    repository.git("reset", "-q", "--hard", "HEAD~2")
+
+
+def _branch(repository: Repository) -> None:
+    repository.git("checkout", "-q", "-b", "other")
+    repository.secret("id_rsa")
+    repository.git("checkout", "-q", "main")
+
+
+def _tag(repository: Repository) -> None:
+    repository.secret("id_rsa")
+    repository.git("tag", "-a", "-m", "t", "v1")
+    repository.git("reset", "-q", "--hard", "HEAD~2")
+    repository.git("reflog", "expire", "--expire=now", "--all")
+
+
+def _packed(repository: Repository) -> None:
+    for number in range(40):  # with deltas of trees
+        repository.write(f"many/f{number}", str(number))
+    repository.commit()
+    repository.secret("many/id_rsa")
+    repository.git("rm", "-q", "many/id_rsa")
+    repository.commit()
+    repository.git("gc", "-q", "--aggressive", "--prune=now")
+    assert not list((repository.work / ".git/objects").glob("[0-9a-f][0-9a-f]"))
+
+
+def _alternate(repository: Repository) -> None:
+    _packed(repository)
+    repository.git("clone", "-q", "--shared", ".", "../copy")
+    repository.work = repository.work.parent / "copy"
+
+
+def _merged(repository: Repository) -> None:
+    _branch(repository)
+    repository.git("merge", "-q", "--no-ff", "-m", "m", "other")
+    repository.git("branch", "-D", "-q", "other")
+    repository.git("rm", "-q", "id_rsa")
+    repository.commit()
+    repository.git("reflog", "expire", "--expire=now", "--all")
+
+
+HISTORIES = [_stash, _amended, _branch, _tag, _packed, _alternate, _merged]
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("make", HISTORIES, ids=[each.__name__.strip("_") for each in HISTORIES])
+def test_every_history_is_read(make: Callable[[Repository], None], repository: Repository) -> None:
+    assert repository.found("history") == ()
+    make(repository)
+    found = repository.found("history")
+    assert found is not None
+    assert [name.rpartition("/")[2] for name in found] == ["id_rsa"]
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("settings", [("index.version=4",), ("core.splitIndex=true",), ("index.version=2",)])
+def test_every_form_of_the_index_is_read(settings: tuple[str, ...], repository: Repository) -> None:
+    for number in range(20):
+        repository.write(f"many/f{number}", str(number))
+    repository.write("many/x/.env", "x")
+    words = [part for each in settings for part in ("-c", each)]
+    repository.git(*words, "add", "-A", "-f")
+    repository.git(
+        *words, "update-index", "--force-write-index", *(["--split-index"] if "split" in settings[0] else [])
+    )
+    assert repository.found("index") == ("many/x/.env",)
+
+
+@pytest.mark.threat("T117")
+def test_what_is_not_understood_is_not_known(repository: Repository) -> None:
+    index = repository.work / ".git/index"
+    index.write_bytes(b"DIRC\0\0\0\x05" + index.read_bytes()[8:])
+    assert repository.found("index") is None
+    assert repository.tier("git diff") is Tier.READ_OUTSIDE
+    config = repository.work / ".git/config"
+    config.write_text(config.read_text() + "[extensions]\n\tobjectFormat = sha256\n")
+    assert repository.found("history") is None
+    assert repository.tier("git log -p") is Tier.READ_OUTSIDE
+
+
+@pytest.mark.threat("T117")
+def test_damaged_objects_make_a_history_unknown_and_never_an_error(repository: Repository) -> None:
+    _packed(repository)
+    pack = next((repository.work / ".git/objects/pack").glob("*.pack"))
+    data = pack.read_bytes()
+    pack.chmod(0o600)
+    found = set()
+    for at in range(12, len(data) - 20, max(len(data) // 60, 1)):
+        pack.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
+        for each in (repository.cache / "tracked").glob("*"):
+            each.unlink()
+        found.add(repository.found("history"))
+    assert None in found
+
+
+def test_a_cache_that_cannot_be_used_changes_no_answer(repository: Repository) -> None:
+    repository.secret()
+    (repository.cache).rmdir()
+    repository.cache.write_text("no folder")
+    assert repository.tier("git log -p") is Tier.READ_OUTSIDE
+    assert repository.tier("git log") is Tier.READ
+
+
+@pytest.mark.threat("T117")
+def test_a_long_history_is_read_in_parts(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        repository.write("src/a.py", str(number))
+        repository.commit()
+    monkeypatch.setattr("runner.tracked._MOST_OBJECTS", 12)
+    looks = 0
+    while (found := repository.found("history")) is None:
+        looks += 1
+        assert looks < 20
+    assert looks > 2, "one look does not reach"
+    assert found == ()
+    repository.secret("old/.env")
+    assert repository.found("history") == ("old/.env",), "only what is new is read"
+    for each in (repository.cache / "tracked").glob("*"):
+        each.write_bytes(b"damaged")
+    monkeypatch.setattr("runner.tracked._MOST_OBJECTS", 10_000)
+    assert repository.found("history") == ("old/.env",)
+
+
+@pytest.mark.threat("T117")
+def test_the_flags_that_show_differences_are_those_of_git(holds: Repository) -> None:
+    """Real Git is the judge: a flag of the tables with which `git log` prints content is one that is asked about."""
+    git = SETTINGS.rules.find("git")
+    log = git.sub("log") if git is not None else None
+    assert log is not None
+    for flag in sorted(log.flags):
+        done = subprocess.run(
+            [*GIT, "log", flag], cwd=holds.work, env=ENVIRON, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+        if TOKEN.encode() in done.stdout:
+            assert flag in _PATCH, flag
+        done = subprocess.run(
+            [*GIT, "show", flag], cwd=holds.work, env=ENVIRON, capture_output=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+        if flag in _NO_PATCH:
+            assert TOKEN.encode() not in done.stdout, flag
+
+
+# fmt: off
+COMMANDS = ["log", "show", "diff", "whatchanged", "reflog", "stash show", "stash list", "diff-tree", "diff-index", "diff-files", "range-diff",
+            "grep KEY", "grep -e KEY", "cat-file -p", "cat-file blob", "cat-file --batch", "archive", "fast-export", "rev-list", "shortlog",
+            "status", "blame", "format-patch --stdout", "merge-base", "ls-tree", "ls-files", "for-each-ref", "describe"]
+FLAGS = ["-p", "-s", "--stat", "--name-only", "-m", "-c", "--cc", "--cached", "--all", "-U1", "--full-diff", "--raw", "--numstat", "-1", "-R", "-z",
+         "--follow", "--oneline", "-W", "--word-diff", "--no-patch", "-q", "--summary", "-v", "--root", "-t", "-r", "--check", "--no-data", "-g",
+         "--patch-with-stat", "--objects", "--binary", "--exit-code", "-S KEY", "-G KEY", "--color-words", "-C", "-M", "--diff-filter=M", "-B"]
+REVISIONS = ["HEAD", "HEAD~1", "main", "HEAD~1..HEAD", "{id}", "HEAD:src/a.py", "HEAD^{{tree}}", ":/c", "@", "HEAD~1 HEAD", "{id}^{{}}", "stash@{{0}}",
+             "HEAD:", "HEAD:src", "src", "src/a.py", "."]
+PATHS = ["", "--", "-- src", "-- .", "-- '*'", "-- ':!.env'", "-- . ':(exclude).env'", "-- '.e*'", "-- src/a.py", "-- '?env'", "-- '*/a.py'"]
+# fmt: on
+
+
+@pytest.mark.threat("T117")
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    command=st.sampled_from(COMMANDS),
+    flags=st.lists(st.sampled_from(FLAGS), max_size=3),
+    revisions=st.lists(st.sampled_from(REVISIONS), max_size=2),
+    paths=st.sampled_from(PATHS),
+    fed=st.sampled_from(["", "<<< {id}", "<<< HEAD"]),
+)
+def test_law_what_git_prints_of_a_secret_was_asked_about(
+    command: str, flags: list[str], revisions: list[str], paths: str, fed: str, holds: Repository
+) -> None:
+    """LAW: a line with which real Git prints the content of a secret file is no read."""
+    prints_no_secret_as_a_read(said(" ".join(["git", command, *flags, *revisions, paths, fed]), holds), holds)
+
+
+def prints_no_secret_as_a_read(script: str, repository: Repository) -> None:
+    if repository.tier(script) is not Tier.READ:
+        return
+    environ = {**ENVIRON, "GIT_PAGER": "cat", "HOME": str(repository.home)}
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=repository.work,
+        env=environ,
+        capture_output=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert TOKEN.encode() not in done.stdout, script
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[Repository]:
+    """Repositories with a secret at HEAD, before HEAD, long before HEAD, in one line of a merge, and at no branch."""
+    made = []
+    for name, make in {"past": _old, "merge": _merge, "unborn": _unborn, "packed": _packed_references}.items():
+        made.append(Repository(tmp_path_factory.mktemp(name)))
+        make(made[-1])
+    for at in ("v1~2", "v1~3", "v1~1"):
+        made.append(Repository(tmp_path_factory.mktemp("detached")))
+        _old(made[-1])
+        _at(made[-1], at)
+    return made
+
+
+# fmt: off
+COMPARED = ["HEAD", "@", "main", "v1", "HEAD~1", "HEAD^", "HEAD^2", "HEAD~2", "v1~3", "main~3", "second", "{a}", "{b}", "{c}", "{b}^", "HEAD~1..HEAD", "..main", "v1~3..",
+            "main..v1", "HEAD...v1", "^main", "HEAD^!", "HEAD^@", "HEAD:src", "src", "HEAD~0", "@~1", "v1^0", "heads/main", "refs/tags/v1", "tags/v1~3", "HEAD^{{commit}}", "-U", "-1", "-n1",
+            "-n", "1", "--max-count", "-01", "-1"]
+# fmt: on
+
+
+@pytest.mark.threat("T117")
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    which=st.integers(0, 6),
+    command=st.sampled_from(["log -p -1", "log -p", "show", "diff", "diff --cached", "log -u -n 1", "show --staged"]),
+    words=st.lists(st.one_of(st.sampled_from(COMPARED), st.sampled_from(FLAGS)), max_size=3),
+    paths=st.sampled_from(["", "", "--", "-- src", "-- .", "-- ':!.env'"]),
+)
+def test_law_what_git_shows_of_a_commit_was_asked_about(
+    which: int, command: str, words: list[str], paths: str, shapes: list[Repository]
+) -> None:
+    """LAW: the same for revisions, wherever in the history the secret is."""
+    repository = shapes[which]
+    ids = [line[:8] for line in repository.git("log", "--all", "--format=%H").split()]
+    script = " ".join(["git", command, *words, paths]).format(a=ids[0], b=ids[len(ids) // 2], c=ids[-3])
+    prints_no_secret_as_a_read(script, repository)

@@ -1,0 +1,176 @@
+"""Secrets that a line names without spelling them whole: by a beginning, a pattern, or data that is known."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_classify import BOOK, machine, profile
+
+from policy.action import RunScript
+from policy.budget import Budget
+from policy.classify import classify
+from policy.little.printing import echoed, printed
+from policy.matches import matched, spelled
+from policy.sense import exactly
+from policy.tier import Tier
+
+# What lies in the workspace of these lines, by folder.
+LISTED = {
+    "": ("notes.txt", "src", ".env", ".gitignore", "server.key", "sub", "credentials.json", "package.json"),
+    "sub": (".env", "a.txt"),
+    "src": ("main.py", "main.key.py"),
+}
+
+# fmt: off
+REFUSED = [
+    ("for d in ~/.ssh ~/.aws; do cat $d/*; done",          "each beginning that a word may have counts"),
+    ("git cat-file --batch <<< HEAD:.env",                 "a revision that Git reads from its input"),
+    ("git show --stdin <<< HEAD:.env",                     "a revision that Git reads from its input"),
+    ("printf 'HEAD:.env\\n' | git cat-file --batch",        "the same through a pipe"),
+    ("for d in .ssh .aws; do cat ~/$d/$x; done",           "also in the middle"),
+    ("cat ~/.ssh/$(<list.txt)",                            "whatever the rest is, it lies below"),
+    ("cat \"${HOME}/.aws/$name\"",                         "whatever the rest is, it lies below"),
+    ("D=~/.ssh; cat $D/$f",                                "a variable with the folder"),
+    ("[ -f x ] && D=~/.ssh || D=~/.aws; cat $D/$f",        "one of two"),
+    ("ls ~/.ssh/$x",                                       "names, too, as `ls ~/.ssh`"),
+    ("cp ~/.ssh/$x .",                                     "copied"),
+    ("cat ~/.$(echo ssh)/id_rsa",                          "a part that `echo` prints"),
+    ("cd $(echo ~/.ssh); cat config",                      "a folder that `echo` prints"),
+    ("cd $x; cat .env",                                    "secret by its name in any folder"),
+    ("cat $d/.env",                                        "secret by its name in any folder"),
+    ("cat $(echo ~/.ssh/id_rsa)",                          "known output"),
+    ("cat \"$(printf '%s' .env)\"",                        "known output"),
+    ("cat $(printf '\\x2eenv')",                           "known output with an escape"),
+    ("cat $(echo -e '\\056env')",                          "known output with an escape"),
+    ("cat $(ls .env)",                                     "a program that prints what it is given"),
+    ("cat $(realpath .env)",                               "a program that prints what it is given"),
+    ("x=$(echo .env); cat $x",                             "by a variable"),
+    ("f() { cat \"$1\"; }; f $(echo .env)",                "by an argument"),
+    ("for f in $(echo a.txt .env); do cat \"$f\"; done",   "by a loop"),
+    ("echo .env | xargs cat",                              "by a pipe"),
+    ("echo .env | head -1 | xargs cat",                    "by a pipe through programs that pass lines on"),
+    ("{ echo a; echo .env; } | xargs cat",                 "from a group"),
+    ("printf '%s\\n' .env | xargs -I{} cat {}",            "for a marker"),
+    ("printf 'a.txt\\0.env\\0' | xargs -0 cat",            "separated by NUL"),
+    ("echo .ssh | xargs -I{} cat ~/{}/config",             "inside a word"),
+    ("echo .env | xargs -I{} sh -c 'cat \"$1\"' _ {}",     "as an argument of a script"),
+    ("xargs cat <<< .env",                                 "from a here-string"),
+    ("xargs cat <<E\n.env\nE",                             "from a here-document"),
+    ("echo .env | parallel cat",                           "by another program that runs one for each line"),
+    ("xargs -a <(echo .env) cat",                          "from a list that is known"),
+    ("wc --files0-from=- <<< .env",                        "from a list that is known"),
+    ("read f <<< .env; cat \"$f\"",                        "by `read`"),
+    ("echo .env | while read f; do cat \"$f\"; done",      "by `read` in a loop"),
+    ("while read f; do cat $f; done < <(echo .env)",       "by `read` from a substitution"),
+    ("while read f; do cat $f; done <<< ~/.ssh/id_rsa",    "by `read` from a here-string"),
+    ("mapfile -t a <<< .env; cat \"${a[@]}\"",             "by an array"),
+    ("printf -v f '%s' .env; cat \"$f\"",                  "by `printf -v`"),
+    ("find . -name .env | xargs cat",                      "files that all have that name"),
+    ("find . -name .env -exec cat {} \\;",                 "files that all have that name"),
+    ("find . -name '*.pem' -print0 | xargs -0 cat",        "files that all have such a name"),
+    ("cat .en[v]",                                         "a pattern that spells a secret"),
+    ("cat id_[r]sa",                                       "a pattern that spells a secret, there or not"),
+    ("cat .e?v",                                           "a pattern that finds a secret alone"),
+    ("cat s*.ke?",                                         "a pattern that finds a secret alone"),
+    ("cat cred*",                                          "a pattern that finds a secret alone"),
+    ("cat */.e*",                                          "a pattern that finds a secret alone, in a folder"),
+    ("for f in .en?; do cat $f; done",                     "by a loop"),
+    ("cat .e[[:alpha:]]v",                                 "a class of characters (bash(1), Pattern Matching)"),
+    ("cat .e[![:digit:]x]v",                               "all but a class and a character"),
+    ("x='.en[v]'; cat $x",                                 "by a variable that bash expands"),
+    ("cat @WORK/.en[v]",                                   "by its full path"),
+    ("mediainfo --Output=file://.env y.mp4",               "the value of an option that is an address"),
+    ("file @id_rsa",                                       "a file of further arguments, where a program takes one"),
+    ("a=.e; b=nv; cat $a$b",                               "built of parts"),
+]
+ALLOWED = [
+    ("echo ~/.ssh",                                        "a text"),
+    ("echo \"put it in ~/.ssh/config\"",                   "a text"),
+    ("x=$(echo .env); echo $x",                            "a text"),
+    ("grep -r '.ssh' src",                                 "a text to be found"),
+    ("grep -n .env .gitignore",                            "a text to be found"),
+    ("ls -la .env",                                        "names of the workspace may be seen"),
+    ("echo .env | xargs ls -la",                           "names of the workspace may be seen"),
+    ("cat $d/main.py",                                     "nothing secret is known of it"),
+    ("cat src/$x",                                         "nothing secret is known of it"),
+    ("cat *",                                              "everything: what is secret is masked"),
+    ("cat .*",                                             "everything with a dot"),
+    ("cat *.json",                                         "mostly other files"),
+    ("grep -r x .",                                        "everything"),
+    ("for f in *; do cat \"$f\"; done",                    "everything"),
+    ("cat src/main.*",                                     "not secret"),
+    ("cat $(echo a.txt)",                                  "known and not secret"),
+    ("echo a.txt b.txt | xargs cat",                       "known and not secret"),
+    ("while read f; do cat $f; done <<< a.txt",            "known and not secret"),
+    ("find . -name '*.py' | xargs cat",                    "not secret"),
+    ("find . -type f -not -name .env | xargs grep x",      "everything but the secret"),
+    ("echo .env.example | xargs cat",                      "public"),
+]
+# fmt: on
+
+
+def tier(script: str) -> Tier:
+    facts = machine()
+    names = lambda path: LISTED.get(path.removeprefix(facts.workspace).strip("/"))  # noqa: E731  # a table as a function
+    text = script.replace("@WORK", facts.workspace)
+    return classify(RunScript(text, facts.workspace), replace(facts, names=names), BOOK, profile()).tiers[0]
+
+
+@pytest.mark.threat("T03")
+@pytest.mark.threat("T04")
+@pytest.mark.parametrize(("script", "why"), REFUSED, ids=[row[0] for row in REFUSED])
+def test_what_may_only_be_a_secret_is_refused(script: str, why: str) -> None:
+    assert tier(script) is Tier.SECRET, why
+
+
+def test_the_home_and_that_a_store_is_there_are_no_secret() -> None:
+    assert tier("ls ~") is tier("ls -d ~/.ssh*") is Tier.READ_OUTSIDE
+
+
+@pytest.mark.parametrize(("script", "why"), ALLOWED, ids=[row[0] for row in ALLOWED])
+def test_a_mention_and_an_everyday_pattern_are_no_secret(script: str, why: str) -> None:
+    assert tier(script) is Tier.READ, why
+
+
+STORES = st.sampled_from(["~/.ssh", "~/.aws", "~/.config/gcloud", "$HOME/.gnupg", "~/.kube"])
+RESTS = st.sampled_from(
+    ["/$x", "/*", "/$(cat a.txt)", "/a/$x", "/${x:-y}", "/$1", "/[a-z]*", "/$((1+1))", "/x$y.z", "/id_$k"]
+)
+USES = st.sampled_from(
+    ["cat {}", "ls {}", "head -1 {}", "for f in {}; do cat $f; done", "x={}; cat $x", "grep -r k {}", "wc -l < {}"]
+)
+
+
+@pytest.mark.threat("T03")
+@settings(max_examples=200, deadline=None)
+@given(STORES, RESTS, USES)
+def test_whatever_follows_a_credential_store_is_refused(store: str, rest: str, use: str) -> None:
+    assert tier(use.format(store + rest)) is Tier.SECRET
+
+
+def test_what_echo_and_printf_print() -> None:
+    assert echoed([exactly("-n"), exactly("a"), exactly("b")]) == ("a b",)
+    assert echoed([exactly("-e"), exactly(r"a\tb\x41\0101")]) == ("a\tbAA",)
+    assert printed([exactly("%s-%s\\n")], [exactly("a"), exactly("b"), exactly("c")]) == ("a-b\nc-\n",)
+    assert printed([exactly("%b%%")], [exactly(r"\n")]) == ("\n%",)
+    assert printed([exactly("x")], [exactly("never taken")]) == ("x",)
+
+
+def test_patterns_match_as_in_bash() -> None:
+    def find(pattern: str) -> tuple[str, ...]:
+        return matched(pattern, "/w", lambda path: LISTED.get(path.removeprefix("/w").strip("/")), "/w", Budget())
+
+    assert spelled(".en[vx]") == (".env", ".enx")
+    assert spelled(".en?") == spelled("[a-c]") == ()
+    assert find("*.txt") == ("notes.txt",)
+    assert find("?env") == find("[.]env") == (), "a dot at the beginning is matched by a dot alone"
+    assert find("./.e*") == ("./.env",)
+    assert find("*/.e[!x]v") == ("sub/.env",)
+    assert find("../*") == find("/*") or not find("../*")
+
+
+def test_brackets_that_nothing_closes_stand_for_themselves() -> None:
+    many = "[" * 9_000  # with a search for the end at each of them, this takes a quarter of a minute
+    assert matched(many, "/w", lambda folder: (many, "x"), "/w", Budget()) == (many,)
+    assert matched("[]", "/w", lambda folder: ("[]", "x"), "/w", Budget()) == ("[]",)
