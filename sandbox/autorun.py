@@ -16,8 +16,8 @@ from pathlib import Path
 from policy.verdict import Rights, Terms
 from sandbox import removal
 from sandbox.backend import Violation
-from sandbox.gitfiles import harmless
-from sandbox.scan import Scan, appearing, inside_git, marks, moment, plain_names, scan, unchanged
+from sandbox.gitfiles import harmless, inside_git
+from sandbox.scan import Scan, appearing, marks, moment, plain_names, scan, unchanged
 from sandbox.tree import Trees
 
 Present = dict[str, str | tuple[int, int, int]]
@@ -56,7 +56,7 @@ class Watch:
             if self.before.get(path) != who and who not in kept and not harmless(path, self.terms.workspace)
         }
         outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
-        return (*(self._set_aside(path) for path in sorted(outer)), *self._uncovered(now))
+        return (*(self.set_aside(path) for path in sorted(outer)), *self._uncovered(now))
 
     def _uncovered(self, now: Scan) -> tuple[Violation, ...]:
         """THREAT T04: what was secret because a link led there is what it was when a command took that link away."""
@@ -111,18 +111,21 @@ class Watch:
         paths = {path for root in found.roots for path in appearing(root, self.terms.locked)}
         paths |= {path for root in found.inner for path in appearing(root, inside_git(self.terms.locked))}
         top = self.terms.workspace
-        paths |= {path for named in found.named for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
+        # What a link led to before there was anything is no longer among those that lead to nothing.
+        places = {*found.named, *self.found.named}
+        paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
         # A `.git` that is a file names the folder with the settings.
         paths |= {path for path in found.locked if path.endswith("/.git")}
         paths -= set(self.terms.write)
         return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
 
-    def _set_aside(self, path: str) -> Violation:
+    def set_aside(self, path: str, *, quickly: bool = False) -> Violation:
+        """Move one file or folder away, and say where it is. `quickly`: by one rename, while a command still runs."""
         what = f"`{path}` appeared: other programs run files of this name by themselves"
         try:
             folder = self.aside or Path(tempfile.mkdtemp(prefix="ringfence-aside-"))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            place = _moved(path, str(folder / f"{time.time_ns()}-{os.path.basename(path)}"))
+            place = _moved(path, str(folder / f"{time.time_ns()}-{os.path.basename(path)}"), quickly=quickly)
         except OSError as error:
             return Violation(f"{what}; it could not be set aside ({error.strerror})", path, "remove it", False, "watch")
         return Violation(
@@ -136,17 +139,19 @@ def _places(terms: Terms) -> list[tuple[str, tuple[str, ...]]]:
     return [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
 
 
-def _moved(path: str, place: str) -> str:
-    """Move it to `place`, or where that cannot be, to a name beside it that nothing runs. Answers where it is."""
+def _moved(path: str, place: str, *, quickly: bool) -> str:
+    """Move it to `place`, or where that cannot be, to a name beside it that nothing runs. Answers where it is.
+    `quickly`: copy nothing, since who fills it may still do so."""
     with contextlib.suppress(OSError):
         os.rename(path, place)
         return place
     for each in (os.path.dirname(path), path):  # a command may have taken our rights to them
         with contextlib.suppress(OSError):
             removal.regain(each)
-    with contextlib.suppress(OSError):  # on another file system, say: then it is copied
-        shutil.move(path, place)
-        return place
+    if not quickly:
+        with contextlib.suppress(OSError):  # on another file system, say: then it is copied
+            shutil.move(path, place)
+            return place
     beside = f"{path}.set-aside-{time.time_ns()}"
     os.rename(path, beside)
     return beside

@@ -28,8 +28,8 @@ _SEALED = ("--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/")
 def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
     """The options under which bubblewrap builds the plan's private root.
 
-    `empty`: what lies over a secret `file` or `dir`. `admin`: root with its powers, who needs no user namespace; T1
-    makes none for him either.
+    `empty`: what lies over a secret `file` or `dir`. `admin`: root with its powers, who needs no user namespace
+    to build it.
     """
     words = [*(() if admin else ("--unshare-user",)), *_ALONE, *_KERNELS]
     for step in plan.mounts:

@@ -16,6 +16,7 @@ from sandbox.backend import SandboxUnavailable
 
 _ALL, _OWNER, _KEPT = "workspaces", "path", "kept"
 _LONGEST = 4096  # bytes of a path
+SWEEPING = "cache sweep"  # the name of the thread that removes the caches of workspaces that are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,9 @@ def _make(kept: str, workspace: str) -> os.stat_result:
         raise _unusable(kept, error) from None
     import threading  # only for a new workspace
 
-    # Nobody waits for it: what is left there may be large. When we end first, the next one goes on.
-    threading.Thread(target=sweep, args=(os.path.dirname(os.path.dirname(folder)),), daemon=True).start()
+    # Nothing waits for the sweep: a cache may be large. When the program ends first, the next sweep removes the rest.
+    base = os.path.dirname(os.path.dirname(folder))
+    threading.Thread(target=sweep, args=(base,), name=SWEEPING, daemon=True).start()
     return found
 
 

@@ -3,12 +3,18 @@
 import os
 
 
-def read_words(folder: str, name: str) -> set[str]:
+def read_line(folder: str, name: str) -> list[str]:
+    """Return the words of a file in their order; none where there is no such file."""
     try:
         with open(f"{folder}/{name}", encoding="utf-8") as file:
-            return set(file.read().split())
+            return file.read().split()
     except OSError:
-        return set()
+        return []
+
+
+def read_words(folder: str, name: str) -> set[str]:
+    """Return the words of a file of which the order says nothing."""
+    return set(read_line(folder, name))
 
 
 def write(folder: str, name: str, text: str, *, optional: bool = False) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from policy.record import dataclass
-from sandbox.cgroupfiles import read_words, removed, write
+from sandbox.cgroupfiles import read_line, read_words, removed, write
 
 MEMORY, PIDS, CPU = "memory", "pids", "cpu"  # what a group can keep or count
 _PREFIX = "ringfence-"
@@ -101,14 +101,22 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> Place | None:
                 there = read_words(current, "cgroup.subtree_control")
             if there & {MEMORY, PIDS} & wanted:
                 return Place(2, current, frozenset(there & wanted | {CPU} & wanted), tuple(sorted(most.items())))
-        if current == point or read_words(current, "cpu.max") - {"max", "100000"}:
-            return None  # a share of the processors cannot be taken along
+        if current == point or _tied(current):
+            return None
         for what, names in ((MEMORY, ("memory.max", "memory.high")), (PIDS, ("pids.max",))):
             for name in names:
                 for word in read_words(current, name) - {"max"}:
                     most[what] = min(most.get(what, int(word)), int(word))
         current = os.path.dirname(current)
     return None
+
+
+def _tied(folder: str) -> bool:
+    """Return True if a group has limits that cannot be set again on a group made further up: a share of the processors,
+    certain processors or memory, a rate of a disk (cgroup-v2.rst, "Controllers")."""
+    return read_line(folder, "cpu.max")[:1] not in ([], ["max"]) or any(
+        read_words(folder, name) for name in ("cpuset.cpus", "cpuset.mems", "io.max")
+    )
 
 
 def make_room(folder: str, names: frozenset[str]) -> bool:

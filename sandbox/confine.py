@@ -17,18 +17,29 @@ import struct
 from sandbox import kernel, mounted
 from sandbox.wire import Plan
 
+# Kernel objects that are counted by user and that no rlimit bounds: the setting of a user namespace (namespaces(7),
+# /proc/sys/user), and that of the whole machine. A count goes up through all user namespaces above.
+SHARED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
+SHARE = 4  # a command may take one part in so many of what its user may have
+_SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP: who has them may map all ids (user_namespaces(7))
 STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will do: it is covered, then left behind
 
 
 def enter_namespaces() -> None:
-    """New namespaces for this process and, for PIDs, its next child. Not root: a user namespace of our own first."""
+    """New namespaces for this process and, for PIDs, its next child. Not root: a user namespace of our own first.
+
+    Root enters one at the end (`bound_watches`): what is mounted until then needs capabilities outside of it.
+    """
     uid, gid = os.geteuid(), os.getegid()
     if uid != 0:
+        shares = watch_shares()
         kernel.unshare(kernel.CLONE_NEWUSER)
         # One id maps to itself, so that files look as they are; setgroups must go first (user_namespaces(7)).
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
             with open(f"/proc/self/{name}", "w", encoding="utf-8") as file:
                 file.write(text)
+        for name, share in shares:
+            _set(f"/proc/sys/user/{name}", share)
     kernel.unshare(
         kernel.CLONE_NEWNS
         | kernel.CLONE_NEWPID
@@ -39,8 +50,85 @@ def enter_namespaces() -> None:
     )
 
 
-def build_root(plan: Plan) -> None:
-    """Mount everything the plan names under a staging folder, move there, and let go of the host's tree."""
+def watch_shares() -> tuple[tuple[str, int], ...]:
+    """Return what a command may take of each of `SHARED`; of one that the kernel does not tell of, nothing is said."""
+    found = []
+    for name, machine in SHARED:
+        values = [_told(f"/proc/sys/user/{name}"), _told(f"/proc/sys/fs/inotify/{machine}")]
+        if known := [value for value in values if value is not None]:
+            found.append((name, max(min(known) // SHARE, 1)))
+    return tuple(found)
+
+
+def _told(path: str) -> int | None:
+    try:
+        return int(_read(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+    except (OSError, ValueError):
+        return None
+
+
+def may_map_all() -> bool:
+    """Return True when this process may give a user namespace all its own ids, and /proc shows it by its number."""
+    if os.geteuid() != 0 or not os.path.isdir("/proc/sys/user"):
+        return False
+    return os.readlink("/proc/self") == str(os.getpid()) and all(kernel.capable(capability) for capability in _SETID)
+
+
+def map_all(proc: int, pid: int) -> None:
+    """Map every id that there is here to itself in the new user namespace of `pid`: files keep their owners.
+
+    `proc`: the /proc in which `pid` has that number. Raises OSError.
+    """
+    for name in ("uid_map", "gid_map"):
+        own = _read(os.open(f"{os.getpid()}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc))
+        rows = [line.split() for line in own.splitlines()]
+        _write(
+            os.open(f"{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc),
+            b"".join(b"%b %b %b\n" % (inside, inside, count) for inside, _, count in rows),
+        )
+
+
+def _read(handle: int) -> bytes:
+    with open(handle, "rb", buffering=0) as file:
+        return file.read()
+
+
+def _write(handle: int, data: bytes) -> None:
+    with open(handle, "wb", buffering=0) as file:
+        file.write(data)
+
+
+def map_ids(asked: socket.socket, proc: int, child: int) -> None:
+    """Map the ids of the user namespace that `child` makes, as it asks. One that makes none closes its end."""
+    with asked:
+        if asked.recv(3):
+            map_all(proc, child)
+            asked.send(b"y")
+
+
+def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: socket.socket) -> None:
+    """As root: enter a user namespace in which all ids are what they were, for the sake of its limits.
+
+    `settings`: a folder that is a writable /proc/sys/user. `mapper`: the other end writes the maps when it is told to,
+    and answers. A machine that allows no user namespace is none the worse for it: then nothing bounds them.
+    Raises OSError when the maps could not be written: nothing may run as nobody.
+    """
+    try:
+        kernel.unshare(kernel.CLONE_NEWUSER)
+    except OSError:
+        return
+    mapper.send(b"map")
+    if mapper.recv(1) != b"y":
+        raise kernel.KernelError("map the ids of a user namespace", errno.EPERM)
+    for name, share in shares:
+        _set(name, share, settings)
+
+
+def build_root(plan: Plan) -> int:
+    """Mount everything the plan names under a staging folder, move there, and let go of the host's tree.
+
+    Return a folder that is /proc/sys/user and stays writable; the caller closes it. -1: the kernel has none.
+    """
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     steps = plan.mounts
     # Every mount is held open until it is in place; the command's own limit is set later.
@@ -63,7 +151,7 @@ def build_root(plan: Plan) -> None:
     for folder in ("/proc", "/dev", "/dev/pts", "/run"):
         os.mkdir(stage + folder, 0o755)
     _fill_dev(stage)
-    _mount_proc(stage, plan)
+    settings = _mount_proc(stage, plan)
     empty_file, empty_folder = stage + "/run/.empty", stage + "/run/.none"
     os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
     os.mkdir(empty_folder, 0)
@@ -97,6 +185,7 @@ def build_root(plan: Plan) -> None:
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     kernel.set_attributes(root, kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV, recursive=False)
     os.close(root)
+    return settings
 
 
 def _is_folder(tree: int) -> bool:
@@ -127,16 +216,21 @@ def _fill_dev(stage: str) -> None:
         os.symlink(target, f"{stage}/dev/{name}")
 
 
-def _mount_proc(stage: str, plan: Plan) -> None:
-    """/proc of our own PID namespace, read-only as a whole: uid 0 could write /proc/sys and sysrq otherwise."""
+def _mount_proc(stage: str, plan: Plan) -> int:
+    """/proc of our own PID namespace, read-only as a whole: uid 0 could write /proc/sys and sysrq otherwise.
+
+    Return its `sys/user`, by a mount that is attached nowhere and is writable; -1 where the kernel has none.
+    """
     flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     kernel.mount("proc", stage + "/proc", "proc", flags)
     _bound_numbers(stage + "/proc", plan)
     # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
+    settings = kernel.clone_tree(stage + "/proc/sys/user", 0) if os.path.isdir(stage + "/proc/sys/user") else -1
     proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
     kernel.set_attributes(proc, kernel.ATTR_RDONLY, recursive=False)
     os.close(proc)
+    return settings
 
 
 def bound_numbers(plan: Plan) -> None:
@@ -161,11 +255,13 @@ def _bound_numbers(proc: str, plan: Plan) -> None:
         _set(proc + "/sys/kernel/pid_max", plan.pid_max)  # a coarse end; others count more exactly
 
 
-def _set(path: str, value: int) -> None:
-    """A setting of our own namespace that older kernels lack or withhold: then the other closers stand alone."""
+def _set(path: str, value: int, folder: int | None = None) -> None:
+    """A setting of our own namespace that older kernels lack or withhold: then the other closers stand alone.
+
+    `folder`: what `path` is below, when it is not whole.
+    """
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(str(value))
+        _write(os.open(path, os.O_WRONLY | os.O_CLOEXEC, dir_fd=folder), str(value).encode())
     except OSError:
         return
 

@@ -6,6 +6,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from sandbox import spawn
 from sandbox.backend import Listener
@@ -21,11 +22,47 @@ _LOOK = 0.2  # seconds between two looks at what is used up
 _DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
 
 
+class Alarm(Protocol):
+    """What may end a command from outside, by a descriptor that becomes readable."""
+
+    @property
+    def raised(self) -> bool:
+        """Whether the command has to end."""
+        ...
+
+    def begin(self) -> None:
+        """Start. Commands that end at once never come to this."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor; -1 when there is none."""
+        ...
+
+    def grow(self) -> bool:
+        """Do a part of the preparations. Returns True when more are left."""
+        ...
+
+    def look(self) -> None:
+        """Take in what the descriptor tells."""
+        ...
+
+    def tick(self) -> None:
+        """Look at what no descriptor tells, a few times a second."""
+        ...
+
+
 class Exchange:
     """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
 
     def __init__(
-        self, control: socket.socket, most: int, listen: Listener | None, *, handed: int = 0, eager: bool = False
+        self,
+        control: socket.socket,
+        most: int,
+        listen: Listener | None,
+        *,
+        handed: int = 0,
+        eager: bool = False,
+        alarm: Alarm | None = None,
     ) -> None:
         """`most`: bytes of output. `handed`: how many descriptors may come with the answer (the asker's to close).
         `eager`: there is a processor for us that nobody else wants."""
@@ -36,6 +73,7 @@ class Exchange:
         self.line: str | None = None  # None: not yet; empty: the helper is gone
         self.over = False  # the output limit was passed
         self.handed: tuple[int, ...] = ()
+        self._alarm = alarm
         self._room = handed
         self._eager = eager
         self._text = b""
@@ -51,8 +89,9 @@ class Exchange:
     async def run(
         self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
     ) -> str | None:
-        """Returns the limit that has to end it (`wall`, `output`, or what `excess` names when it is asked now and then)
-        or None. A helper that is gone leaves an empty `line`. Raises CancelledError, OSError (from the listener)."""
+        """Returns the limit that has to end it (`wall`, `output`, `watch` for the alarm, or what `excess` names when it
+        is asked now and then) or None. A helper that is gone leaves an empty `line`. Raises CancelledError, and OSError
+        from the listener."""
         ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
         writes = [write for _, write in ends[-2:]]
         self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}
@@ -76,11 +115,17 @@ class Exchange:
             started = time.monotonic()
             if feeding is None:  # else it waits for what only the loop can give
                 self._wait_here(started, min(_AT_ONCE, wall))
+            if self._alarm is not None and not self.finished:
+                self._alarm.begin()
             while not self.finished and not self.over:
                 left = wall - (time.monotonic() - started)
                 await self._wait(min(left, _LOOK))
                 if self.finished or self.over:
                     break
+                if self._alarm is not None:
+                    self._alarm.tick()
+                    if self._alarm.raised:
+                        return "watch"
                 if left <= _LOOK:
                     return "wall"
                 if (passed := excess()) is not None:
@@ -148,6 +193,23 @@ class Exchange:
 
         for handle in watched:
             loop.add_reader(handle, on_readable, handle)
+        alarm = self._alarm if stop_when_over and self._alarm is not None and self._alarm.fileno() >= 0 else None
+
+        def on_alarm(alarm: Alarm) -> None:
+            alarm.look()
+            if alarm.raised and not done.done():
+                done.set_result(None)
+
+        def grow(alarm: Alarm) -> None:
+            more = not done.done() and alarm.grow()
+            if alarm.raised and not done.done():
+                done.set_result(None)
+            elif more:
+                loop.call_soon(grow, alarm)
+
+        if alarm is not None:
+            loop.add_reader(alarm.fileno(), on_alarm, alarm)
+            grow(alarm)
         try:
             await asyncio.wait({done}, timeout=max(seconds, 0))
             if self.line is not None and not done.done():
@@ -157,6 +219,8 @@ class Exchange:
         finally:
             for handle in watched:
                 loop.remove_reader(handle)
+            if alarm is not None:
+                loop.remove_reader(alarm.fileno())
 
     def _shut(self, handle: int) -> None:
         if self._open.pop(handle, None) is not None:

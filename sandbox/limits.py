@@ -30,6 +30,12 @@ _PASSED = {
 
 def passed(ended_by: str, limits: Limits) -> Problem:
     """What ended a command, with the number and the flag that raises it."""
+    if ended_by == "watch":
+        return Problem(
+            "the command was ended: it made a file that other programs run by themselves",
+            "editors, prompts and Git obey such files at once, outside of the sandbox; it was set aside",
+            "make that file yourself, or name it in the command, so that the gate can ask",
+        )
     if ended_by not in _PASSED:
         what = f"the command was ended ({ended_by})"
         if ended_by == "group":
@@ -38,7 +44,8 @@ def passed(ended_by: str, limits: Limits) -> Problem:
     used, field, how = _PASSED[ended_by]
     value = getattr(limits, field)
     number = f"{value:g} s" if field in ("wall", "cpu") else str(value) if field == "pids" else amount(value)
-    what = f"the command was ended: it used up its {used} ({number})"
+    # The last look at the disk comes after a command's end: it may have ended by itself.
+    what = f"the command {'' if ended_by == 'disk' else 'was ended: it '}used up its {used} ({number})"
     return Problem(what, "every command runs under limits, with all that it starts", f"raise it with {how}")
 
 
@@ -65,8 +72,9 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
         what = f"the limit of {limits.open_files} open files was reached, or one that the command set itself"
         say(what, "open-files", str(limits.open_files * 2), inferred=True)
     if outcome.status == 128 + signal.SIGXFSZ or _FILE.search(text):
-        what = f"a file reached the limit of {amount(limits.file)}"
-        say(what, "file", amount(limits.file * 2), inferred=True)
+        name = "disk" if limits.largest < limits.file else "file"
+        what = f"a file reached the limit of {amount(limits.largest)}"
+        say(what, name, amount(limits.largest * 2), inferred=True)
     if outcome.status == 128 + signal.SIGXCPU:
         say(f"a process used up its processor time ({limits.cpu} s)", "cpu", str(limits.cpu * 2), inferred=True)
     if MEMORY not in held and _MEMORY.search(text):

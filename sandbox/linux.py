@@ -17,6 +17,7 @@ from sandbox.cgroup import Group
 from sandbox.failure import GONE, file_outcome, leaks, not_started, unavailable
 from sandbox.kernellog import Feed, feed, processes
 from sandbox.launch import Ahead, Launcher, known_trees, launch, survey
+from sandbox.live import Live, live_of, with_live
 from sandbox.pool import Pool
 from sandbox.request import argv_of, file_limits, file_request
 from sandbox.scan import Scan
@@ -33,13 +34,14 @@ T3_LACKS = (
     "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
     "secret files inside the workspace cannot be masked, nor its auto-run files and hard links kept read-only",
     "memory and processes are limited one by one, not for everything that a command starts",
-    "a command can end the process that watches it, and what it left then goes on",
+    "before Linux 6.12, a command can end the processes that watch it, and what it left then goes on",
     "other processes of your user share the PID and IPC namespaces: memory and queues too, and can be slowed down",
     "a file of the workspace that has a second name outside (a hard link) is changed there too",
 )
 _DIGITS = 16  # more than any machine has of milliseconds or of KiB
 _T3_OPEN = frozenset({"processes"})
 _T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything closes these
+_T3_UNSCOPED = T3_LACKS[4]  # the half of the helper that is not confined is out of a command's reach otherwise
 
 
 class Linux:
@@ -92,21 +94,25 @@ class Linux:
         halves = processes(slot.process.pid) if self.feed is not None else frozenset()
         try:
             watch = Watch(terms, slot.scan, self.aside, known_trees(self.cache))
+            live = live_of(watch, permit, slot.scan, known_trees(self.cache))
             try:
-                outcome = await _talking(slot, _converse(slot, permit, stdin, listen))
+                outcome = await _talking(slot, _converse(slot, permit, stdin, listen, live))
                 refused = slot.group.refused() if outcome.status else 0
                 # What filled its private file systems would be there for the next one.
                 healthy = outcome.ended_by != "memory"
             except asyncio.CancelledError:
                 watch.settle()
                 raise
+            finally:
+                if live is not None:
+                    live.close()
         finally:
             # A helper that was interrupted in the middle of an answer is not asked again.
             if healthy:
                 self.pool.give_back(terms, slot)
             else:
                 self.pool.discard(terms, slot)
-        violations = (*outcome.violations, *watch.settle())
+        violations, enforcement = with_live(live, outcome.violations, watch.settle(), slot.enforcement)
         if outcome.status != 0:
             from sandbox.limits import reached  # their patterns are for commands that failed
             from sandbox.violations import explain
@@ -120,9 +126,9 @@ class Linux:
                 *(guess for guess in guessed if guess.path not in paths),
                 *reached(outcome, terms.limits, refused, slot.group.held),
             )
-        if violations == outcome.violations and outcome.enforcement is slot.enforcement:
+        if violations == outcome.violations and outcome.enforcement is enforcement:
             return outcome
-        return replace(outcome, violations=violations, enforcement=slot.enforcement)
+        return replace(outcome, violations=violations, enforcement=enforcement)
 
     async def close(self) -> None:
         self.pool.close()
@@ -166,6 +172,8 @@ class Linux:
 
     def _enforced(self, checks: dict[str, bool], found: Scan, group: Group) -> Enforcement:
         closed = _T3_WITHOUT_GROUP if group.held == set(cgroup.ALL) else ()
+        if landlock.known(self.abi).scoped:
+            closed = (*closed, _T3_UNSCOPED)
         missing = tuple(lack for lack in T3_LACKS if lack not in closed) if self.name == "T3" else ()
         missing += tuple(f"Landlock: {words}" for words in landlock.missing(self.abi))
         level = Level.PARTIAL if self.name == "T3" else Level.FULL
@@ -194,7 +202,9 @@ async def _talking(slot: Slot, work: Coroutine[None, None, Outcome]) -> Outcome:
     return replace(outcome, connections=connections, violations=refused)
 
 
-async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None) -> Outcome:
+async def _converse(
+    slot: Slot, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None = None
+) -> Outcome:
     """One action, from request to outcome."""
     action, limits = permit.action, permit.terms.limits
     started = time.monotonic()
@@ -202,7 +212,7 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
         request: dict[str, object] = {"op": "spawn", "argv": list(argv_of(action)), "cwd": action.cwd}
     else:
         request, limits = file_request(action), file_limits(limits)
-    exchange, ended = await slot.ask(request, stdin, listen, limits.wall, limits.output)
+    exchange, ended = await slot.ask(request, stdin, listen, limits.wall, limits.output, alarm)
     seconds = time.monotonic() - started
     line, (out, err) = exchange.line or "", exchange.streams
     verb, _, rest = line.partition(" ")
@@ -216,6 +226,8 @@ async def _converse(slot: Slot, permit: Permit, stdin: bytes | None, listen: Lis
         return Outcome(125, bytes(out), bytes(err), seconds, "helper", problem=GONE)
     code, _, told_of = rest.partition(" ")
     why, *numbers = told_of.split(" ")
+    if ended == "watch" and why == "-":
+        ended = None  # it had ended by itself before it was told to
     ended = ended or passed or (None if why == "-" else why)
     used = _used(numbers)
     if request["op"] == "spawn":

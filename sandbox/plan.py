@@ -18,11 +18,20 @@ from sandbox.wire import Plan
 
 LOOK_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `work` has on the disk
 
-# What the kernel tells of the whole machine, whatever namespace asks: keys that others hold, and its own addresses.
-_FACTS = ("/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/vmallocinfo", "/proc/kcore")
+# What of `/proc`, beside the folders of processes, is shown: what ordinary programs read (`free`, `ps`, `df`, a
+# JVM) and namespaces or the kernel keep harmless. All else tells of the whole machine, whatever namespace asks: keys
+# of others, the kernel's command line (which may hold credentials), its configuration, addresses and devices.
+# SOURCE: proc(5); `systemd.set_credential=` in kernel-command-line(7).
+_SHOWN_FACTS = frozenset((
+    "cgroups", "cpuinfo", "crypto", "devices", "filesystems", "loadavg", "locks", "meminfo", "misc", "mounts", "net",
+    "partitions", "pressure", "self", "stat", "swaps", "sys", "sysinfo", "sysvipc", "thread-self", "tty", "uptime",
+    "version", "version_signature", "vmstat",
+))  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _BEHIND = 64  # processes by which a coarser limit comes after an exact one
 _RESERVED = 300  # numbers that a PID namespace never gives again once it is past them (kernel/pid.c, RESERVED_PIDS)
+MSGQUEUE = 400 << 10  # bytes of POSIX message queues: half of the kernel's default (RLIMIT_MSGQUEUE, getrlimit(2))
+SIGPENDING = 4096  # queued signals and POSIX timers: half of the default of a machine with 2 GB (RLIMIT_SIGPENDING)
 Step = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
 Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
 
@@ -81,11 +90,13 @@ def compile_plan(
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_CPU, limits.cpu),
             (resource.RLIMIT_DATA, limits.memory),
-            (resource.RLIMIT_FSIZE, limits.file),
+            (resource.RLIMIT_FSIZE, limits.largest),
             (resource.RLIMIT_NOFILE, limits.open_files),
             (resource.RLIMIT_NPROC, limits.pids),
             (resource.RLIMIT_MEMLOCK, 64 << 20),
-            (resource.RLIMIT_MSGQUEUE, 1 << 20),
+            # Counted for the user as a whole, by each process against its own limit: others of the user keep a part.
+            (resource.RLIMIT_MSGQUEUE, MSGQUEUE),
+            (resource.RLIMIT_SIGPENDING, SIGPENDING),
             (resource.RLIMIT_RTPRIO, 0),
         ),
         loopback=loopback,
@@ -233,8 +244,18 @@ def mounts(
         locked = {*found.locked}
         over += [("rw", path, path) for path in terms.write if _lies_in(os.path.dirname(path), locked)]
         steps += sorted(over, key=lambda step: step[2].count("/"))
-    steps += [("mask", "file", path) for path in _FACTS if look(path)]
+    steps += [("mask", shape, path) for path in _machine_facts() if (shape := look(path)) in ("file", "dir")]
     return (*steps, *(("mask", look(path) or "file", path) for path in found.masked if path not in terms.read))
+
+
+@lru_cache(maxsize=1)
+def _machine_facts() -> tuple[str, ...]:
+    """What `/proc` of this kernel holds beside processes and what is shown."""
+    try:
+        found = os.listdir("/proc")
+    except OSError:
+        return ()
+    return tuple(f"/proc/{name}" for name in sorted(found) if not name.isdecimal() and name not in _SHOWN_FACTS)
 
 
 def _lies_in(path: str, places: set[str]) -> bool:

@@ -14,8 +14,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from policy.backups import originals
 from policy.record import dataclass
-from sandbox.gitfiles import common, named
+from policy.secrecy import paired
+from sandbox.gitfiles import OTHERS, common, inside_git, named
+from sandbox.login import login_at
 from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, HAS_LINK, IS_GIT, Mark, Stamp, Tree, Trees
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx
@@ -38,7 +41,8 @@ class Scan:
     `shared`: files whose other hard links lie elsewhere.
     `roots`: the workspace and every repository nested in it. `inner`: folders that Git takes for the inside of one.
     `closed`: folders among the masked that we cannot look into.
-    `named`: where the settings of repositories say that hooks and further settings are, there or not.
+    `named`: where the settings of repositories say that hooks and further settings are, there or not, and where links
+    of locked names lead to nothing yet.
     `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
     change it.
     `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
@@ -107,10 +111,10 @@ def scan(
     """Walk `workspace` without following links. A folder that we cannot look into is masked: a command may have closed
     it, so that the next one opens it again and finds what was in it without a mask.
 
-    A pattern of `hidden` is a name; with a first `/` it is one place, seen from the workspace. With `trees`, folders
-    that did not change since they were read are not read again; the answer is the same (`sandbox/tree.py` has the
-    limits). Without `count`, the links of files in such folders are not counted again, but where one appeared: a
-    second name of a secret file is secret.
+    A pattern of `hidden` is a name, or `FOLDER/NAME`; with a first `/` it is one place, seen from the workspace.
+    With `trees`, folders that did not change since they were read are not read again; the answer is the same
+    (`sandbox/tree.py` has the limits). Without `count`, the links of files in such folders are not counted again, but
+    where one appeared: a second name of a secret file is secret.
     """
     trees = trees or Trees(None)
     names = plain_names(hidden)
@@ -135,6 +139,7 @@ def scan(
     masked = _placed(workspace, placed) | uncovered
     led = {*masked}  # secret by where they lie, or where links lead: whoever moves what is above them uncovers them
     roots, inner, closed = [], [], []
+    settings: set[str] = set()  # files that are secret while they hold a login
     git = inside_git(locked)
     for path, folder in tree.folders.items():
         if not folder[6] and not folder[7] and path != workspace:
@@ -143,13 +148,20 @@ def scan(
             closed.append(path)
             continue
         for name in folder[6]:
+            named_so = secret(f"{path}/{name}")
+            if not named_so:
+                settings.add(f"{path}/{name}")
+                if not login_at(f"{path}/{name}"):
+                    continue
             real = os.path.realpath(f"{path}/{name}")
             # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
             if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
                 masked.add(real)
-                if real != f"{path}/{name}":
+                if real != f"{path}/{name}" or (
+                    named_so and not secret(name)
+                ):  # by a link, or by the folder that it lies in
                     led.add(real)
-        if path == workspace or folder[7] & HAS_GIT:
+        if path == workspace or folder[7] & HAS_GIT or not OTHERS.isdisjoint(folder[5]):
             roots.append(path)
         if git and folder[7] & IS_GIT:
             inner.append(path)
@@ -166,6 +178,8 @@ def scan(
         said |= {
             path for path in places if path.startswith(workspace + "/") and not f"{inside}/".startswith(f"{path}/")
         }
+    said |= {path for root in roots for path in _promised(root, locked, workspace)}
+    said |= {path for root in inner for path in _promised(root, git, workspace)}
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
     if git:  # a `.git` that is a file names the folder with the settings: whoever changes it changes them all
@@ -195,10 +209,14 @@ def scan(
         read = {f"{folder}/{name}" for folder in (*(f"{root}/.git" for root in roots), *inner) for name in _SETTINGS}
         read |= mentioned
         stamps = {path: tree.stamp(path) for path in read if not _missing(tree, path)} if git else {}
+        stamps |= {path: tree.stamp(path) for path in settings}
         if all(tree.settled(stamp, path, started) for path, stamp in stamps.items()):
             leaves = {f"{path}/{name}" for path, folder in tree.folders.items() if folder[6] for name in folder[6]}
             leaves |= {f"{workspace}/{place}" for place in placed}
-            leaves |= {f"{root}/{pattern}" for root in (*roots, *inner) for pattern in locked if "/" not in pattern}
+            names = tuple(pattern for pattern in locked if "/" not in pattern)
+            leaves |= {
+                hit for root in (*roots, *inner) for pattern in _begun(root, names) for hit in _hits(root, pattern)
+            }
             leads = {path: _leads(path) for path in {*filter(os.path.islink, leaves), *answer.named}}
             tree.answers[key] = _Answer(tree.version, answer, shared, leads, stamps)
     return answer
@@ -217,8 +235,8 @@ def _holds(known: _Answer, tree: Tree, shared: list[tuple[str, int, int, int]]) 
 
 @lru_cache(maxsize=16)
 def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """The patterns of `hidden` that are names, wherever they lie."""
-    return tuple(name for name in hidden if "/" not in name)
+    """The patterns of `hidden` that are names, or a folder's name and one in it, wherever they lie."""
+    return tuple(name for name in hidden if name[:1] != "/")
 
 
 def unchanged(
@@ -259,10 +277,9 @@ def _certain(tree: Tree, found: Scan, locked: tuple[str, ...]) -> bool:
     first = {pattern.partition("/")[0] for pattern in (*locked, *inside_git(locked)) if "/" in pattern}
     if any(c in name for name in first for c in "*?["):
         return False
-    loose = any(c in pattern for pattern in locked if "/" not in pattern for c in "*?[")
     for root in (*found.roots, *found.inner):
         folder = tree.folders.get(root)
-        if folder is None or (loose and folder[7] & HAS_LINK):
+        if folder is None:
             return False
         if any(os.path.islink(f"{root}/{name}") or name in folder[6] for name in first):
             return False
@@ -333,17 +350,28 @@ def _twins(tree: Tree, paths: set[str]) -> set[str]:
     return {path for path, file in linked if file in files}
 
 
-def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
-    """What is locked inside `.git`, for every folder that Git takes for one: bare, of a submodule, of a worktree."""
-    inside = [pattern[5:] for pattern in locked if pattern.startswith(".git/")]
-    return tuple(pattern for pattern in inside if not pattern.startswith(("modules/", "worktrees/")))
-
-
 @lru_cache(maxsize=16)
 def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
-    """Whether a name is one of a secret file. Most names of a large tree are there many times: each is judged once."""
-    secret, public = _matcher(names), _matcher(shown)
-    return lru_cache(maxsize=1 << 16)(lambda name: secret(name) and not public(name))
+    """Return a function that tells whether a path ends in the name of a secret file, or of an editor's copy of one.
+
+    A pattern `FOLDER/NAME` counts in folders of that name. Most names of a large tree are there many times: each is
+    judged once.
+    """
+    secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
+    below = {folder: _matcher(found) for folder, found in paired(tuple(map(str.lower, names))).items()}
+
+    @lru_cache(maxsize=1 << 16)
+    def anywhere(name: str) -> bool:
+        return any(secret(each) and not public(each) for each in (name, *originals(name)))
+
+    def matches(path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        if anywhere(name):
+            return True
+        here = below.get(folder.rpartition("/")[2].lower())
+        return here is not None and any(here(each) and not public(each) for each in (name, *originals(name)))
+
+    return matches
 
 
 def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
@@ -473,14 +501,32 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     return found
 
 
+def _promised(root: str, patterns: tuple[str, ...], workspace: str) -> set[str]:
+    """Places in `workspace` where nothing lies, but a link of a locked name leads: what comes there counts."""
+    hits = (hit for pattern in _begun(root, patterns) for hit in _hits(root, pattern))
+    led = {real for hit in hits if (real := os.path.realpath(hit)) != hit and not os.path.lexists(real)}
+    return {path for path in led if path.startswith(workspace + "/")}
+
+
 def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:
-    """The patterns of which at least the first name is there: a dozen begin with the same one."""
-    there: dict[str, bool] = {}
-    kept = []
-    for pattern in patterns:
-        first = pattern.partition("/")[0]
-        if first not in there:
-            there[first] = any(c in first for c in "*?[") or os.path.lexists(f"{root}/{first}")
-        if there[first]:
-            kept.append(pattern)
-    return kept
+    """The patterns of which at least the first name is there: few of hundreds."""
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return list(patterns)  # it can be entered perhaps
+    plain, wild = _first_names(patterns)
+    found = {name for name in map(str.casefold, names) if name in plain or wild(name)}
+    return [
+        pattern
+        for pattern in patterns
+        if (first := pattern.partition("/")[0].casefold()) in found
+        or (any(c in first for c in "*?[") and any(fnmatch.fnmatchcase(name, first) for name in found))
+    ]
+
+
+@lru_cache(maxsize=16)
+def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[str], bool]]:
+    """The first names of patterns: the plain ones, and whether a name fits one of the others."""
+    firsts = {pattern.partition("/")[0].casefold() for pattern in patterns}
+    wild = tuple(sorted(name for name in firsts if any(c in name for c in "*?[")))
+    return frozenset(firsts - {*wild}), _expression(wild) if wild else lambda name: False

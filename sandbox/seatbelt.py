@@ -162,7 +162,7 @@ class Seatbelt:
                 )
             )
         limits = terms.limits
-        bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.file}
+        bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.largest}
         bounds["RLIMIT_NOFILE"] = limits.open_files
         environment = dict(in_scratch(terms, self.scratch.path).env)
         if proxy is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from policy.phrases import plain
 from sandbox.backend import Enforcement, Level, Listener
 from sandbox.cgroup import Group
-from sandbox.exchange import Exchange
+from sandbox.exchange import Alarm, Exchange
 from sandbox.launch import Launch
 from sandbox.scan import Scan
 from sandbox.spawn import WAKE, end
@@ -43,6 +43,7 @@ class Slot:
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
     egress: "Egress | None" = None  # the way out, where its terms name hosts
+    grace: float = 0.0  # seconds that it has to end what its command started, when it is ended
     eager: bool = False  # for its next command; `wake` tells
     _said: select.poll = field(default_factory=select.poll)
 
@@ -51,7 +52,8 @@ class Slot:
 
     @classmethod
     def of(cls, launched: Launch, tier: str) -> "Slot":
-        return cls(launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
+        parts = (launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
+        return cls(*parts, grace=GRACE if tier == "T3" else 0.0)
 
     def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
         """Have the runner's proxy accept on the listener that came with `ready`. Its commands reach `hosts` alone."""
@@ -100,13 +102,19 @@ class Slot:
                 self.control.send(WAKE)
 
     async def ask(
-        self, request: dict[str, object], stdin: bytes | None, listen: Listener | None, wall: float, most: int
+        self,
+        request: dict[str, object],
+        stdin: bytes | None,
+        listen: Listener | None,
+        wall: float,
+        most: int,
+        alarm: Alarm | None = None,
     ) -> tuple[Exchange, str | None]:
         """Send one request, enforce wall time and output, and return what came back with the limit that ended it.
 
         A helper that does not answer in time is killed, and what it ran with it. Raises OSError from the listener.
         """
-        exchange = Exchange(self.control, most, listen, eager=self.eager)
+        exchange = Exchange(self.control, most, listen, eager=self.eager, alarm=alarm)
         self.eager = False
         try:
             self.group.begin()
@@ -135,7 +143,7 @@ class Slot:
         """End it and everything in its namespaces. Again is harmless."""
         if self.egress is not None:
             self.egress.close()
-        end(self.process, self.control, self.group)
+        end(self.process, self.control, self.group, self.grace)
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)

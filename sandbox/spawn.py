@@ -83,9 +83,15 @@ def _plain(control: int) -> Sequence[str]:
     return (*interpreter(), os.path.join(os.path.dirname(__file__), "helper.py"), str(control))
 
 
-def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group") -> None:
-    """End a helper and, with it, everything in its namespaces and its control group. Again is harmless."""
+def end(process: subprocess.Popen[bytes], control: socket.socket, group: "Group", grace: float = 0.0) -> None:
+    """End a helper and, with it, everything in its namespaces and its control group. Again is harmless.
+
+    `grace`: seconds for it to end what it started, where no namespace ends with it.
+    """
     control.close()
+    if grace:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace)
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGKILL)
     process.wait()

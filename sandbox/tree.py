@@ -27,6 +27,9 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
+from policy.logins import sometimes
+from sandbox.gitfiles import SHAPE, like_repository
+
 MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
 SHORT_MARGIN = 100_000_000
 MANY = 30_000  # files: counting the links of fewer takes less than a tenth of a second
@@ -41,7 +44,7 @@ KEPT = 32  # files with what is known of a folder; older ones go
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
 )
-_FORMAT = 3
+_FORMAT = 5
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # No path of a folder is longer in bytes: what commands make below cannot be named by a path (PATH_MAX), but be reached.
@@ -204,20 +207,26 @@ class Tree:
             status, before = os.fstat(handle), time.time_ns()
             os.stat(".", dir_fd=handle)  # one may have the right to read the names and none to what bears them
             folders, secrets, linked, files, links, names = [], [], [], [], False, set()
+            here = path.rpartition("/")[2]
             with os.scandir(handle) as entries:
                 for entry in entries:
                     name = entry.name
                     links = links or entry.is_symlink()
-                    if secret(name):
+                    named = secret(f"{here}/{name}")
+                    if named or sometimes(name):  # whoever scans looks into the latter
                         secrets.append(name)
-                    elif entry.is_dir(follow_symlinks=False):
+                    if named:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
                         folders.append(name)
-                        if name in _GIT:
-                            names.add(name)
+                        if (known := _GIT.get(name.lower())) is not None:
+                            names.add(known)
                     else:
                         files.append(name)
-                        if name in _GIT:
-                            names.add("file" if name == ".git" and not entry.is_symlink() else name)
+                        if name == ".git" and not entry.is_symlink():
+                            names.add("file")
+                        elif (known := _GIT.get(name.lower())) is not None:
+                            names.add(known)
                         try:
                             about = entry.stat(follow_symlinks=False)
                         except OSError:
@@ -230,7 +239,7 @@ class Tree:
             os.close(handle)
         flags = HAS_GIT if ".git" in names or "file" in names else 0
         flags |= GIT_IS_FILE if "file" in names else 0
-        flags |= IS_GIT if "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names) else 0
+        flags |= IS_GIT if like_repository(names) else 0
         flags |= HAS_LINK if links else 0
         settled = self._apart(status.st_ctime_ns, status.st_dev, path, before)
         if len(files) <= FEW:
@@ -250,8 +259,8 @@ class Tree:
 
 _UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)
 
-# What tells a repository, or the inside of one (gitrepository-layout(5)).
-_GIT = frozenset((".git", "HEAD", "objects", "refs", "commondir"))
+# What tells a repository, or the inside of one, by its name in lower case: some file systems make no difference.
+_GIT = {name.lower(): name for name in (".git", *SHAPE)}
 
 
 class Trees:
@@ -274,6 +283,10 @@ class Trees:
         if len(self._held) > KEPT:
             del self._held[next(iter(self._held))]
         return tree
+
+    def folders(self, top: str) -> dict[str, Folder]:
+        """What was last found below `top`; empty when nobody looked."""
+        return next((tree.folders for (each, _), tree in reversed(self._held.items()) if each == top), {})
 
     def keep(self, tree: Tree) -> None:
         """Write down what had to be read, when the next process would save time by it."""

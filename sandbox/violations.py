@@ -6,11 +6,12 @@ that was not opened. A plain application error (a file that is missing everywher
 
 import os
 import re
+import stat
 
 from policy.secrecy import inside
 from policy.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
-from sandbox.scan import Scan
+from sandbox.scan import Scan, plain_names, secret_names
 
 _ERROR = re.compile(
     r"permission denied|read-only file system|no such file or directory|operation not permitted|resource busy",
@@ -91,7 +92,9 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
     given = (terms.workspace, *terms.read, *terms.write)
     real = os.path.realpath(path) if any(inside(path, root) for root in given) else path
     leads = "" if real == path else f"`{path}` leads to "
-    visible = (*terms.system, *given, *(() if private else (terms.home,)))
+    # Home is a folder of the sandbox's own in each tier. The user's is outside: nothing tells whether a program that
+    # was denied there wanted to read or to write.
+    visible = (*terms.system, *given)
     own = ("/tmp", "/dev", "/proc", "/run", terms.home) if private else ("/dev", "/proc")
     if any(inside(real, root) for root in visible):
         if said == _MISSING:
@@ -106,8 +109,8 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
             what += " elsewhere, or a rule denies changing it"
             return Violation(what, path, "change it yourself, outside the agent", inferred=True)
         right = "writing" if terms.rights is Rights.WORK or not inside(real, terms.workspace) else "changing anything"
-        if not private and not _may(real, os.W_OK):
-            return None  # nobody else could write there either
+        if not private and not (_may(real, os.W_OK) and _readable(real)):
+            return None  # nobody else could write there either, or its own modes kept it from being read
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
         return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True, right=f"--write {real}")
     if private and said == _READ_ONLY_SAID and inside(real, "/proc"):
@@ -153,17 +156,38 @@ def _may(path: str, how: int) -> bool:
     return os.access(path if os.path.lexists(path) else os.path.dirname(path), how)
 
 
+def _readable(path: str) -> bool:
+    """Return True when modes let the user of a command read `path`: root has no capability inside (path_resolution(7)).
+
+    Of a file that does not exist, what is above it decides. False where that cannot be told.
+    """
+    wanted = stat.S_IROTH
+    if not os.path.lexists(path):
+        path, wanted = os.path.dirname(path), stat.S_IXOTH
+    while True:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return False
+        if found.st_uid == os.geteuid():
+            granted = found.st_mode >> 6
+        else:
+            ours = found.st_gid in (os.getegid(), *os.getgroups())
+            granted = found.st_mode >> 3 if ours else found.st_mode
+        if granted & wanted != wanted:
+            return False
+        if path == "/":
+            return True
+        path, wanted = os.path.dirname(path), stat.S_IXOTH
+
+
 def _masked(path: str, terms: Terms) -> bool:
     """Whether the sandbox hides it: by its name (`.env`), or as a place of the workspace (`/private`)."""
-    from fnmatch import fnmatchcase
-
     inner = path.removeprefix(terms.workspace) if inside(path, terms.workspace) else ""
-    parts = inner.strip("/").split("/") if inner else []
-    names = [part for part in parts if not any(fnmatchcase(part, shown) for shown in terms.shown)]
-    return any(
-        inside(inner, entry) if entry.startswith("/") else any(fnmatchcase(name, entry) for name in names)
-        for entry in terms.hidden
-        if inner
+    names = inner.strip("/").split("/") if inner else []
+    secret = secret_names(plain_names(terms.hidden), terms.shown)
+    return any(secret("/".join(names[:count])) for count in range(1, len(names) + 1)) or any(
+        inside(inner, entry) for entry in terms.hidden if inner and entry[:1] == "/"
     )
 
 

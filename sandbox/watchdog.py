@@ -1,57 +1,97 @@
 """What a command and all that it started use up together, counted from inside the helper. Standard library only.
 
 A control group counts exactly and costs nothing; what is left to this one (`Plan.pids`, `memory`, `cpu` that are not 0)
-is looked at a few times a second. The disk is always this one's: no control group limits it.
+is looked at a few times a second. The disk is always this one's: no control group limits it. It is looked at the more
+often the less of its limit is left, and a last time when the command has ended.
 """
 
 import os
 import resource
+import signal
 import stat
 import time
+from collections.abc import Callable
 
+from sandbox.space import SELDOM, Space
 from sandbox.wire import Plan
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_A_FILE = (
-    16 << 10
-)  # bytes of a disk for each file that it can hold: an empty one takes no space (mke2fs(8), inode_ratio)
-_CLOCK = 2.0  # seconds by which a file system's clock may be behind ours
+Halt = Callable[[signal.Signals], None]
 
 
 class Watchdog:
-    """`begin` when a command starts, `excess` now and then while it runs, `end` after it."""
+    """`begin` when a command starts, `excess` every `pause` seconds while it runs, `last` and `end` after it."""
 
     def __init__(self, plan: Plan) -> None:
-        self.pids, self.memory, self.cpu, self.disk = plan.pids, plan.memory, plan.cpu, plan.disk
-        self.writable = plan.writable
+        self.pids, self.memory, self.cpu = plan.pids, plan.memory, plan.cpu
+        self.space = Space(plan.writable, plan.disk)
         self.private = plan.private
         self.sees = plan.tier != "T3"  # /proc is withheld there; `missing` says so
         self.end()
 
     @property
     def begun(self) -> bool:
-        return self._started > 0
+        return self._clock > 0
 
     def begin(self) -> None:
-        self._started, self._clock = time.time(), time.monotonic()
-        self._free = {path: free for path in self.writable if (free := _free(path)) is not None}
-        self._cleared = float(self.disk)  # a loss of space up to here is not the command's, or is within its limit
-        self._reaped = _children() if self.cpu else 0.0
+        self._clock = time.monotonic()
+        self._next = self._clock + SELDOM
+        self.space.begin()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._reaped, self._dirtied = before.ru_utime + before.ru_stime, before.ru_oublock
         self._seen: dict[tuple[str, bytes], float] = {}
         self._shared = _shmem() if self.memory else 0
 
     def end(self) -> None:
-        """Forget the command; a search that still runs is ended by whoever ends what the command left."""
-        self.search = 0  # the process that looks for the command's files; `_space` waits for it
-        self._started = self._clock = self._cleared = self._reaped = 0.0
-        self._free = {}
+        """Forget the command."""
+        self._clock = self._next = self._reaped = 0.0
+        self.space.forget()
         self._seen = {}
-        self._shared = 0
+        self._shared = self._dirtied = 0
 
-    def excess(self) -> str | None:
-        """The limit that the whole tree has passed, by its name."""
-        return self._tree() or self._space()
+    def pause(self) -> float:
+        """Return the seconds until `excess` has to be asked again."""
+        return self.space.pause
+
+    def excess(self, halt: Halt) -> str | None:
+        """Return the name of the limit that the whole tree has passed, None when it has passed none.
+
+        `halt` sends SIGSTOP or SIGCONT to all that the command started: nothing is written while its files are counted.
+        """
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + SELDOM
+            if passed := self._tree():
+                return passed
+        space = self.space
+        space.look()
+        if space.suspect and not space.far:
+            halt(signal.SIGSTOP)
+            if self._written() > space.limit:
+                return "disk"
+            space.look()
+            space.clear()
+            halt(signal.SIGCONT)
+        return "disk" if space.far else None
+
+    def last(self) -> str | None:
+        """Return `disk` when a command whose processes have all ended wrote more than its limit, else None.
+
+        Some file systems account for space when it is written back (btrfs, ZFS, network file systems): so the bytes
+        that its processes made dirty are asked for as well (getrusage(2), ru_oublock: blocks of 512 bytes).
+        """
+        space = self.space
+        if not space.watched:
+            return None
+        space.look()
+        dirtied = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock - self._dirtied) * 512
+        suspect = space.suspect or dirtied > space.cleared
+        return "disk" if space.far or (suspect and self._written() > space.limit) else None
+
+    def _written(self) -> int:
+        processes = [name for name in os.listdir("/proc") if name.isdigit()] if self.sees else []
+        return self.space.written() + _held_open(processes, memory=False)
 
     # ---- processes, memory, processor time
 
@@ -82,71 +122,13 @@ class Watchdog:
         """Live processes with the children they waited for, and those that came to us; or each that was ever seen."""
         live = 0.0
         for name in processes:
-            fields = _stat(name)
+            fields = status(name)
             if len(fields) < 20:
                 continue
             user, system, waited, of_waited = (int(field) / _TICKS for field in fields[11:15])
             live += user + system + waited + of_waited
             self._seen[name, fields[19]] = user + system
         return max(live + _children() - self._reaped, sum(self._seen.values())) >= self.cpu
-
-    # ---- the disk
-
-    def _space(self) -> str | None:
-        """Free space is cheap to ask for, but others use it too: what is lost is looked for before it counts."""
-        if not self.disk or not self._free:
-            return None
-        lost = files = 0
-        for path, before in self._free.items():
-            now = _free(path) or before
-            lost, files = max(lost, before[0] - now[0]), max(files, before[1] - now[1])
-        if lost > 2 * self.disk or files > 2 * self.disk // _A_FILE:
-            return "disk"  # whoever it is: the machine comes first
-        if self.search:
-            pid, status = os.waitpid(self.search, os.WNOHANG)
-            if pid:
-                self.search = 0
-                if os.waitstatus_to_exitcode(status) != 1:
-                    return "disk"
-                self._cleared = max(self._cleared, lost + self.disk / 8)
-        elif lost > self._cleared:
-            self.search = os.fork()
-            if self.search == 0:
-                self._look_for_it()
-        return None
-
-    def _look_for_it(self) -> None:
-        """In a forked child, for it may take long: 1 when the command's own files are within the limit."""
-        status = 0
-        try:
-            processes = [name for name in os.listdir("/proc") if name.isdigit()] if self.sees else []
-            found = written(self.writable, self._started - _CLOCK) + _held_open(processes, memory=False)
-            status = 0 if found > self.disk else 1
-        finally:
-            os._exit(status)
-
-
-def written(folders: tuple[str, ...], since: float) -> int:
-    """Bytes on the disk of the files below that were changed since then; each file once, whatever its names."""
-    total, seen, left = 0, set(), list(folders)
-    while left:
-        try:
-            entries = os.scandir(left.pop())
-        except OSError:
-            continue
-        with entries:
-            for entry in entries:
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-                        continue
-                    found = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue  # it went meanwhile
-                if stat.S_ISREG(found.st_mode) and found.st_ctime >= since and (found.st_dev, found.st_ino) not in seen:
-                    seen.add((found.st_dev, found.st_ino))
-                    total += found.st_blocks * 512
-    return total
 
 
 def _held_open(processes: list[str], *, memory: bool) -> int:
@@ -168,15 +150,6 @@ def _held_open(processes: list[str], *, memory: bool) -> int:
                 continue
             total += found.st_blocks * 512 if in_memory is memory else 0
     return total
-
-
-def _free(path: str) -> tuple[int, int] | None:
-    """Bytes and files for which there is room; no number of files where a file system does not bound them."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    return found.f_bfree * found.f_frsize, found.f_ffree
 
 
 def _used(path: str) -> int:
@@ -208,7 +181,7 @@ def _segments() -> int:
 
 
 def _threads(process: str) -> int:
-    fields = _stat(process)
+    fields = status(process)
     return int(fields[17]) if len(fields) > 17 else 0
 
 
@@ -225,8 +198,8 @@ def _share(process: str) -> int:
     return _number(f"/proc/{process}/smaps_rollup", b"Pss:") << 10
 
 
-def _stat(process: str) -> list[bytes]:
-    """proc_pid_stat(5) from the state on: names may hold spaces and brackets."""
+def status(process: str) -> list[bytes]:
+    """proc_pidstatus(5) from the state on: names may hold spaces and brackets."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def test_it_is_made_on_demand_and_private(tmp_path: Path) -> None:
 
 def test_that_of_a_workspace_that_is_gone_is_swept_up_when_a_new_one_is_made(tmp_path: Path) -> None:
     folder, other = kept(tmp_path, tmp_path / "a"), kept(tmp_path, tmp_path / "b")
+    for sweeping in threading.enumerate():  # the caches above are new as well: their sweeps must not find "a" gone
+        if sweeping.name == caches.SWEEPING:
+            sweeping.join()
     (tmp_path / "a").rmdir()
     assert [each.gone for each in caches.everything(str(tmp_path))] == [True, False]
     kept(tmp_path, tmp_path / "c")

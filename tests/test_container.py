@@ -1,11 +1,14 @@
 """The contract and the escapes of the other sandboxes, in containers of a real daemon, and what only containers have."""
 
+import io
 import os
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -16,6 +19,8 @@ from typing import Any
 import pytest
 from container_bench import Containers, Dock
 from sandbox_bench import SECRET, USERS
+
+from sandbox.container.settings import MASKED
 
 # The same promise, the same test: collected here once more, with the `bench` below.
 from test_sandbox import test_ordinary_work_works  # noqa: F401  # isort: skip  # first: it looks at an empty home
@@ -88,6 +93,14 @@ def test_only_the_image_and_what_was_granted_is_there(bench: Containers) -> None
     )
 
 
+@pytest.mark.threat("T08")
+def test_what_proc_tells_of_the_machine_is_covered(bench: Containers) -> None:
+    places = " ".join(path for path in MASKED if path.startswith("/proc/"))
+    script = f'for p in {places}; do [ -d "$p" ] && ls -A "$p" || head -c 9 "$p"; done 2>/dev/null'
+    assert bench.run(script)["out"] == ""
+    assert bench.run("grep -q MemTotal /proc/meminfo && grep -q ' / ' /proc/mounts && nproc")["status"] == 0
+
+
 def test_who_commands_are(bench: Containers) -> None:
     status = bench.workspace.stat()
     assert bench.run("id -u; id -g; id -G; hostname")["out"].split() == [
@@ -139,6 +152,23 @@ def test_memory_ends_the_command_and_says_so(bench: Containers) -> None:
 def test_the_processor_time_of_all_together_ends_it(bench: Containers) -> None:
     answer = bench.run("for i in 1 2 3 4; do while :; do :; done & done; wait", limits={"cpu": 2, "wall": 60.0})
     assert (answer["status"], answer["ended"]) == (137, "cpu"), answer
+
+
+@pytest.mark.threat("T14")
+def test_several_writers_are_ended_at_the_limit_of_the_disk(bench: Containers) -> None:
+    """Free space is looked at the sooner the less is left; what is over before a look is told at the end."""
+    folder = bench.workspace / "filled"
+    try:
+        fill = "for i in 1 2 3 4; do (for n in $(seq 40); do head -c 20M /dev/zero > $i.$n; done) & done; wait"
+        answer = bench.run(f"mkdir filled; cd filled; {fill}", limits={"disk": 60 << 20, "wall": 60.0})
+        assert answer.get("ended") == "disk", answer
+        assert sum(path.stat().st_blocks for path in folder.iterdir()) * 512 < 600 << 20
+        answer = bench.run("for n in 1 2 3; do head -c 7M /dev/zero > filled/$n; done", limits={"disk": 8 << 20})
+        assert answer.get("ended") == "disk", answer
+        answer = bench.run("fallocate -l 1M filled/4")
+        assert (answer["status"], "not supported" in answer["err"]) == (1, True), answer
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_what_it_writes_to_the_disk_ends_it(bench: Containers) -> None:
@@ -258,6 +288,54 @@ def test_what_cannot_be_used_is_a_problem_with_its_fix(
     ]
     assert what in problem[0], why
     assert fix in problem[2], why
+
+
+def changed(docked: Dock, changes: list[str], files: dict[str, str] | None = None) -> str:
+    """The ID of an image that is the usual one with `changes` (as in a Dockerfile) and executable `files`."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for path, text in (files or {}).items():
+            about = tarfile.TarInfo(path)
+            about.mode, about.size = 0o755, len(text)
+            archive.addfile(about, io.BytesIO(text.encode()))
+    made = docked.ask("create_container", docked.image, entrypoint=["/bin/true"])["Id"]
+    try:
+        docked.ask("put_archive", made, "/", packed.getvalue())
+        return str(docked.ask("commit", made, changes=changes)["Id"])
+    finally:
+        docked.ask("remove_container", made, v=True)
+
+
+# fmt: off
+NO_BASH = [
+    # what is in its place, why
+    ("#!/bin/sh\nexec cat /dev/zero\n",            "it says something without end, and never a line"),
+    ("#!/bin/sh\nexec yes\n",                      "it says other lines"),
+    ("#!/bin/sh\necho already\nexec sleep 60\n",  "it says nearly the word"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("text", "why"), NO_BASH, ids=[row[1] for row in NO_BASH])
+@pytest.mark.threat("T60")
+def test_what_an_image_has_in_place_of_bash_is_not_heard_for_long(
+    bench: Containers, docked: Dock, text: str, why: str
+) -> None:
+    choice = {"image": changed(docked, [], {"usr/bin/bash": text})}
+    problem = bench.ask({"kind": "RunScript", "script": "true", "cwd": str(bench.workspace)}, choice=choice)[
+        "unavailable"
+    ]
+    assert "does not do what it is told" in problem[1], why
+
+
+@pytest.mark.threat("T60")
+def test_volumes_of_an_image_are_covered_however_they_are_written(bench: Containers, docked: Dock) -> None:
+    choice = {"image": changed(docked, ['VOLUME ["/one/", "//two", "/a/../three", "/four/."]'])}
+    script = 'for each in /one /two /three /four /data; do touch "$each/x" || echo "closed $each"; done 2>/dev/null'
+    answer = bench.run(script, choice=choice)
+    assert answer["out"].split() == [
+        word for each in ("one", "two", "three", "four", "data") for word in ("closed", f"/{each}")
+    ]
 
 
 def test_a_socket_that_is_somebody_elses(bench: Containers, docked: Dock) -> None:

@@ -41,6 +41,24 @@ ADDRESSES = [
     ("192.0.0.192",         "clouds",            "clouds",              "metadata"),
     ("fd00:ec2::254",       "clouds",            "clouds",              "metadata inside unique local ones"),
     ("fd20:ce::254",        "clouds",            "clouds",              "metadata"),
+    ("fd20:ce:0:1::1",      "private",           None,                  "a customer's network beside Google's service"),
+    ("fd00:ec2::253",       "clouds",            "clouds",              "all of AWS's prefix"),
+    ("fd00:ec2:1::23",      "clouds",            "clouds",              "all of AWS's prefix"),
+    ("fd00:42::42",         "clouds",            "clouds",              "Scaleway"),
+    ("fd00:0042:0:0::42",   "clouds",            "clouds",              "Scaleway, spelled out"),
+    ("fd00:c1::a9fe:a9fe",  "clouds",            "clouds",              "Oracle"),
+    ("fd00:a9fe:a9fe::1",   "clouds",            "clouds",              "Akamai"),
+    ("fd00:100::100:200",   "clouds",            "clouds",              "Alibaba"),
+    ("fdab:cdef::a9fe:a9fe", "clouds",           "clouds",              "spelled like 169.254.169.254, whoever the provider is"),
+    ("fc00::a9fe:2a2a",     "clouds",            "clouds",              "spelled like 169.254.42.42"),
+    ("fd00::1",             "private",           None,                  "unique local"),
+    ("fd00::a9fe:1:1",      "private",           None,                  "the word at another place"),
+    ("169.254.42.42",       "clouds",            "clouds",              "Scaleway"),
+    ("169.254.0.23",        "clouds",            "clouds",              "Tencent"),
+    ("100.96.0.96",         "clouds",            "clouds",              "Volcengine"),
+    ("100.80.80.80",        "clouds",            "clouds",              "UCloud"),
+    ("100.80.80.81",        "provider",          None,                  "its neighbour"),
+    ("fe80::a9fe:a9fe",     "link-local",        "link-local",          "OpenStack"),
     ("fe80::1",             "link-local",        "link-local",          "link-local"),
     ("fe80::1%lo",          "scope",             "scope",               "an interface"),
     ("::1%lo",              "scope",             "scope",               "an interface"),
@@ -522,3 +540,76 @@ def test_the_smallest_entry_that_would_do_is_named(
 def test_the_answers_of_socks() -> None:
     said = [socks.answer(each)[1] for each in (None, Refused("no"), Failed("gone"), Malformed("what"))]
     assert said == [0, 2, 4, 1]
+
+
+# fmt: off
+OVERRIDES = [
+    ("X-HTTP-Method-Override",      True,  "the usual one"),
+    ("X-METHODOVERRIDE",            True,  "without a dash"),
+    ("X_Http_Method",               True,  "an underline"),
+    ("X-Method",                    True,  "short"),
+    ("X-HTTP-Verb-Override",        True,  "another word"),
+    ("X-Original-URL",              True,  "IIS, Symfony"),
+    ("X-Original-Path",             True,  "the path alone"),
+    ("X-Envoy-Original-Path",       True,  "Envoy's own"),
+    ("X-Envoy-Decorator-Operation", True,  "all of Envoy's own"),
+    ("X-Rewrite-URL",               True,  "IIS"),
+    ("X-Rewritten-Uri",             True,  "another form"),
+    ("Forwarded",                   True,  "RFC 7239"),
+    ("X-Forwarded-Prefix",          True,  "a beginning of the path"),
+    ("X-Forwarded-Scheme",          True,  "all of them"),
+    ("X-Forward-Host",              True,  "without `ed`"),
+    ("X-Host",                      True,  "the host"),
+    ("Proxy-Host",                  True,  "the host"),
+    ("X-Authority",                 True,  "as HTTP/2 calls it"),
+    ("X-ProxyHost",                 True,  "in one word"),
+    ("X-HTTP-DestinationURL",       True,  "in one word"),
+    ("Base-Url",                    True,  "without `X-`"),
+    ("Request-Uri",                 True,  "the request line's"),
+    ("Script_Name",                 True,  "gunicorn"),
+    ("Path-Info",                   True,  "CGI"),
+    ("X-Ingress-Path",              True,  "an ingress"),
+    ("X-Real-IP",                   True,  "who asks"),
+    ("X-Accel-Redirect",            True,  "nginx"),
+    ("X-Backend-Server",            True,  "which server answers"),
+    ("X-Vault-Namespace",           True,  "the beginning of the path, for Vault"),
+    ("X-Amz-Copy-Source-Range",     True,  "what is read"),
+    ("X-Ms-Copy-Source",            True,  "what is read"),
+    ("X-Symlink-Target",            True,  "what is read later"),
+    ("X-Amz-Security-Token",        False, "`uri` inside a word"),
+    ("X-Amz-Meta-Path",             False, "kept with an object"),
+    ("X-Amz-Target",                False, "the operation that AWS's own programs name there and nowhere else"),
+    ("Access-Control-Request-Method", False, "a browser"),
+    ("X-Stainless-Helper-Method",   False, "OpenAI's library"),
+    ("Mcp-Method",                  False, "a tool's call"),
+    ("Max-Forwards",                False, "RFC 9110"),
+    ("Upgrade-Insecure-Requests",   False, "a browser"),
+    ("X-Requested-With",            False, "a browser"),
+    ("Authorization",               False, "a credential"),
+    ("User-Agent",                  False, "anybody"),
+    ("Content-Type",                False, "anybody"),
+    ("Referer",                     False, "a browser"),
+    ("X-Api-Key",                   False, "a credential"),
+    ("X-GitHub-Api-Version",        False, "GitHub's tool"),
+    ("Git-Protocol",                False, "Git"),
+    ("Npm-Command",                 False, "npm"),
+    ("Docker-Content-Digest",       False, "a registry"),
+    ("If-None-Match",               False, "a cache"),
+    ("Traceparent",                 False, "tracing"),
+]
+PARAMETERS = [
+    ("_method=DELETE", True), ("a=1&_method=PUT", True), ("a;_METHOD=x", True), ("%5fmethod=x", True), ("__method=x", True),
+    ("_http_method=x", True), ("X-HTTP-Method-Override=PUT", True), ("$httpMethod=x", True), (".method=x", True), ("_method", True),
+    ("method=flickr.test", False), ("payment_method=card", False), ("q=_method", False), ("", False), ("http=1", False),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T85")
+def test_what_leads_a_server_to_another_request() -> None:
+    def read(path: str, *fields: str) -> bool:
+        lines = [f"GET http://a.test{path} HTTP/1.1", "Host: a.test", *fields]
+        return http.request("\r\n".join(lines).encode() + http.END).overridden
+
+    assert [(name, read("/", f"{name}: x")) for name, _, _ in OVERRIDES] == [(name, odd) for name, odd, _ in OVERRIDES]
+    assert [(text, read(f"/?{text}")) for text, _ in PARAMETERS] == PARAMETERS

@@ -17,6 +17,8 @@ import pyseccomp
 import pytest
 from sandbox_bench import NO_NAMESPACES, ROOT, SECRET, SYSTEM, USERS, Bench, make, world_readable_python
 
+from sandbox.plan import _SHOWN_FACTS
+
 PY = "/usr/bin/python3 -c"
 
 
@@ -417,6 +419,36 @@ def test_nothing_of_the_launcher_environment_is_inside(bench: Bench) -> None:
     assert int(answer["out"].split()[-1]) < 8
 
 
+@pytest.mark.threat("T08")
+def test_what_proc_tells_of_the_machine_is_covered(bench: Bench) -> None:
+    """A closed world: whatever is not listed as harmless is empty, and ordinary programs find what they read."""
+    script = (
+        "import os, sys\n"
+        "for name in sorted(os.listdir('/proc')):\n"
+        "    path = f'/proc/{name}'\n"
+        "    if name.isdigit() or name in sys.argv or os.path.islink(path): continue\n"
+        "    try: full = os.listdir(path) if os.path.isdir(path) else open(path, 'rb').read(1)\n"
+        "    except OSError: continue\n"
+        "    if full: print(name)\n"
+    )
+    told = {
+        "kind": "RunArgv",
+        "argv": ["/usr/bin/python3", "-c", script, *sorted(_SHOWN_FACTS)],
+        "cwd": str(bench.workspace),
+    }
+    answer = bench.ask(told)
+    assert (answer["status"], answer["out"]) == (0, ""), answer["err"]
+    assert bench.run("cat /proc/cmdline /proc/config.gz /proc/diskstats /proc/iomem 2>/dev/null")["out"] == ""
+    for script in (
+        "grep -q MemTotal /proc/meminfo && grep -q processor /proc/cpuinfo && grep -q ' / ' /proc/mounts",
+        "read up _ < /proc/uptime && read one _ < /proc/loadavg && grep -q proc /proc/filesystems && grep -q Linux /proc/version",
+        "grep -q ^cpu /proc/stat && df . > /dev/null && nproc > /dev/null && cat /proc/self/cmdline | grep -q cat",
+        "! command -v free || free > /dev/null; ! command -v ps || ps ax > /dev/null",
+        "! command -v vmstat || vmstat > /dev/null; ! command -v uptime || uptime > /dev/null",
+    ):
+        assert bench.run(script)["status"] == 0, script
+
+
 @pytest.mark.threat("T09")
 def test_no_descriptor_is_inherited(bench: Bench) -> None:
     answer = bench.run(f"{PY} 'import os; print(sorted(int(x) for x in os.listdir(\"/proc/self/fd\"))[:-1])'")
@@ -543,15 +575,19 @@ def test_what_was_named_exactly_is_open_in_a_folder_that_is_locked_and_nothing_b
     assert names(folder) == {"tasks.json", "settings.json"}
 
 
+def told_of_planting(answer: dict[str, Any]) -> set[str]:
+    """What was set aside, at least one. A command that goes on for some milliseconds is ended at the first one (T116)."""
+    assert answer["status"] == 0 or answer["ended"] == "watch", answer
+    told = {violation[1] for violation in answer["violations"]}
+    assert told, answer
+    return told
+
+
 @pytest.mark.threat("T16")
 def test_new_auto_run_files_are_set_aside_and_reported(bench: Bench) -> None:
-    answer = bench.run(
-        "echo PWNED > .envrc; mkdir .idea; echo PWNED > .idea/workspace.xml; echo fine > notes.md",
-        locked=[".envrc", ".idea"],
-    )
-    assert {violation[1] for violation in answer["violations"]} == {
-        str(bench.workspace / name) for name in (".envrc", ".idea")
-    }
+    script = "echo fine > notes.md; echo PWNED > .envrc; mkdir .idea; echo PWNED > .idea/workspace.xml"
+    told = told_of_planting(bench.run(script, locked=[".envrc", ".idea"]))
+    assert told <= {str(bench.workspace / name) for name in (".envrc", ".idea")}
     assert not {".envrc", ".idea"} & names(bench.workspace)
     assert (bench.workspace / "notes.md").read_text() == "fine\n"
 
@@ -604,16 +640,18 @@ def test_new_links_by_such_names_are_set_aside_too(bench: Bench) -> None:
         "echo PWNED > evil; mkdir evils; ln -s evil .envrc; ln -s evils .jj; ln -sfn evil .turned",
         locked=[".envrc", ".jj/repo/config.toml", ".turned"],
     )
-    told = {violation[1] for violation in answer["violations"]}
+    told = told_of_planting(answer)
     left = names(bench.workspace)
+    leads = os.readlink(bench.workspace / ".turned") if ".turned" in left else "file.txt"
     for name in ("evil", "evils", ".jj", ".turned"):
         path = bench.workspace / name
         if path.is_symlink() or path.is_file():
             path.unlink()
         elif path.exists():
             path.rmdir()
-    assert told == {str(bench.workspace / name) for name in (".envrc", ".jj", ".turned")}
-    assert not {".envrc", ".turned"} & left
+    assert told <= {str(bench.workspace / name) for name in (".envrc", ".jj", ".turned")}
+    assert ".envrc" not in left
+    assert leads == "file.txt"
 
 
 # fmt: off
@@ -647,8 +685,10 @@ def test_a_repository_that_a_command_makes_keeps_what_starts_nothing(
     try:
         locked = [".git/hooks", ".git/config", ".git/commondir", ".vscode"]
         answer = bench.run(f"cd made && {script}", locked=locked)
-        assert answer["status"] == 0, answer
-        assert {violation[1].removeprefix(f"{folder}/") for violation in answer["violations"]} == moved
+        if moved:
+            assert {path.removeprefix(f"{folder}/") for path in told_of_planting(answer)} <= moved
+        else:
+            assert (answer["status"], answer["violations"]) == (0, [])
         assert not [name for name in moved if os.path.lexists(folder / name)]
     finally:
         shutil.rmtree(folder)
@@ -667,8 +707,8 @@ def test_a_folder_moved_away_takes_its_protection_along_and_leaves_no_place_for_
     )
     try:
         answer = bench.run(script, locked=[".git/hooks", ".git/config"])
-        told = {violation[1].removeprefix(f"{bench.workspace}/") for violation in answer["violations"]}
-        assert told == {"moving/lib/.git/config", "moving/lib/.git/hooks"}, answer
+        told = {path.removeprefix(f"{bench.workspace}/") for path in told_of_planting(answer)}
+        assert told <= {"moving/lib/.git/config", "moving/lib/.git/hooks"}, answer
         assert (bench.workspace / "moved/lib/.git/config").read_text() == "[core]\n\tfsmonitor = mine\n"
         assert not (folder / ".git" / "config").exists()
     finally:

@@ -1,7 +1,12 @@
 """T3 promises less: every kind of attempt that it lets through is tried, so that its list is true, and so is what it holds."""
 
+import contextlib
 import ctypes
 import os
+import signal
+import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,6 +103,40 @@ def test_no_socket_is_said_to_be_there(bench: Bench, family: str) -> None:
     assert [violation[0] for violation in answer["violations"]] == ["sockets of every kind are closed in this sandbox"]
 
 
+# fmt: off
+TOLD = [
+    # the attempt, what is said of the path, or nothing
+    ("cat {home}/.ssh/id_rsa",      "outside what this command was given", "a read in the home that is the user's"),
+    ("echo x > {home}/.ssh/id_rsa", "outside what this command was given", "nor is it known that this was no read"),
+    ("ls {home}/.ssh",              "outside what this command was given", "a folder there"),
+    ("echo x > /usr/planted",       "writing",                             "what may be read was to be written"),
+    ("cat {given}/closed",          "",                                    "its own mode, which holds for root too"),
+    ("cat {given}/shut/file",       "",                                    "or that of the folder around it"),
+    ("cat {given}/open > /dev/null; echo x > {given}/open", "writing",     "a path that was given to be read"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T66")
+@pytest.mark.parametrize(("attempt", "words", "why"), TOLD, ids=[row[2] for row in TOLD])
+def test_a_denied_read_is_not_called_a_write(bench: Bench, attempt: str, words: str, why: str) -> None:
+    given = bench.base / "given"
+    if not given.exists():
+        (given / "shut").mkdir(parents=True)
+        for name in ("closed", "open", "shut/file"):
+            (given / name).write_text("own\n")
+        bench.own(given)
+        (given / "closed").chmod(0)
+        (given / "shut").chmod(0)
+    answer = bench.run(attempt.format(home=bench.home, given=given), read=[str(given)])
+    assert answer["status"] != 0, answer
+    told = [violation[0] for violation in answer["violations"]]
+    if bench.user != "root" and "/usr" in attempt:
+        words = ""  # nobody else could write there either
+    assert [words in what for what in told] == [True] * bool(words), answer
+    assert words == "writing" or not any("writing" in what for what in told)
+
+
 @pytest.mark.threat("T66")
 def test_where_a_host_could_be_opened_is_said(bench: Bench) -> None:
     (violation,) = bench.run(f"{PY} 'import socket; socket.getaddrinfo(\"example.org\", 80)'")["violations"]
@@ -108,3 +147,57 @@ def test_named_hosts_are_refused(bench: Bench) -> None:
     assert "no network of its own" in bench.run("echo ran", hosts=["example.org"])["unavailable"][1]
     found = bench.run("echo ran; env | grep -c PROXY", hosts=[UNNAMED])
     assert found["out"] == "ran\n0\n", "nothing was to be open, and nobody could tell whom it asked for"
+
+
+# What goes on in sessions and process groups of its own, without a parent, and without heeding signals.
+FLEES = "(setsid nohup sleep {mark} &); setsid bash -c 'trap \"\" TERM HUP; sleep {mark} & sleep {mark}' & trap '' TERM HUP; sleep {mark}"
+
+
+def left(mark: str) -> int:
+    """How many processes `sleep MARK` there are, when they are given up to ten seconds to become none."""
+    until = time.monotonic() + 10
+    while found := running(mark):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def running(mark: str) -> int:
+    listed = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+    return listed.splitlines().count(f"sleep {mark}")
+
+
+@pytest.mark.threat("T15")
+@pytest.mark.parametrize("user", USERS)
+def test_a_killed_runner_leaves_no_process(user: str) -> None:
+    """As root too without a control group: what would hold them is killed with the runner."""
+    mark = f"92{os.getpid()}"
+    for bench in make(user, tier="T3"):
+
+        def ask(bench: Bench = bench) -> None:
+            with contextlib.suppress(AssertionError):  # the driver died, as it should
+                bench.run(FLEES.format(mark=mark), counted="watchdog")
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until = time.monotonic() + 60
+        while running(mark) < 4:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        os.kill(bench.process.pid, signal.SIGKILL)
+        asking.join()
+        assert left(mark) == 0
+
+
+@pytest.mark.threat("T15")
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [("sleep 0.3; kill -9 $PPID", {}), ("sleep 30", {"cancel": 1.0}), ("sleep 30", {"limits": {"wall": 1.0}})],
+    ids=["the helper killed by its command", "cancelled", "out of time"],
+)
+def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, told: dict[str, Any]) -> None:
+    mark = f"93{os.getpid()}"
+    script = FLEES.format(mark=mark).rsplit("trap", 1)[0] + ending
+    bench.run(script, counted="watchdog", **told)
+    assert left(mark) == 0

@@ -266,6 +266,8 @@ APPEARING = [  # what a command does, what is moved away after it, why
     ("python3 -c 'import ctypes as c; c.CDLL(None).renameat2(-100, b\"a/x\", -100, b\"r/old\", 2)'; mv r/old r/.envrc",
                                                           {"r/.envrc"}, "two that changed places"),
     ("rm .git/config; echo evil > .git/config",      {".git/config"}, "another file under a name that was there"),
+    ("mkdir later; echo x > later/tasks.json",            {"later"}, "where a link of such a name leads"),
+    ("mkdir -p r/env; echo x > r/env/rc",                 {"r/env/rc"}, "also where the folder on the way was missing"),
     ("echo x > a/b/new; rm -r a/b; echo y > a/x",         set(), "what nothing runs"),
     ("true",                                              set(), "nothing"),
 ]
@@ -280,6 +282,10 @@ def test_what_appears_is_noticed_however_little_is_read(
 ) -> None:
     folder = tmp_path / "w"
     make(folder, "a/x", "a/b/x", "r/old", "r/.git/config", ".git/config", ".git/hooks/x.sample")
+    if "later" in change:
+        (folder / ".vscode").symlink_to("later")
+    if "r/env" in change:
+        (folder / "r/.envrc").symlink_to("env/rc")
     if link:
         (folder / ".git" / "HEAD").symlink_to("refs/heads/main")
     terms = Terms(Rights.WORK, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=LOCKED)
@@ -297,6 +303,25 @@ def test_what_appears_is_noticed_however_little_is_read(
         assert after("true") == set()
     assert after(change) == moved, why
     assert after("true") == set(), "what was there before stays"
+
+
+@pytest.mark.threat("T65")
+def test_names_with_a_wildcard_are_found_and_remembered_beside_links(tmp_path: Path, quick: None) -> None:
+    """A link in the folder does not make every look a whole one, and another target of a link that counts is noticed."""
+    folder, locked = tmp_path / "w", (*LOCKED, "*.code-workspace", "Lefthook.*")
+    make(folder, "a/x", "real.txt", "other.txt", "My.code-workspace", "lefthook.yml")
+    (folder / "readme").symlink_to("a/x")
+    (folder / "linked.code-workspace").symlink_to("real.txt")
+    terms = Terms(Rights.WORK, str(folder), "/nonexistent", hidden=SECRETS, shown=SHOWN, locked=locked)
+    trees = Trees(None)
+    wait_until_settled()
+    found = scan(str(folder), SECRETS, SHOWN, locked, trees)
+    assert short(found.locked, folder) == {"My.code-workspace", "real.txt"}, "upper and lower case are the disk's"
+    assert Watch(terms, found, tmp_path / "aside", trees).moment
+    (folder / "other").symlink_to("other.txt")
+    os.replace(folder / "other", folder / "linked.code-workspace")
+    found = scan(str(folder), SECRETS, SHOWN, locked, trees)
+    assert short(found.locked, folder) == {"My.code-workspace", "other.txt"}
 
 
 def test_too_many_special_files_are_never_a_part_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,6 +422,27 @@ GIT_FILES = [
     ("config", '[remote "origin"]\n\turl = https://host.example/a/b.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
                '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n', True, "git clone"),
     ("config", "[user]\n\tname = Ann O'Neil\n\temail = a@b.example\n", True, "a name"),
+    ("config", '[remote "origin"]\n\turl = git@host.example:a/b.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n'
+               '\tpushurl = no_push\n', True, "an address as ssh has it"),
+    ("config", '[remote "origin"]\n\turl = file:///a/b.git\n\tfetch = +refs/*:refs/*\n\tmirror = true\n', True, "git clone --mirror"),
+    ("config", '[remote "origin"]\n\turl = /a/b.git\n\ttagOpt = --no-tags\n[submodule]\n\tactive = .\n', True, "git clone --no-tags --recurse-submodules"),
+    ("config", "[advice]\n\tdetachedHead = false\n[core]\n\tautocrlf = input\n\tlongpaths = true\n", True, "git clone --config"),
+    ("config", "[commit]\n\tgpgsign = false\n[gc]\n\tauto = 0\n[core]\n\thooksPath = /dev/null\n", True, "repositories of tests"),
+    ("config", '[branch "main"]\n\tremote = origin\n\tmerge = refs/heads/main\n\trebase = true\n', True, "git branch"),
+    ("config", "[receive]\n\tdenyCurrentBranch = updateInstead\n", True, "where others push to"),
+    ("config.worktree", "[core]\n\tsparseCheckout = true\n\tsparseCheckoutCone = true\n", True, "git sparse-checkout"),
+    ("config.worktree", "[core]\n\tfsmonitor = ./evil\n", False, "hostile: the settings of a worktree"),
+    ("config", "[core]\n\tpager = ./evil\n", False, "hostile: a pager"),
+    ("config", "[core]\n\tfsmonitor\n", False, "hostile: a key without a value"),
+    ("config", "[core]\n\tworktree = ../..\n", False, "hostile: the files of another folder"),
+    ("config", '[diff "algorithm"]\n\tcommand = evil\n', False, "hostile: a driver named like a setting"),
+    ("config", '[core "hooksPath=/dev/null"]\n\tx = y\n', False, "hostile: a name with a value in it"),
+    ("config", '[remote "o"]\n\turl = ext::evil\n', False, "hostile: a program without a blank"),
+    ("config", '[remote "o"]\n\turl = -oProxyCommand=evil:x\n', False, "hostile: a host that is an option"),
+    ("config", '[remote "o"]\n\turl = host:-x\n', False, "hostile: a path that is an option"),
+    ("config", '[remote "o"]\n\tpromisor = true\n[extensions]\n\tpartialClone = o\n', False, "hostile: Git fetches by itself"),
+    ("config", '[branch "m"]\n\tmergeOptions = -s evil\n', False, "hostile: a strategy is a program"),
+    ("config", '[submodule "s"]\n\tupdate = !evil\n', False, "hostile: a submodule's command"),
     ("config", "[core]\n\tfsmonitor = ./evil\n", False, "hostile: a program at every status"),
     ("config", "[core]\n\tFSMonitor = ./evil\n", False, "hostile: in other letters"),
     ("config", "[core] fsmonitor = ./evil\n", False, "hostile: on the line of the section"),
@@ -412,6 +458,12 @@ GIT_FILES = [
     ("config", "[alias]\n\tst = !evil\n", False, "hostile: an alias"),
     ("config", '[filter "x"]\n\tclean = evil\n', False, "hostile: a filter"),
     ("config", "[user]\n\tname = x\n\tsigningkey = k\n", False, "a key that is not known"),
+    (".hg/hgrc", "# an example\n[paths]\ndefault = ssh://hg@host.example/a\n\n# [ui]\n", True, "hg clone"),
+    (".hg/hgrc", "[paths]\ndefault = /a\n[extensions]\nx = ./evil.py\n", False, "hostile: an extension of Mercurial"),
+    (".hg/hgrc", "%include ../../evil\n", False, "hostile: settings of Mercurial from elsewhere"),
+    (".hg/hgrc", "[paths]\ndefault = ssh://-oProxyCommand=evil/x\n", False, "hostile: an address of Mercurial that is an option"),
+    (".sl/config", "[paths]\ndefault = https://host.example/a\n", True, "sl clone"),
+    (".sl/config", "[advice]\nx = y\n", False, "settings of Git in a place of Sapling"),
     (".git/worktrees/w/commondir", "../..\n", True, "git worktree add"),
     ("commondir", "../../../evil\n", False, "hostile: settings from elsewhere"),
     ("sub/.git/commondir", "../..\n", False, "hostile: settings that lie in no repository, where nobody looks for any"),
@@ -436,6 +488,8 @@ def test_what_git_makes_itself_may_stay(tmp_path: Path, name: str, text: str, ex
         ".git/refs/x",
         "evil/x",
         "new/sub/.git/x",
+        "new/.hg/x",
+        "new/.sl/x",
     )
     path = tmp_path / name if name.startswith(".git/") else tmp_path / "new" / name
     path.write_bytes(text.encode())

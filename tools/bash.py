@@ -125,6 +125,8 @@ def _ending(action: RunScript, finished: Finished) -> str:
             return f"ended by the wall limit of {seconds(limit)}; {longer}, or do less at once"
         case "cancelled":
             return f"cancelled after {took}"
+        case "watch":
+            return f"ended after {took}: it made a file that other programs run by themselves, which was set aside"
         case limit_name:
             return f"ended by the {limit_name} limit after {took}"
     if finished.status > 128:

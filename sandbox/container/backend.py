@@ -23,6 +23,7 @@ from sandbox.container.daemon import Daemon, Image, find_image, find_socket, usu
 from sandbox.failure import leaks
 from sandbox.launch import known_trees, make_points, survey
 from sandbox.linux import Linux
+from sandbox.live import Live, live_of, with_live
 from sandbox.pool import Pool
 from sandbox.request import argv_of
 from sandbox.scratch import Scratch
@@ -96,8 +97,9 @@ class Container:
         terms = permit.terms
         box = await self.pool.take(terms)
         watch = Watch(terms, box.scan, self.aside, known_trees(self.cache))
+        live = live_of(watch, permit, box.scan, known_trees(self.cache))
         try:
-            outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen))
+            outcome, refused = await _talking(box, self._converse(box, permit, stdin, listen, live))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
             connections = noted_connections(error)
             outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
@@ -105,15 +107,18 @@ class Container:
             watch.settle()
             self.pool.discard(terms, box)
             raise
+        finally:
+            if live is not None:
+                live.close()
         self.pool.give_back(terms, box)  # which ends it when it is of no more use
-        violations = (*outcome.violations, *watch.settle())
+        violations, enforcement = with_live(live, outcome.violations, watch.settle(), box.enforcement)
         if outcome.status != 0:
             from sandbox.limits import reached  # their patterns are for commands that failed
             from sandbox.violations import explain
 
             held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
             violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, refused, held))
-        return replace(outcome, violations=violations, enforcement=box.enforcement)
+        return replace(outcome, violations=violations, enforcement=enforcement)
 
     async def close(self) -> None:
         self.pool.close()
@@ -132,7 +137,7 @@ class Container:
     # ---- one command
 
     async def _converse(
-        self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None
+        self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: Live | None
     ) -> tuple[Outcome, int]:
         """What became of it, and how many processes it was refused."""
         action, limits = permit.action, permit.terms.limits
@@ -141,7 +146,7 @@ class Container:
         if problem := _unspeakable((*argv, action.cwd)):
             return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem), 0
         started = time.monotonic()
-        ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output)
+        ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output, alarm=alarm)
         seconds = time.monotonic() - started
         if failure := _not_started(argv[0], ended, seconds):
             return failure, 0

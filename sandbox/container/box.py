@@ -19,10 +19,12 @@ from sandbox.container.processes import Processes
 from sandbox.container.usage import Usage
 from sandbox.container.wire import Wire, open_wire
 from sandbox.decoys import laid_out
+from sandbox.exchange import Alarm
 from sandbox.scan import Scan
 
 LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
 EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
+_GREETING = 64  # bytes that its first process says; one word is wanted
 _WORDS = 500  # characters of what a daemon says
 DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
@@ -82,8 +84,8 @@ class Box:
             said = bytearray()
 
             def take(_: int, piece: bytes) -> bool:
-                said.extend(piece)
-                return b"\n" not in said
+                said.extend(piece[:_GREETING])  # what it says is the image's: it may be without end
+                return b"\n" not in said and len(said) < _GREETING
 
             await asyncio.wait_for(self._wire.read(take), 30)
             told = await self.daemon.call(lambda client: client.inspect_container(self.name))
@@ -91,8 +93,10 @@ class Box:
             raise _not_made(str(error)) from None
         except TimeoutError:
             raise _not_made("it did not come up within 30 seconds") from None
-        if settings.READY.encode() not in said or not told["State"]["Running"]:
+        if not told["State"]["Running"]:
             raise _not_made("its first process, /bin/bash, ended at once")
+        if not said.startswith(f"{settings.READY}\n".encode()):
+            raise _not_made("its first process, /bin/bash, is none: it does not do what it is told")
         self.pid = int(told["State"]["Pid"])
         self._tree = Processes(str(told["Id"]), self.pid)
         if not self._tree.seen:
@@ -162,6 +166,7 @@ class Box:
         *,
         wall: float,
         most: int,
+        alarm: Alarm | None = None,
     ) -> Ended:
         """One command, to its end and the end of all that it started.
 
@@ -169,7 +174,7 @@ class Box:
         """
         running = Running(most, listen)
         try:
-            return await self._run(running, argv, cwd, stdin, wall)
+            return await self._run(running, argv, cwd, stdin, wall, alarm)
         except Refused:
             self.kill()
             raise _gone() from None
@@ -179,7 +184,15 @@ class Box:
         finally:
             running.close()
 
-    async def _run(self, running: Running, argv: tuple[str, ...], cwd: str, stdin: bytes | None, wall: float) -> Ended:
+    async def _run(
+        self,
+        running: Running,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | None,
+        wall: float,
+        alarm: Alarm | None,
+    ) -> Ended:
         tree = self._tree
         assert tree is not None
         until = time.monotonic() + wall
@@ -201,7 +214,9 @@ class Box:
                 raise _gone() from None
             return Ended(126, b"", b"", None, str(error))
         running.follow(wire, stdin)
-        why = await self._wait(running, tree, usage, str(made["Id"]), until) or usage.excess()
+        if alarm is not None:
+            running.heed(alarm)
+        why = await self._wait(running, tree, usage, str(made["Id"]), until, alarm) or usage.excess()
         late: int | None = None
         if not await self._clear(tree):
             if why is None:
@@ -214,9 +229,12 @@ class Box:
             status = 137 if late is None else late
         else:
             status = await self._status(str(made["Id"]))
+            why = "disk" if await usage.filled() else None
         return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
 
-    async def _wait(self, running: Running, tree: Processes, usage: Usage, number: str, until: float) -> str | None:
+    async def _wait(
+        self, running: Running, tree: Processes, usage: Usage, number: str, until: float, alarm: Alarm | None
+    ) -> str | None:
         """Until its main process has ended: None. Or until a limit is passed: its name."""
         pause, watched = EARLY, False
         while not running.done:
@@ -226,6 +244,10 @@ class Box:
             await running.wait(min(left, pause))
             if running.over:
                 return "output"
+            if alarm is not None:
+                alarm.tick()
+                if alarm.raised:
+                    return "watch"
             if running.done:
                 break
             if why := usage.excess():
@@ -239,7 +261,7 @@ class Box:
                 if tree.seen and told["Pid"]:
                     running.watch(int(told["Pid"]))
                     watched = True
-            pause = LOOKS
+            pause = min(LOOKS, usage.pause)
         return None
 
     async def _status(self, number: str) -> int:

@@ -7,6 +7,7 @@ import os
 from policy.record import dataclass
 from sandbox.backend import Listener
 from sandbox.container.wire import Wire
+from sandbox.exchange import Alarm
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Running:
         self._tasks: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
         self._handle = -1
+        self._alarm: Alarm | None = None
 
     @property
     def done(self) -> bool:
@@ -69,7 +71,32 @@ class Running:
         else:
             asyncio.get_running_loop().add_reader(self._handle, self._ended.set)
 
+    def heed(self, alarm: Alarm) -> None:
+        """Be done when the alarm is raised."""
+        alarm.begin()
+        if alarm.fileno() < 0:
+            return
+        self._alarm = alarm
+        loop = asyncio.get_running_loop()
+
+        def on_alarm() -> None:
+            alarm.look()
+            if alarm.raised:
+                self._ended.set()
+
+        def grow() -> None:
+            more = not self.done and alarm.grow()
+            if alarm.raised:
+                self._ended.set()
+            elif more:
+                loop.call_soon(grow)
+
+        loop.add_reader(alarm.fileno(), on_alarm)
+        grow()
+
     def close(self) -> None:
+        if self._alarm is not None:
+            asyncio.get_running_loop().remove_reader(self._alarm.fileno())
         if self._handle != -1:
             asyncio.get_running_loop().remove_reader(self._handle)
             os.close(self._handle)

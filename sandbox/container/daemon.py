@@ -202,7 +202,9 @@ async def find_image(daemon: Daemon, name: str) -> Image:
         )
     config = found.get("Config") or {}
     variables = tuple(str(item).partition("=")[0] for item in config.get("Env") or ())
-    return Image(str(found["Id"]), variables, tuple(config.get("Volumes") or ()))
+    # In the one spelling that the daemon and the kernel use: `/data/` and `//data` are `/data`.
+    volumes = tuple(sorted({os.path.normpath(f"/{path.lstrip('/')}") for path in config.get("Volumes") or ()}))
+    return Image(str(found["Id"]), variables, volumes)
 
 
 def is_pinned(name: str) -> bool:

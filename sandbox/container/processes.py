@@ -52,15 +52,29 @@ class Processes:
         what the daemon is about to start in there cannot start any more."""
         found = sorted(self._all()) if everything else self.left()
         for pid in found:
-            with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to kill: the caller looks again
-                handle = os.pidfd_open(pid)
-                try:
-                    # SAFETY: the number may be another process's by now; the handle is what was in the container.
-                    if self._container in _read(f"/proc/{pid}/cgroup"):
-                        signal.pidfd_send_signal(handle, signal.SIGKILL)
-                finally:
-                    os.close(handle)
+            self._send(pid, signal.SIGKILL)
         return bool(found)
+
+    def send_all(self, number: signal.Signals) -> None:
+        """Send a signal to all that commands started, until there is nobody new (`ROUNDS` times at most)."""
+        told: set[int] = set()
+        for _ in range(ROUNDS):
+            new = set(self.left()) - told
+            if not new:
+                return
+            for pid in new:
+                self._send(pid, number)
+            told |= new
+
+    def _send(self, pid: int, number: signal.Signals) -> None:
+        with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to signal: the caller looks again
+            handle = os.pidfd_open(pid)
+            try:
+                # SAFETY: the number may be another process's by now; the handle is what was in the container.
+                if self._container in _read(f"/proc/{pid}/cgroup"):
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                os.close(handle)
 
     def memory_kills(self) -> int:
         """How many processes the kernel has ended for want of memory."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from policy.record import dataclass
 from policy.verdict import Terms
-from sandbox.plan import Look, mounts
+from sandbox.plan import MSGQUEUE, SIGPENDING, Look, mounts
 from sandbox.scan import Scan
 
 Body = dict[str, object]
@@ -19,13 +19,27 @@ _KEEP = ("/bin/bash", "--norc", "--noprofile", "-c", f"echo {READY}; read -r _")
 _NOBODYS = (65532, 65531)
 _EXTRA = 8  # processes that are not the command's: the one that keeps the container, and what the runtime adds
 
-# Docker's own lists, said so that no daemon's configuration can shorten them, and what else uid 0 could learn from.
+# Docker's own lists, said so that no daemon's configuration can shorten them, and what else T1 does not show of the
+# machine (`sandbox.plan`). Names, since the machine of the daemon may have another kernel; what is missing is skipped.
 MASKED = (
-    *("/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/kmsg"),
-    *("/proc/latency_stats", "/proc/modules", "/proc/sched_debug", "/proc/scsi", "/proc/slabinfo", "/proc/timer_list"),
-    *("/proc/timer_stats", "/proc/vmallocinfo", "/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug"),
+    *("/proc/acpi", "/proc/asound", "/proc/bootconfig", "/proc/buddyinfo", "/proc/bus", "/proc/cmdline"),
+    *("/proc/config.gz", "/proc/consoles", "/proc/diskstats", "/proc/dma", "/proc/driver"),
+    *("/proc/dynamic_debug", "/proc/execdomains", "/proc/fb", "/proc/fs", "/proc/interrupts", "/proc/iomem"),
+    *("/proc/ioports", "/proc/irq", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg"),
+    *("/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/lockdep"),
+    *("/proc/lockdep_chains", "/proc/lockdep_stats", "/proc/lock_stat", "/proc/mdstat", "/proc/modules", "/proc/mtrr"),
+    *("/proc/pagetypeinfo", "/proc/sched_debug", "/proc/schedstat", "/proc/scsi", "/proc/slabinfo", "/proc/softirqs"),
+    *(
+        "/proc/spl",
+        "/proc/sysrq-trigger",
+        "/proc/timer_list",
+        "/proc/timer_stats",
+        "/proc/vmallocinfo",
+        "/proc/zoneinfo",
+    ),
+    *("/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug"),
 )
-READ_ONLY = ("/proc/bus", "/proc/driver", "/proc/fs", "/proc/irq", "/proc/mtrr", "/proc/sys", "/proc/sysrq-trigger")
+READ_ONLY = ("/proc/sys",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +78,8 @@ def body(terms: Terms, found: Scan, place: Place, look: Look) -> Body:
     limits = terms.limits
     binds, filesystems = _mounted(terms, found, place, look)
     # fmt: off
-    ulimits = {"core": 0, "cpu": limits.cpu, "fsize": limits.file, "nofile": limits.open_files,
-               "memlock": 8 << 20, "msgqueue": 800 << 10}  # the kernel's own defaults
+    ulimits = {"core": 0, "cpu": limits.cpu, "fsize": limits.largest, "nofile": limits.open_files,
+               "memlock": 8 << 20, "msgqueue": MSGQUEUE, "sigpending": SIGPENDING}
     # fmt: on
     host: Body = {
         "AutoRemove": True,

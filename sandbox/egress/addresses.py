@@ -7,18 +7,31 @@ standard library counts as private has changed between versions of Python.
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 # fmt: off
-# What clouds answer to every guest: credentials of the machine. Never, whatever rule there is.
-_METADATA = frozenset(map(ip_address, (
-    "169.254.169.254",   # most clouds
-    "169.254.170.2",     # AWS ECS: credentials of the task
-    "169.254.170.23",    # AWS EKS
-    "100.100.100.200",   # Alibaba
-    "168.63.129.16",     # Azure's wire server: public by its number, the host's by its place
-    "192.0.0.192",       # Oracle
-    "fd00:ec2::254",     # AWS
-    "fd00:ec2::23",      # AWS EKS
-    "fd20:ce::254",      # Google
-)))
+# Where clouds answer every guest with credentials of the machine. Never, whatever rule there is.
+# SOURCE: each provider's documentation of its metadata service, and that of cloud-init's data sources. All others that
+# are known answer in 169.254.0.0/16 or fe80::/10 (OpenStack fe80::a9fe:a9fe), which are refused below.
+_METADATA_4 = (
+    ("169.254.169.254/32", "most clouds"),
+    ("169.254.170.2/32",   "AWS ECS: credentials of the task"),
+    ("169.254.170.23/32",  "AWS EKS"),
+    ("169.254.42.42/32",   "Scaleway"),
+    ("169.254.0.23/32",    "Tencent"),
+    ("169.254.10.10/32",   "Tencent"),
+    ("100.100.100.200/32", "Alibaba"),
+    ("100.96.0.96/32",     "Volcengine"),
+    ("100.80.80.80/32",    "UCloud"),
+    ("168.63.129.16/32",   "Azure's wire server: public by its number, the host's by its place"),
+    ("192.0.0.192/32",     "Oracle"),
+)
+_METADATA_6 = (
+    ("fd00:ec2::/32",      "AWS"),
+    ("fd20:ce::/64",       "Google"),
+    ("fd00:42::/32",       "Scaleway"),
+    ("fd00:c1::/32",       "Oracle"),
+    ("fd00:a9fe:a9fe::/48", "Akamai (Linode)"),
+    ("fd00:100::/32",      "Alibaba"),
+)
+_LINK_LOCAL_WORD = 0xA9FE  # `169.254` as the last but one part of an IPv6 address, by which clouds spell their service
 _PRIVATE_4 = (
     ("127.0.0.0/8",      "this machine itself"),
     ("10.0.0.0/8",       "a private network"),
@@ -75,7 +88,7 @@ def refusal(text: str, *, private: bool) -> str | None:
         address = ip_address(text)
     except ValueError:
         return "no address"
-    if address in _METADATA:
+    if _found(address, _METADATA[address.version]) or _spells_link_local(address):
         return "where clouds keep the credentials of a machine"
     if isinstance(address, IPv4Address):
         return _found(address, _NEVER[4]) or (None if private else _found(address, _PRIVATE[4]))
@@ -103,5 +116,12 @@ def _found(address: IPv4Address | IPv6Address, networks: _Networks) -> str | Non
     return next((words for network, words in networks if address in network), None)
 
 
+def _spells_link_local(address: IPv4Address | IPv6Address) -> bool:
+    """Whether a unique local address ends in one of 169.254.0.0/16: what an operator gives a service beside IPv4's."""
+    private = isinstance(address, IPv6Address) and _found(address, _PRIVATE[6]) is not None
+    return private and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
+
+
+_METADATA = {4: _networks(_METADATA_4, IPv4Network), 6: _networks(_METADATA_6, IPv6Network)}
 _NEVER = {4: _networks(_NEVER_4, IPv4Network), 6: _networks(_NEVER_6, IPv6Network)}
 _PRIVATE = {4: _networks(_PRIVATE_4, IPv4Network), 6: _networks(_PRIVATE_6, IPv6Network)}

@@ -5,6 +5,7 @@ this is not. What is sent on is written anew from what was understood, one reque
 """
 
 import re
+from urllib.parse import unquote_plus
 
 from policy.host_rule import authority
 from policy.record import dataclass
@@ -27,14 +28,24 @@ _HOP = frozenset((
     "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "content-length", "host", "http2-settings",
 ))
-# With these some servers do something else than the request line says, or more.
-_OVERRIDES = frozenset((
-    "x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-original-url",
-    "x-rewrite-url", "x-original-uri", "x-forwarded-uri", "x-forwarded-path", "x-override-url",
-    "x-forwarded-host", "x-original-host", "x-host", "x-forwarded-server",
-    # What stores of objects read from, wherever the request says that they write.
-    "x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source", "x-ms-rename-source", "x-copy-from",
-))
+# With a header or a parameter of these kinds some servers answer for another method, host or path than the request line
+# says, or read from another place. Names of this kind have no registry, so the words that they are made of count, and
+# what ordinary clients send is listed instead. SOURCE: RFC 7239; the documentation of Symfony, Rails, ASP.NET, IIS,
+# Envoy, nginx, gunicorn (`SCRIPT_NAME`) and Vault; of stores of objects, for what they copy from.
+_OVERRIDE_PARTS = (
+    "method", "override", "rewrit", "forward", "original", "upstream", "backend", "sendfile",
+    "copy-source", "copy-from", "rename-source", "symlink-target", "object-manifest",
+)
+_OVERRIDE_ENDS = ("url", "uri", "path", "host", "authority", "hostname", "verb")
+_OVERRIDE_STARTS = ("x-envoy-", "x-accel-", "x-real-", "x-script-", "script-name", "path-info", "x-vault-namespace")
+_NO_OVERRIDES = (
+    "access-control-request-method",  # a browser asks what another site may do
+    "max-forwards",                   # how many proxies may pass it on
+    "mcp-method",                     # says again what the body of a call of a tool says
+    "x-stainless-helper-method",      # which function of OpenAI's or Anthropic's library was called
+    "x-amz-meta-", "x-goog-meta-", "x-ms-meta-", "x-object-meta-", "x-container-meta-",  # kept with an object
+)
+_OVERRIDE_PARAMETER = re.compile(r"[_-]+(http[_-]?)?(method|verb)|\$?(x[_-])?http[_-]?method|.*method[_-]?override")
 # fmt: on
 
 
@@ -60,8 +71,12 @@ class Request:
 
     @property
     def overridden(self) -> bool:
-        """Whether it carries a header by which servers take another method, host or path."""
-        return any(_plain_name(name) in _OVERRIDES for name, _ in self.fields)
+        """Whether it carries a header or a parameter by which servers take another method, host or path.
+
+        What a body says (`_method` in a form) is not looked at.
+        """
+        parameters = re.split("[&;]", self.path.partition("?")[2])
+        return any(_overrides(name) for name, _ in self.fields) or any(map(_parameter_overrides, parameters))
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -147,10 +162,18 @@ def unfolded(head: bytes) -> bytes:
 
 
 def in_chunks(head: bytes) -> bool:
-    """Whether what follows the head of a response comes in chunks."""
+    """Return True if what follows the head of a response comes in chunks.
+
+    Raises Failed for another transfer coding: none was asked for (RFC 9112, 7.4), and nobody could look through it.
+    """
     lines = head[: -len(END)].decode("latin-1").split("\r\n")
     told = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
-    return ",".join(told).rpartition(",")[2].strip() == "chunked"
+    codings = [
+        word for word in (word.strip(" \t") for word in ",".join(told).split(",")) if word not in ("", "identity")
+    ]
+    if codings not in ([], ["chunked"]):
+        raise Failed("the answer of the server is coded in a way that was not asked for")
+    return bool(codings)
 
 
 def chunk_size(line: bytes) -> int:
@@ -245,6 +268,27 @@ def _moved(line: str, old: str, new: str) -> str:
 def _plain_name(name: str) -> str:
     """Programs behind CGI and WSGI cannot tell `_` and `-` apart."""
     return name.lower().replace("_", "-")
+
+
+def _overrides(name: str) -> bool:
+    """Whether a header of this name may lead a server to another method, host or path."""
+    plain = _plain_name(name)
+    if plain.startswith(_NO_OVERRIDES):
+        return False
+    return (
+        plain.startswith(_OVERRIDE_STARTS)
+        or any(part in plain for part in _OVERRIDE_PARTS)
+        or any(word.endswith(_OVERRIDE_ENDS) for word in plain.split("-"))
+    )
+
+
+def _parameter_overrides(parameter: str) -> bool:
+    """Whether a parameter of a query (`_method=DELETE`) may lead a server to another method.
+
+    PHP reads `.`, blank and `[` in a name as `_`.
+    """
+    name = unquote_plus(parameter.partition("=")[0]).strip().lower()
+    return _OVERRIDE_PARAMETER.fullmatch(re.sub(r"[.\[ ]", "_", name)) is not None
 
 
 def _values(fields: tuple[tuple[str, str], ...], name: str) -> list[str]:

@@ -251,6 +251,7 @@ class Served:
             status, told = http.response(head, moved if self.client.clear else ("", ""))
             if status == 101 and not request.websocket:
                 raise Failed(f"host {self.attempt.host} changes to a protocol that nobody asked for")
+            chunked = added is not None and status >= 200 and http.in_chunks(told)
             self.attempt.receives(len(told))
             self.answered = True
             await self.client.send(told)
@@ -262,7 +263,7 @@ class Served:
                 if server.clear and self.client.clear and added is None:
                     await self._flush(server, self.client)
                     await pour(server.sock, self.client.sock, self.attempt.receives, IDLE)
-                elif added is not None and http.in_chunks(told):
+                elif added is not None and chunked:
                     await self._chunks(server, self.client, added)
                 else:  # it is looked through, or in TLS on one side
                     await self._piecewise(server, self.client, self.attempt.receives, added)

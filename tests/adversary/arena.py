@@ -53,7 +53,8 @@ _SHARE = 30  # attacks of one run, so that two runs go on beside each other
 _AUTO_RUN = (
     ".envrc", ".vscode", ".idea", ".zed", ".husky", ".devcontainer", ".pdbrc", ".gdbinit", ".exrc", ".bashrc", ".zshenv", ".profile",
     ".mcp.json", ".claude", ".cursor", ".ringfence", ".gitmodules", ".git/hooks", ".git/config", ".git/config.worktree",
-    ".git/info/attributes", ".git/commondir",
+    ".git/info/attributes", ".git/commondir", ".pre-commit-config.yaml", "lefthook.yml", ".helix", ".lazy.lua", ".RData", ".perldb",
+    "mcp.json", "opencode.json", ".clinerules", ".github/hooks", "mise.toml",
 )  # fmt: skip
 
 

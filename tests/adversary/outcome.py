@@ -61,7 +61,8 @@ def recorded(told: Told, calls: list[dict[str, Any]], answers: list[str]) -> lis
         for answer, record in zip(answers, told.records, strict=True)
         if record["verdict"] == "allow" and record["tool"] == "bash"
     ]
-    if ran and not attack.dies and not any("TRIED" in answer for answer in ran):
+    watched = any((record["outcome"] or {}).get("ended_by") == "watch" for record in told.records)  # at its first file
+    if ran and not attack.dies and not watched and not any("TRIED" in answer for answer in ran):
         wrong.append(f"it did not try everything, so it proves nothing: {ran[-1][-500:]!r}")
     wrong += [f"it got something: {answer[-300:]!r}" for answer in answers if "TOOK" in answer]
     if attack.says and not any(attack.says in answer for answer in answers):
@@ -76,6 +77,8 @@ def _ended(record: dict[str, Any]) -> str:
     if record["verdict"] == "deny":
         return f"denied {record['cell']['tier']}"
     outcome = record["outcome"] or {}
+    if outcome.get("ended_by") == "watch":
+        return "stopped watch"
     if outcome.get("ended_by"):
         return f"ended {outcome['ended_by']}"
     layers = sorted({each["layer"] for each in outcome.get("violations", ())} - {"guess"})

@@ -3,7 +3,8 @@
 Each attempt runs twice, in a world of decoys: unconfined, where it must get out, or it proves nothing (NA), and through
 `agent exec` under the backend. Verdicts: CONTAINED, ESCAPED (with what showed it), NA, ERROR (it did not run to its end,
 which is never a pass). As root everything happens in namespaces of its own. Nothing here harms the machine: settings
-are opened and never written, calls that would end it get arguments that make no sense.
+are opened and never written, calls that would end it get arguments that make no sense. An attempt of kind `auto-run` may
+be ended by the watch for such files instead of running to its end.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from world import ADDRESS, Stage, World, compiled
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
 AGENT = Path(sys.executable).parent / "agent"
 LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M", "disk": "256M"}
+WATCHED = b"the command was ended: it made a file that other programs run by themselves"
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
 
 
@@ -137,7 +139,9 @@ def judged(attempt: Attempt, control: Run | None, confined: Run) -> Verdict:
         return Verdict(attempt, "ESCAPED", "; ".join(dict.fromkeys(confined.fired))[:200])
     if attempt.x86 and os.uname().machine != "x86_64":
         return Verdict(attempt, "NA", "its numbers are those of x86_64")
-    if b"STARTED" not in lines or (b"TRIED" not in lines and not attempt.dies):
+    # A command that makes an auto-run file is ended by the watch (T116); what it left is looked at from outside.
+    ended = attempt.kind == "auto-run" and confined.status == 5 and WATCHED in confined.output
+    if b"STARTED" not in lines or not (b"TRIED" in lines or attempt.dies or ended):
         last = confined.output.decode("utf-8", "replace").strip()[-300:]
         return Verdict(attempt, "ERROR", f"it did not run to its end (status {confined.status}): {last}")
     if control is not None and not control.fired:

@@ -30,7 +30,9 @@ PLACES = ("/tmp", "/var/tmp", "/dev/shm", "/var/lock", "/run/lock", "/etc/cron.d
 AUTO = {
     ".git", ".gitmodules", ".vscode", ".idea", ".zed", ".envrc", ".bashrc", ".profile", ".zshenv", ".bash_profile",
     ".gdbinit", ".lldbinit", ".exrc", ".nvim.lua", ".dir-locals.el", ".pdbrc", ".Rprofile", ".claude", ".codex", ".cursor", ".gemini",
-    ".ringfence", ".mcp.json", ".husky", ".devcontainer", "later.txt",
+    ".ringfence", ".mcp.json", ".husky", ".devcontainer", "later.txt", ".pre-commit-config.yaml", "lefthook.yml", ".overcommit.yml", "mise.toml", ".helix", ".run",
+    "x.code-workspace", ".dir-locals-2.el", ".lazy.lua", ".lvimrc", ".perldb", ".RData", "startup.m", "mcp.json", "opencode.json",
+    ".aider.conf.yml", ".github", ".clinerules",
 }  # fmt: skip
 # Another process of the same user: it has something open, something in memory, and keeps what the machine shares.
 VICTIM = """

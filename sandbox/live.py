@@ -1,0 +1,316 @@
+"""Auto-run files that appear while a command runs: they are set aside within milliseconds, and the command is ended.
+
+An editor obeys `.vscode/settings.json`, and a prompt runs `git status`, before the command ends that made the files. So
+folders are watched from outside of the sandbox, by inotify(7). The look at the whole workspace at the
+end stays (`sandbox/autorun.py`): it also finds what is beyond the bounds here.
+"""
+
+import os
+import stat
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from policy.action import RunArgv, RunScript
+from policy.verdict import Permit, Terms
+from sandbox.autorun import Watch
+from sandbox.backend import Enforcement, Violation
+from sandbox.gitfiles import OTHERS, SHAPE, common, harmless, inside_git, like_repository
+from sandbox.inotify import Inotify
+from sandbox.scan import Scan, appearing, marks
+from sandbox.tree import Trees
+
+MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
+SLICE = 128  # folders that are taken up between two looks at the command
+_KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
+# Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
+_WRITTEN = frozenset(("config", "config.worktree", "commondir", ".git", "hgrc"))
+# Folders of packages of others, and of Git's objects: thousands of folders, in which nobody's editor or prompt starts
+# by itself. They are looked at when the command has ended.
+_PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
+
+LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
+
+_PATIENCE = 3  # looks, after which a file that still changes is judged
+
+_idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
+
+
+def live_of(watch: Watch, permit: Permit, found: Scan, trees: Trees) -> "Live | None":
+    """Return the watch over what `permit` runs; None for what cannot write, and for the actions on single files."""
+    runs = isinstance(permit.action, RunScript | RunArgv)
+    return Live(watch, found, trees) if watch.working and runs else None
+
+
+def with_live(
+    live: "Live | None", told: tuple[Violation, ...], late: tuple[Violation, ...], enforcement: Enforcement
+) -> tuple[tuple[Violation, ...], Enforcement]:
+    """Return all violations of a command (`told` by others, `late`: found at its end), and what was enforced."""
+    if live is None or not (live.found or live.lacks):
+        return ((*told, *late) if late else told), enforcement
+    at_once = {each.what for each in live.found}
+    late = tuple(each for each in late if each.what not in at_once)
+    if live.lacks:
+        enforcement = replace(enforcement, missing=(*enforcement.missing, live.lacks))
+    return (*told, *live.found, *late), enforcement
+
+
+class Live:
+    """The watch over one command that may write. `begin` once it runs; `close` when it has ended.
+
+    Attributes:
+        lacks: why some folders are not watched, in words; empty when all are.
+        found: what was set aside.
+    """
+
+    def __init__(self, watch: Watch, found: Scan, trees: Trees) -> None:
+        self.lacks = ""
+        self.found: list[Violation] = []
+        self._watch = watch
+        self._terms: Terms = watch.terms
+        self._tops = (self._terms.workspace, *self._terms.write)
+        self._named = found.named
+        self._trees = trees
+        self._inotify: Inotify | None = None
+        self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; whether they are new to us
+        self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
+        self._kept = {who for who in watch.before.values() if isinstance(who, tuple)}
+        self._inner = inside_git(self._terms.locked)
+        self._first = _Firsts(self._terms.locked)
+        self._inner_first = _Firsts(self._inner)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when something happened; -1 when nothing is watched."""
+        return self._inotify.handle if self._inotify is not None else -1
+
+    def begin(self) -> None:
+        """Take an instance, with the folders that it watches already. `grow` adds the others."""
+        held = next((each for each in reversed(_idle) if each[0] == self._tops), None)
+        if held is not None:
+            _idle.remove(held)
+            self._inotify = held[1]
+            self.look()  # folders may have gone meanwhile
+        else:
+            try:
+                self._inotify = Inotify()
+            except OSError as error:
+                self.lacks = LACKS.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
+                return
+        folders = [path for top in self._tops for path in self._trees.folders(top)]
+        new = [path for path in folders if path not in self._inotify and self._counts(path)]
+        self._left = [(path, False) for path in sorted(new, key=lambda path: path.count("/"), reverse=True)]
+
+    def grow(self) -> bool:
+        """Watch some more folders, and look at what appeared in them before. Returns True when more are left."""
+        watched = self._inotify
+        if watched is None:
+            return False
+        for _ in range(min(SLICE, len(self._left))):
+            path, new = self._left.pop()
+            if not self._add(path):
+                break
+            if new or self._changed(path):
+                self._list(path)
+        return bool(self._left)
+
+    @property
+    def raised(self) -> bool:
+        return bool(self.found)
+
+    def look(self) -> None:
+        """Judge what happened."""
+        watched = self._inotify
+        for folder, name, is_folder, complete in watched.read() if watched is not None else ():
+            if not folder:
+                self._lost()
+                continue
+            if is_folder and self._counts(f"{folder}/{name}"):
+                self._left.append((f"{folder}/{name}", True))
+            self._judge(folder, name, complete or is_folder)
+        while self._left and self._left[-1][1] and not self.found:
+            self.grow()  # what is new may hold something already
+
+    def tick(self) -> None:
+        """Look again at files that Git writes in steps: nobody has to close a file."""
+        for path, steps in list(self._waiting.items()):
+            now = _stamp(path)
+            steps.turns += 1
+            if now != steps.judged and (now == steps.seen or steps.turns > _PATIENCE):
+                self._candidate(path, complete=True)
+                steps.judged, steps.turns = now, 0
+            steps.seen = now
+
+    def close(self) -> None:
+        """Keep the instance for the next command."""
+        watched, self._inotify = self._inotify, None
+        if watched is not None:
+            _idle.append((self._tops, watched))
+            if len(_idle) > _KEPT:
+                _idle.pop(0)[1].close()
+
+    # ---- which folders
+
+    def _counts(self, path: str) -> bool:
+        """Whether a folder is one that is watched."""
+        if "/.git/objects" in path:
+            return False
+        top = next((each for each in self._tops if path.startswith(each)), "")
+        return _PACKAGES.isdisjoint(path[len(top) :].split("/"))
+
+    def _add(self, path: str) -> bool:
+        watched = self._inotify
+        assert watched is not None
+        if len(watched) >= MOST:
+            self.lacks = LACKS.format(why=f"there are more than {MOST} folders")
+            self._left.clear()
+            return False
+        try:
+            watched.add(path)
+        except OSError:
+            self.lacks = LACKS.format(why="your user has no inotify watches left (`fs.inotify.max_user_watches`)")
+            self._left.clear()
+            return False
+        return True
+
+    def _changed(self, path: str) -> bool:
+        """Whether names may have come to a folder since it was last read."""
+        for top in self._tops:
+            folder = self._trees.folders(top).get(path)
+            if folder is not None:
+                try:
+                    status = os.lstat(path)
+                except OSError:
+                    return False
+                return not folder[4] or (status.st_mtime_ns, status.st_ctime_ns) != (folder[2], folder[3])
+        return True
+
+    def _list(self, path: str) -> None:
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if is_folder and self._counts(entry.path):
+                        self._left.append((entry.path, True))
+                    self._judge(path, entry.name, is_folder)
+        except OSError:
+            return  # gone, or closed to us: the look at the end opens it again
+
+    def _lost(self) -> None:
+        """Events were lost: what lies in the outermost folders is looked at again."""
+        for top in self._tops:
+            self._candidates(top, self._terms.locked, complete=False)
+
+    # ---- what counts
+
+    def _judge(self, folder: str, name: str, complete: bool) -> None:
+        """Set aside what counts because `name` came to `folder`."""
+        path = f"{folder}/{name}"
+        if name == ".git" or name in OTHERS:
+            self._candidates(folder, self._terms.locked, complete=complete)
+        elif name in SHAPE and _repository(folder):
+            self._inside(folder, complete)
+        for named in self._named:
+            if path == named or path.startswith(f"{named}/") or named.startswith(f"{path}/"):
+                self._candidate(named, complete=True)
+        top = next((each for each in self._tops if path.startswith(f"{each}/")), "")
+        if not top:
+            return
+        names = path[len(top) + 1 :].split("/")
+        root = top
+        for each in names:
+            patterns = self._first.of(each)
+            if patterns and (root == top or _top(root)):
+                self._candidates(root, patterns, complete=complete)
+            if self._inner_first.of(each) and _repository(root):
+                self._inside(root, complete)
+            root = f"{root}/{each}"
+
+    def _inside(self, folder: str, complete: bool) -> None:
+        """Judge a folder that Git takes for the inside of a repository, and the one that it shares settings with."""
+        self._candidates(folder, self._inner, complete=complete)
+        shared = common(folder)
+        if shared != folder and shared.startswith(f"{self._terms.workspace}/"):
+            self._candidates(shared, self._inner, complete=complete)
+
+    def _candidates(self, root: str, patterns: tuple[str, ...], *, complete: bool) -> None:
+        for path in appearing(root, patterns):
+            self._candidate(path, complete=complete)
+        if patterns is self._terms.locked and os.path.isfile(f"{root}/.git"):
+            self._candidate(f"{root}/.git", complete=complete)  # it names the folder with the settings
+
+    def _candidate(self, path: str, *, complete: bool) -> None:
+        now = marks((path,))
+        if not now or path in self._terms.write:
+            return
+        try:
+            who: str | tuple[int, int, int] = os.readlink(path)
+        except OSError:
+            who = now[0][1:]
+        if self._watch.before.get(path) == who or who in self._kept:
+            return
+        steps = os.path.basename(path) in _WRITTEN and not os.path.islink(path)
+        if steps and path not in self._waiting:
+            self._waiting[path] = _Steps(_stamp(path))
+        # One that is empty does nothing, and is perhaps about to be written: another file of its folder was completed.
+        if steps and (not complete or _empty(path)):
+            return
+        if harmless(path, self._terms.workspace):
+            return
+        self._waiting.pop(path, None)
+        self.found.append(self._watch.set_aside(path, quickly=True))
+
+
+class _Firsts:
+    """Patterns, looked up by their first name."""
+
+    __slots__ = ("_plain", "_wild")
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._plain: dict[str, tuple[str, ...]] = {}
+        self._wild: dict[str, tuple[str, ...]] = {}
+        for pattern in patterns:
+            first = pattern.strip("/").partition("/")[0]
+            found = self._wild if any(c in first for c in "*?[") else self._plain
+            found[first] = (*found.get(first, ()), pattern)
+
+    def of(self, name: str) -> tuple[str, ...]:
+        """The patterns whose first name fits."""
+        found = self._plain.get(name, ())
+        for first, patterns in self._wild.items():
+            if fnmatchcase(name, first):
+                found = (*found, *patterns)
+        return found
+
+
+@dataclass(slots=True)
+class _Steps:
+    """A file that Git writes in steps: its stamp at the last look, and when it was last judged; looks since then."""
+
+    seen: tuple[int, ...]
+    judged: tuple[int, ...] = ()
+    turns: int = 0
+
+
+def _top(folder: str) -> bool:
+    """Return True if `folder` is the top of a repository of any kind."""
+    return any(os.path.lexists(f"{folder}/{name}") for name in (".git", *OTHERS))
+
+
+def _repository(folder: str) -> bool:
+    if not os.path.lexists(f"{folder}/HEAD"):
+        return False
+    return like_repository([name for name in SHAPE if os.path.lexists(f"{folder}/{name}")])
+
+
+def _empty(path: str) -> bool:
+    stamp = _stamp(path)
+    return bool(stamp) and not stamp[1]
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    if not stat.S_ISREG(status.st_mode):
+        return ()
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

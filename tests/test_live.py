@@ -1,0 +1,208 @@
+"""Auto-run files that a command makes while it runs: set aside at once, from outside, and the command is ended."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandbox_bench import USERS, Bench, make
+
+from policy.verdict import Rights, Terms
+from sandbox import live
+from sandbox.autorun import Watch
+from sandbox.inotify import Inotify
+from sandbox.live import Live
+from sandbox.scan import Scan, scan
+from sandbox.tree import Trees
+
+LOCKED = (
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".hg/hgrc",
+    ".sl/config",
+    ".vscode",
+    ".envrc",
+    "*.code-workspace",
+)
+SETUP = "export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null; "  # under T3 they are there, and refused
+LONG = "sleep 20"  # nothing waits for it: who is not ended ends with 0, and fails the test
+
+
+@pytest.fixture(scope="module", params=[(user, tier) for tier in ("T1", "T2", "T3") for user in USERS], ids="-".join)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    user, tier = request.param
+    yield from make(user, tier=tier)
+
+
+@pytest.fixture
+def folder(bench: Bench) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(dir=bench.workspace, prefix="live-"))  # a helper keeps the folder that it mounted
+    (path / "sub").mkdir()
+    bench.own(path)
+    yield path
+    shutil.rmtree(path)
+
+
+# fmt: off
+OBEYED = [
+    ("mkdir .vscode; echo x > .vscode/settings.json",            ".vscode",       "settings of an editor"),
+    ("echo x > .envrc",                                          ".envrc",        "a file for the shell"),
+    ("echo x > a.code-workspace",                                "a.code-workspace", "a name by its ending"),
+    ("echo x > e; sleep 0.1; mv e .envrc",                       ".envrc",        "under its name at last"),
+    ("echo x > e; sleep 0.1; ln e .envrc",                       ".envrc",        "as a second name"),
+    ("ln -s sub .vscode",                                        ".vscode",       "a link that leads to what is there"),
+    ("exec 7> .envrc; sleep 0.3",                                ".envrc",        "empty, and never closed"),
+    ("mkdir s; sleep 0.1; git init -q s/r; sleep 0.1; git -C s/r config core.fsmonitor ./x", "s/r/.git/config", "a program that a new repository names"),
+    ("git init -q r; exec 7>> r/.git/config; printf '[core]\\nfsmonitor = ./x\\n' >&7", "r/.git/config", "settings that are never closed"),
+    ("git init -q r; sleep 0.1; echo x > r/.git/hooks/post-commit", "r/.git/hooks", "a hook in a new repository"),
+    ("mkdir sub/.vscode; sleep 0.1; git init -q sub",            "sub/.vscode",   "a repository around what nobody obeyed before"),
+    ("mkdir -p h/i/objects h/i/refs; printf '[core]\\nfsmonitor = x\\n' > h/i/config; sleep 0.1; echo ref: refs/heads/m > h/i/HEAD", "h/i/config", "the last part of a bare repository"),
+    ("t=$(mktemp -d); git init -q $t; mkdir $t/.vscode; mv $t p", "p/.vscode", "a repository that comes as a whole"),
+    ("mkdir -p d/e/f/g/h/i/j; git init -q d/e/f/g/h/i/j; sleep 0.1; echo x > d/e/f/g/h/i/j/.envrc", "d/e/f/g/h/i/j/.envrc", "far down"),
+    ("mkdir -p r/.hg; sleep 0.1; printf '[hooks]\nupdate = ./x\n' > r/.hg/hgrc", "r/.hg/hgrc", "settings of Mercurial in a folder"),
+    ("mkdir -p r/s; printf '[ui]\neditor = ./x\n' > r/s/config; mv r/s r/.sl", "r/.sl/config", "settings of Sapling, moved there"),
+    ("mkdir -p r/.vscode; sleep 0.1; mkdir r/.hg",               "r/.vscode",     "a repository of Mercurial around what nobody obeyed before"),
+    ("git init -q r; sleep 0.1; mv r q; sleep 0.1; echo x > q/.envrc", "q/.envrc", "in a folder that was moved"),
+]
+HARMLESS = [
+    ("git init -q a && git init -q --bare b/c.git",              "what Git makes"),
+    ("git init -q s && git -C s -c user.name=n -c user.email=e commit -q --allow-empty -m m && git clone -q s c && git -C s worktree add -q ../wt", "clones and worktrees"),
+    ("mkdir -p m/.hg && printf '# x\n[paths]\ndefault = https://a.test/x\n\n' > m/.hg/hgrc", "a clone by Mercurial"),
+    ("git init -q s && sleep 0.3 && git -C s config user.name z && git -C s remote add origin https://a.test/x.git", "settings that start nothing"),
+    ("git init -q s && git -C s -c user.name=n -c user.email=e commit -q --allow-empty -m m && git clone -q --mirror s m.git && git clone -q -c advice.detachedHead=false -c core.autocrlf=input --no-tags s c && git -C c remote add up git@a.test:b/c.git && sleep 0.3 && git -C c config branch.main.rebase true", "clones with settings of their own"),
+    ("mkdir -p sub/.vscode node_modules/x/.vscode && echo x > node_modules/x/.envrc && git init -q node_modules/x", "a package's own, where nobody looks: at the end"),
+    ("for i in $(seq 300); do mkdir -p t/$i && echo x > t/$i/f; done; rm -r t", "many folders that come and go"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T116")
+@pytest.mark.parametrize(("script", "path", "why"), OBEYED, ids=[row[2] for row in OBEYED])
+def test_what_others_obey_is_set_aside_at_once_and_ends_the_command(
+    bench: Bench, folder: Path, script: str, path: str, why: str
+) -> None:
+    answer = bench.run(f"{SETUP}{script}; {LONG}", workspace=str(folder), locked=list(LOCKED))
+    assert answer["ended"] == "watch", (why, answer)
+    assert answer["status"] in (137, 143), "by SIGTERM, or SIGKILL"
+    assert str(folder / path) in {violation[1] for violation in answer["violations"]}, answer
+    assert not os.path.lexists(folder / path)
+
+
+@pytest.mark.threat("T116")
+@pytest.mark.parametrize(("script", "why"), HARMLESS, ids=[row[1] for row in HARMLESS])
+def test_what_starts_nothing_ends_no_command(bench: Bench, folder: Path, script: str, why: str) -> None:
+    answer = bench.run(f"{SETUP}{script} && sleep 0.7", workspace=str(folder), locked=list(LOCKED))
+    assert (answer["status"], answer["ended"]) == (0, None), (why, answer)
+
+
+@pytest.mark.threat("T116")
+def test_the_next_command_is_watched_as_well(bench: Bench, folder: Path) -> None:
+    """The watches are kept, while folders come, go and come again between commands."""
+    for turn in range(3):
+        assert bench.run("mkdir -p n; sleep 0.1", workspace=str(folder), locked=list(LOCKED))["status"] == 0
+        shutil.rmtree(folder / "n")
+        (folder / "n/.git").mkdir(parents=True)
+        bench.own(folder)
+        answer = bench.run(f"echo x > n/.envrc; {LONG}", workspace=str(folder), locked=list(LOCKED))
+        assert answer["ended"] == "watch", (turn, answer)
+        shutil.rmtree(folder / "n")
+
+
+@pytest.mark.threat("T116")
+def test_git_leaves_no_lock_behind(bench: Bench, folder: Path) -> None:
+    """A branch that holds such a file is not checked out, and the next command of Git works all the same."""
+    who = "-c user.name=n -c user.email=e"
+    make_branch = f"git init -q -b main && git {who} commit -q --allow-empty -m 1 && git checkout -q -b other"
+    script = f"{SETUP}{make_branch} && mkdir .plain && echo x > .plain/f && git add . && git {who} commit -qm 2"
+    assert bench.run(script, workspace=str(folder))["status"] == 0
+    plumbing = "git checkout -q main && git rm -q --cached -r . ; t=$(git rev-parse other:.plain); "
+    plumbing += "t=$(printf '040000 tree %s\\t.vscode\\n' $t | git mktree) && git branch -f evil $(git " + who
+    plumbing += " commit-tree -p main -m 3 $t)"
+    assert bench.run(f"{SETUP}{plumbing}", workspace=str(folder), locked=list(LOCKED))["status"] == 0
+    answer = bench.run(f"{SETUP}git checkout -q evil; {LONG}", workspace=str(folder), locked=list(LOCKED))
+    assert answer["ended"] == "watch", answer
+    assert not (folder / ".git/index.lock").exists()
+
+
+# ---- bounds
+
+
+def watching(top: Path) -> tuple[Live, Scan]:
+    trees = Trees(None)
+    terms = Terms(Rights.WORK, str(top), "/nonexistent", locked=LOCKED)
+    found = scan(str(top), (), (), LOCKED, trees)
+    return Live(Watch(terms, found, top.parent / "aside", trees), found, trees), found
+
+
+@pytest.mark.threat("T116")
+def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(live, "MOST", 3)
+    top = tmp_path / "w"
+    for number in range(5):
+        (top / f"a/b{number}/c").mkdir(parents=True)
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        assert "more than 3 folders" in watch.lacks
+        (top / ".envrc").write_text("x")
+        watch.look()
+        assert [each.path for each in watch.found] == [str(top / ".envrc")]
+    finally:
+        watch.close()
+
+
+@pytest.mark.threat("T116")
+def test_without_an_instance_the_look_at_the_end_remains(tmp_path: Path, monkeypatch: Any) -> None:
+    """A user may have so many (fs.inotify.max_user_instances): here somebody has taken them all."""
+    top = tmp_path / "w"
+    top.mkdir()
+    monkeypatch.setattr(live, "_idle", [])
+    held: list[Inotify] = []
+    try:
+        while len(held) < 10_000:
+            try:
+                held.append(Inotify())
+            except OSError:
+                break
+        watch, _ = watching(top)
+        watch.begin()
+        assert watch.fileno() == -1
+        assert "inotify cannot be used" in watch.lacks
+        (top / ".envrc").write_text("x")
+        assert not watch.grow()
+        watch.tick()
+        watch.close()
+        assert not watch.found
+    finally:
+        for each in held:
+            each.close()
+
+
+@pytest.mark.threat("T116")
+def test_lost_events_are_made_up_for(tmp_path: Path) -> None:
+    """More than fs.inotify.max_queued_events came before anybody looked."""
+    top = tmp_path / "w"
+    top.mkdir()
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+        for number in range(most // 2 + 10):  # two events each
+            (top / f"f{number % 2}").write_text("x")
+        (top / ".envrc").write_text("x")
+        for _ in range(most):
+            watch.look()
+            if watch.raised:
+                break
+        assert [each.path for each in watch.found] == [str(top / ".envrc")]
+    finally:
+        watch.close()
