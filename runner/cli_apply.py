@@ -10,6 +10,8 @@ from runner.cli_gate import CWD, FLAG, JSON
 from runner.problems import Exit, Stopped, coloured, say, usage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runner.config import Settings
     from runner.review.applying import Applied
     from runner.review.dangers import Danger
@@ -36,8 +38,9 @@ def apply(
     """Show what a patch would change here, ask, and do it: all of it or nothing.
 
     It takes what `agent ci --patch` and `git diff --binary` write. Nothing outside the workspace is written, nothing in
-    Git's own folder, and nothing through a link. Files that other programs run by themselves, names of secrets and
-    links that lead out come with a warning, and --yes alone does not apply them. `agent undo` takes it back.
+    Git's own folder, and nothing through a link; no secret is copied or moved to another name. Files that other
+    programs run by themselves, names of secrets and links that lead out come with a warning, and --yes alone does not
+    apply them. `agent undo` takes it back.
 
     **Examples**
 
@@ -48,6 +51,7 @@ def apply(
     """
     from runner.review.planning import plan
     from runner.review.reading import PatchError, read
+    from runner.undo.ground import secret_of
 
     if anyway and not yes:
         raise usage("--anyway goes with --yes", "without it you are asked about all of it", "leave it out")
@@ -60,14 +64,15 @@ def apply(
         raise usage("--json asks nobody", "its output is for a program", "add --yes, or --check to only look")
     data = _read(patch)
     ground, settings = _ground(cwd)
+    secret = secret_of(ground)
     try:
         sections = read(data)
         if reverse:
             sections = tuple(section.reversed() for section in reversed(sections))
-        planned = plan(ground.workspace, sections)
+        planned = plan(ground.workspace, sections, secret)
     except PatchError as error:
         raise Stopped(error.problem, Exit.FAILED) from None
-    found = _dangers(ground, planned)
+    found = _dangers(ground, planned, secret)
     if not json:
         _show(planned, found, whole=asked or check)
     if planned.problems:
@@ -120,14 +125,12 @@ def _ground(cwd: str | None) -> "tuple[Ground, Settings]":
     return ground, settings
 
 
-def _dangers(ground: "Ground", planned: "Plan") -> "tuple[Danger, ...]":
-    from policy.secrecy import Secrets
+def _dangers(ground: "Ground", planned: "Plan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
     from runner.review.dangers import dangers
-    from runner.undo.ground import Locked
+    from runner.undo.ground import inventory_of
 
-    locked = Locked(ground, ground.terms(()))
-    secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
-    return dangers(planned.items, ground.workspace, secrets, lambda path: locked(ground.workspace, path))
+    inventory = inventory_of(ground, ground.terms(()), ground.workspace)
+    return dangers(planned.items, secret, inventory.findings)
 
 
 def _show(planned: "Plan", found: "tuple[Danger, ...]", *, whole: bool) -> None:
@@ -220,7 +223,7 @@ def _apply(ground: "Ground", settings: "Settings", planned: "Plan", found: "tupl
         store, started = Store(place(places.state_dir(os.environ), ground.workspace)), monotonic()
         try:
             words = f"agent apply {'--reverse ' if told.reverse else ''}{told.name}"
-            done = apply(planned, ground, store, words, session)
+            done = apply(planned, ground, store, words, session, {danger.path for danger in found})
         except (PatchError, UndoError) as error:
             audit.finished(number, Outcome(1, seconds=monotonic() - started, problem=error.problem))
             raise Stopped(error.problem, Exit.FAILED) from None

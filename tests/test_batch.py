@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import gzip
 import hashlib
 import io
 import json
@@ -23,7 +24,7 @@ from runner import live_secrets
 from runner.batch import child, far
 from runner.batch.command import chosen
 from runner.batch.outcome import worst
-from runner.batch.parcel import pack, parcel, unpack
+from runner.batch.parcel import pack, packed, parcel, unpack, unpacked
 from runner.batch.pool import Bounds, Pool
 from runner.batch.scratch import Scratch, sweep
 from runner.batch.store import Past, Result, Store, history
@@ -31,6 +32,7 @@ from runner.batch.task import Budget, Task, file_name, within
 from runner.batch.tasklist import Defaults, parse
 from runner.batch.work import Way, words
 from runner.budget_flags import BudgetFlags
+from runner.gunzip import PackedError
 from runner.problems import Exit, Stopped
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -710,6 +712,44 @@ def test_an_archive_lands_in_its_folder_or_not_at_all(
     with pytest.raises(ValueError, match="holds what no workspace does"):
         unpack(data, hashlib.sha256(data).hexdigest(), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def _large(name: str, kind: bytes) -> bytes:
+    """An archive with one member of 4 MB. Of a PAX head the library would hold all at once."""
+    head = tarfile.TarInfo(name)
+    head.type, head.size = kind, 4 << 20
+    return gzip.compress(head.tobuf(tarfile.USTAR_FORMAT) + bytes(4 << 20) + bytes(1024))
+
+
+BOMBS = [
+    ("_LARGEST_HEAD", 1 << 20, _large("x", tarfile.XHDTYPE), "a head that the library would hold at once"),
+    ("_LARGEST_TREE", 1 << 20, _large("workspace/x", tarfile.REGTYPE), "much when unpacked"),
+    ("_MOST_MEMBERS", 2, archive(*((f"workspace/{n}", tarfile.REGTYPE, "") for n in range(4))), "many members"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T119")
+@pytest.mark.parametrize(("name", "bound", "data", "why"), BOMBS, ids=[why for *_, why in BOMBS])
+def test_an_archive_is_counted_while_it_is_unpacked(
+    name: str, bound: int, data: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"runner.batch.parcel.{name}", bound)
+    with pytest.raises(ValueError, match="holds what no workspace does"):
+        unpack(data, hashlib.sha256(data).hexdigest(), str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.threat("T119")
+def test_events_of_another_machine_are_counted_while_they_are_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.batch.parcel._LARGEST_UNPACKED", 1000)
+    events = b"".join(b'{"n":%d}\n' % number for number in range(500))
+    kept = unpacked(packed(events))
+    assert events.endswith(kept)
+    assert kept.startswith(b'{"n":')
+    assert 900 < len(kept) <= 1000
+    for data in (gzip.compress(bytes(1001)), gzip.compress(b"a") * 2, gzip.compress(b"a" * 99)[:-1], b"{}"):
+        with pytest.raises(PackedError):
+            unpacked(data)
 
 
 def test_a_workspace_comes_out_as_it_went_in(tmp_path: Path) -> None:

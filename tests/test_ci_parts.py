@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 from job import HEADER, commands
 
 from policy.profile import Profile
-from runner.ci import surroundings
+from runner.ci import git_logins, surroundings
 from runner.ci.summary import code
 from runner.ci.workflow import JobLog, broken
 from runner.config.load import packaged
+from runner.problems import Stopped
+from tests import fuzz_git
 
 TOKEN = "ghs_0123456789abcdef"
 
@@ -21,7 +24,7 @@ SETTINGS: list[tuple[str, str, list[str], str]] = [
     ("[core]\n\tbare = false\n", "[core]\n\tbare = false\n", [], "nothing to take out"),
     (f'[http "https://github.com/"]\n\textraheader = AUTHORIZATION: basic {HEADER}\n[core]\n\tbare = false\n',
      '[http "https://github.com/"]\n[core]\n\tbare = false\n', ["http.https://github.com/.extraheader"], "actions/checkout"),
-    (f'[http] extraHeader = "A: {TOKEN}"\n', "[http]\n", ["http.extraHeader"], "on the line of its section"),
+    (f'[http] extraHeader = "A: {TOKEN}"\n', "[http]\n", ["http.extraheader"], "on the line of its section"),
     (f"[http]\n\textraheader = A: \\\n  {TOKEN}\n\tproxy = x\n", "[http]\n\tproxy = x\n", ["http.extraheader"], "over two lines"),
     ("[http]\n\textraheader =\n", "[http]\n\textraheader =\n", [], "an empty one clears the list"),
     (f'[remote "origin"]\n\turl = https://x:{TOKEN}@h/r.git\n', '[remote "origin"]\n\turl = https://h/r.git\n',
@@ -31,8 +34,8 @@ SETTINGS: list[tuple[str, str, list[str], str]] = [
     ('[remote "origin"]\n\turl = ssh://git@h/r.git\n', '[remote "origin"]\n\turl = ssh://git@h/r.git\n', [], "a name is none"),
     ('[remote "origin"]\n\turl = git@h:r.git\n', '[remote "origin"]\n\turl = git@h:r.git\n', [], "nor here"),
     (f'[url "https://x:{TOKEN}@h/"]\n\tinsteadOf = https://h/\n', '[url "https://h/"]\n\tinsteadOf = https://h/\n',
-     ["url.https://h/.url"], "in the name of a section"),
-    (f"# https://x:{TOKEN}@h/\n", "# https://h/\n", [".# https://x".replace("# https://x", "#https://")], "in a comment"),
+     ["url.https://h/.insteadof"], "in the name of a section"),
+    (f"# https://x:{TOKEN}@h/\n", "# https://h/\n", ["a comment"], "in a comment"),
     (f"[github]\n\toauthtoken = {TOKEN}\n", "[github]\n", ["github.oauthtoken"], "a token of a tool"),
     (f"[http]\n\tproxy = http://u:{TOKEN}@p:1\n", "[http]\n\tproxy = http://p:1\n", ["http.proxy"], "of a proxy"),
 ]
@@ -42,11 +45,10 @@ SETTINGS: list[tuple[str, str, list[str], str]] = [
 @pytest.mark.threat("T89")
 @pytest.mark.parametrize(("text", "expected", "keys", "why"), SETTINGS, ids=[row[3] for row in SETTINGS])
 def test_settings_of_git_without_credentials(text: str, expected: str, keys: list[str], why: str) -> None:
-    found, kept = surroundings.without(text)
+    cleaned, kept = git_logins.without(text.encode())
+    found = cleaned.decode()
     assert found == expected, why
-    assert len(kept) == len(keys), (why, kept)
-    if why != "in a comment":
-        assert [key for key, _ in kept] == keys, why
+    assert [key for key, _ in kept] == keys, why
     assert TOKEN not in found
     assert HEADER not in found
 
@@ -139,13 +141,192 @@ def test_credentials_are_found_wherever_a_repository_lies(
 ) -> None:
     top = tmp_path / place
     subprocess.run(["git", words[0], "-q", *words[1:], str(top)], check=True)
-    assert surroundings.credentials(str(tmp_path)) == (), why
+    assert git_logins.credentials(str(tmp_path)) == (), why
     subprocess.run(["git", "-C", str(top), "config", "http.extraheader", f"A: {TOKEN}"], check=True)
-    (found,) = surroundings.credentials(str(tmp_path))
+    (found,) = git_logins.credentials(str(tmp_path))
     assert (found.key, found.file.endswith("config")) == ("http.extraheader", True)
-    surroundings.strip(str(tmp_path))
-    assert surroundings.credentials(str(tmp_path)) == ()
+    git_logins.strip(str(tmp_path))
+    assert git_logins.credentials(str(tmp_path)) == ()
     subprocess.run(["git", "-C", str(top), "config", "--list"], check=True, capture_output=True)
+
+
+WORD = "hunter2-and-more"
+# files and their content, the file and the key that are named (nothing: no login), why
+# fmt: off
+LOGINS: list[tuple[dict[str, str], tuple[str, str] | None, str]] = [
+    ({".git/config": "[include]\n\tpath = \"more \"\n", ".git/more ": f'[http]\n\textraheader = A: {WORD}\n'},
+     (".git/more ", "http.extraheader"), "an included file"),
+    ({".git/config": '[includeIf "gitdir:x"]\n\tpath = ../creds.cfg\n', "creds.cfg": f"[http]\n\textraheader = A: {WORD}\n"},
+     ("creds.cfg", "http.extraheader"), "included among the working files"),
+    ({".git/config": "[credential]\n\thelper = store --file .git/kept\n", ".git/kept": f"https://u:{WORD}@h\n"},
+     (".git/kept", "the file of `credential.helper`"), "a store below Git's folder"),
+    ({".git/config": "[credential \"https://h\"]\n\thelper = \"store '--file=kept'\"\n", "kept": f"https://u:{WORD}@h\n"}, None,
+     "no file: the option has quotes of its own around it"),
+    ({".git/config": "[credential \"https://h\"]\n\thelper = store --file=kept\n", "kept": f"https://u:{WORD}@h\n"},
+     ("kept", "the file of `credential.helper`"), "a store among the working files"),
+    ({".git/credentials": f"https://u:{WORD}@h\n"}, (".git/credentials", "an address"), "a store that nothing names"),
+    ({".git/x.netrc": f"machine h login u password {WORD}\n"}, (".git/x.netrc", "a password"), "a file of curl's"),
+    ({".git/config": "[credential]\n\thelper = !.git/help.sh\n", ".git/help.sh": "echo password=hunter2\n"},
+     (".git/help.sh", "the file of `credential.helper`"), "a helper that lies in Git's folder"),
+    ({".git/config": "[core]\n\tsshCommand = ssh -oIdentityFile=.git/id -F /dev/null\n", ".git/id": "hunter2\n"},
+     (".git/id", "the file of `core.sshcommand`"), "a key in Git's folder"),
+    ({".git/config.bak": f"[http]\n\textraheader = A: {WORD}\n"}, (".git/config.bak", "http.extraheader"), "a copy of settings"),
+    ({".lfsconfig": f"[lfs]\n\turl = https://u:{WORD}@h/r\n"}, (".lfsconfig", "lfs.url"), "of a tool"),
+    ({".git/config": f'[remote "o"]\n\turl = https://{WORD}:x-oauth-basic@h/r\n'}, (".git/config", "remote.o.url"), "a token for a name"),
+    ({".git/config": f'[remote "o"]\n\turl = https://{WORD}:@h/r\n'}, (".git/config", "remote.o.url"), "without a word after it"),
+    ({".git/config": '[remote "o"]\n\turl = https://u:hunter2@x@h/r\n'}, (".git/config", "remote.o.url"), "two signs"),
+    ({".git/config": "[credential]\n\thelper = \"!f() { echo username=u; echo password=hunter2; }; f\"\n"},
+     (".git/config", "credential.helper"), "a helper that holds the password"),
+    ({".git/config": "[credential]\n\thelper = !f() { echo username=u; echo password=hunter2; }; f\n"},
+     (".git/config", "a comment"), "a helper that Git takes for a comment from its first semicolon on"),
+    ({".git/config": "[credential]\n\thelper = \"!f() { echo \\\"password=hunter2\\\"; }; f\"\n"},
+     (".git/config", "credential.helper"), "the same in quotes"),
+    ({".git/config": "[credential]\n\thelper = \"!printf 'hunter2 %s'\"\n"}, (".git/config", "credential.helper"), "without its name"),
+    ({".git/config": "[credential]\n\thelper = \"!curl -H 'Authorization: Bearer hunter2and3' h\"\n"},
+     (".git/config", "credential.helper"), "in a header"),
+    ({".git/config": "[credential]\n\thelper = \"!f() { echo \\\"password=$TOKEN\\\"; }; f\"\n"}, None, "a helper that reads a variable"),
+    ({".git/config": "[credential]\n\thelper =\n\thelper = cache --timeout=300\n\thelper = !gh auth git-credential\n"}, None,
+     "helpers without a word of it"),
+    ({".git/config": f"[core]\n\taskPass = echo {WORD}\n"}, (".git/config", "core.askpass"), "a program that prints it"),
+    ({".git/config": "[core]\n\taskPass = .git/ask\n", ".git/ask": f"#!/bin/sh\necho {WORD}\n"},
+     (".git/ask", "the file of `core.askpass`"), "a program of Git's folder that prints it"),
+    ({".git/config": "[core]\n\tsshCommand = sshpass -p hunter2 ssh\n"}, (".git/config", "core.sshcommand"), "a word on a command line"),
+    ({".git/config": "[http]\n\tcookieFile = .git/jar\n", ".git/jar": f"h\tTRUE\t/\tTRUE\t0\tid\t{WORD}\n"},
+     (".git/jar", "the file of `http.cookiefile`"), "cookies"),
+    ({".git/config": f'[remote "o"]\n\turl = https://h/r?private_token={WORD}\n'}, (".git/config", "remote.o.url"), "in a query"),
+    ({".git/config": f'[remote "o"]\n\tpushurl = https://h/r?a=b&access_token={WORD}\n'}, (".git/config", "remote.o.pushurl"), "in another"),
+    ({".git/config": '[remote "o"]\n\turl = https://h/r?author=x&depth=1\n'}, None, "a query without one"),
+    ({".git/config": f'[submodule "s"]\n\turl = https://u:{WORD}@h/r\n'}, (".git/config", "submodule.s.url"), "of a submodule"),
+    ({".gitmodules": f'[submodule "s"]\n\turl = https://u:{WORD}@h/r\n'}, (".gitmodules", "submodule.s.url"), "of the working files"),
+    ({".git/config": f"[sendemail.work]\n\tsmtpPass = {WORD}\n"}, (".git/config", "sendemail.work.smtppass"), "of mail"),
+    ({".git/config": f"[imap]\n\tpass = {WORD}\n"}, (".git/config", "imap.pass"), "of another"),
+    ({".git/config": f"[http]\n\tproxy = http://u:{WORD}@p:1\n"}, (".git/config", "http.proxy"), "of a proxy"),
+    ({".git/config": f'[http]\n\tproxy = "http://u:\\\n{WORD}@p:1"\n'}, (".git/config", "http.proxy"), "over two lines"),
+    ({".git/config": f'[http "https://u:{WORD}@h/"]\n\tsslVerify = true\n'}, (".git/config", "http.https://h/.sslverify"), "in a header"),
+    ({".git/config": "[core]\n\tpager = a\rb\n"}, (".git/config", "line 2, which cannot be read with certainty"), "who knows"),
+    ({".git/FETCH_HEAD": f"{'a' * 40}\t\tbranch 'm' of https://u:{WORD}@h/r\n"}, (".git/FETCH_HEAD", "an address"), "what was fetched"),
+    ({".git/logs/refs/heads/m": f"a b N <e> 1 +0\tclone: from https://u:{WORD}@h/r\n"}, (".git/logs/refs/heads/m", "an address"), "a reflog"),
+    ({".git/modules/objects/config": f"[http]\n\textraheader = A: {WORD}\n"},
+     (".git/modules/objects/config", "http.extraheader"), "a submodule of an odd name"),
+    ({".git/worktrees/w/config.worktree": f"[http]\n\textraheader = A: {WORD}\n"},
+     (".git/worktrees/w/config.worktree", "http.extraheader"), "of one worktree"),
+    ({"sub/HEAD": "x", "sub/commondir": "../c", "c/HEAD": "x", "c/objects/x": "", "c/config": f"[http]\n\textraheader = A: {WORD}\n"},
+     ("c/config", "http.extraheader"), "a repository in two folders"),
+    ({".git/config": '[remote "o"]\n\turl = git@h:r.git\n[user]\n\tname = x\n[url "https://h/"]\n\tinsteadOf = gh:\n'}, None, "an ordinary one"),
+    ({".git/config": "[credential]\n\tusername = somebody\n[http]\n\temptyAuth = true\n"}, None, "names, and keys that sound alike"),
+    ({".git/COMMIT_EDITMSG": "https://user:password@example.org\n"}, None, "a message"),
+    ({"notes.txt": f"https://u:{WORD}@h\n"}, None, "a working file that nothing names"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T89")
+@pytest.mark.parametrize(("files", "expected", "why"), LOGINS, ids=[row[2] for row in LOGINS])
+def test_logins_that_git_keeps_are_found_and_taken_out(
+    tmp_path: Path, files: dict[str, str], expected: tuple[str, str] | None, why: str
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode())
+    found = git_logins.credentials(str(tmp_path))
+    if expected is None:
+        assert found == (), why
+        return
+    assert expected in [(each.file, each.key) for each in found], (why, found)
+    with pytest.raises(Stopped) as error:
+        git_logins.refuse(found)
+    shown = f"{error.value.problem}"
+    assert "hunter2" not in shown
+    assert expected[0] in shown or len(found) > 1, why
+    if not found[0].working:
+        git_logins.refuse(found, review=True)
+    git_logins.strip(str(tmp_path))
+    assert git_logins.credentials(str(tmp_path)) == (), why
+    left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"hunter2" not in left, why
+    subprocess.run(["git", "-C", str(tmp_path), "config", "--list"], check=True, capture_output=True)
+
+
+def spelled(value: str, rng: random.Random) -> str:
+    """A value of a setting with quotes, and lines that are continued, at random places."""
+    text, quoted = '"', True
+    for char in value:
+        if rng.random() < 0.15 or (not quoted and char in ";# "):
+            text, quoted = f'{text}"', not quoted
+        text += rng.choice(("\\\n", "\\\r\n")) if rng.random() < 0.1 else ""
+        text += '"' if not quoted and char in ";# " else ""
+        quoted = quoted or char in ";# "
+        text += char
+    return f'{text}"' if quoted else text
+
+
+@pytest.mark.threat("T89")
+def test_law_no_way_to_write_a_login_hides_it_from_us_and_not_from_git(tmp_path: Path) -> None:
+    rng = random.Random(89)
+    kinds = (
+        ("[http]", "extraHeader", f"Authorization: basic {WORD}"),
+        ('[remote "o"]', "url", f"https://u:{WORD}@h/r"),
+        ('[submodule "s"]', "url", f"https://h/r?access_token={WORD}"),
+        (f'[url "https:/\\/u:{WORD}@h/"]', "insteadOf", "https://h/"),
+        ("[credential]", "helper", f"!f() {{ echo password={WORD}; }}; f"),
+        ("[sendemail.work]", "smtpPass", WORD),
+        ("[core]", "askPass", f"echo {WORD}"),
+    )
+    for _ in range(150):
+        text = "[a]\nb = c\n"
+        for header, key, value in rng.choices(kinds, k=rng.randint(1, 3)):
+            text += f"{header}{rng.choice((' ', chr(10), chr(13) + chr(10)))}{key} = {spelled(value, rng)}\n"
+        cleaned, logins = git_logins.without(text.encode())
+        assert logins, text
+        (tmp_path / "config").write_bytes(cleaned)
+        left = fuzz_git.git_settings(str(tmp_path / "config"))
+        assert left is not None, (text, cleaned)
+        assert WORD not in str(left), (text, cleaned)
+        assert WORD.encode() not in cleaned, text
+
+
+HUGE = [
+    (".git/logs/HEAD", "a." * (1 << 20), "the beginnings of a million addresses"),
+    (".git/logs/HEAD", "https://u:p@h " * 100_000, "very many logins"),
+    (".git/x", f"ghs_{'a1' * 20} " * 50_000, "very many tokens"),
+    (".git/config", "[a]\nb = https://u:p@h\n" * 30_000, "settings with very many"),
+    (".git/config", "# https://u:p@h\n" * 40_000, "comments"),
+    (".git/config", "[a]\nb = " + "token" + " " * 900_000 + "\n", "a very long blank"),
+]
+
+
+@pytest.mark.threat("T89")
+@pytest.mark.parametrize(("name", "text", "why"), HUGE, ids=[row[2] for row in HUGE])
+def test_a_hostile_file_of_git_takes_no_time_that_grows_with_its_square(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
+    """Were it so, each of these would take hours, and the runner of the tests would end it."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text)
+    assert len(git_logins.credentials(str(tmp_path))) <= 400, why
+    git_logins.strip(str(tmp_path))
+    assert git_logins.credentials(str(tmp_path)) == (), why
+
+
+@pytest.mark.threat("T89")
+def test_what_is_no_part_of_git_stays_in_a_copy_so_it_stops_the_run(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitmodules").write_text(f'[submodule "s"]\n\turl = https://u:{WORD}@h/r\n')
+    with pytest.raises(Stopped):
+        git_logins.refuse(git_logins.credentials(str(tmp_path)), review=True)
+
+
+@pytest.mark.threat("T89")
+def test_logins_of_the_repository_of_a_linked_worktree_are_found(tmp_path: Path) -> None:
+    run = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(tmp_path / "main")]
+    subprocess.run(["git", "init", "-q", str(tmp_path / "main")], check=True)
+    subprocess.run([*run, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run([*run, "worktree", "add", "-q", str(tmp_path / "tree")], check=True, capture_output=True)
+    subprocess.run([*run, "config", "http.extraheader", f"A: {WORD}"], check=True)
+    (found,) = git_logins.credentials(str(tmp_path / "tree"))
+    assert (found.file, found.working) == (str(tmp_path / "main/.git/config"), True)
 
 
 def test_no_variable_of_a_job_is_passed_on() -> None:

@@ -1,10 +1,12 @@
 """`agent apply`: a patch is applied whole or not at all, and never beyond the workspace. The judge is the real Git."""
 
+import base64
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,13 @@ from undo_world import World
 
 from runner.review.applying import Applied, apply
 from runner.review.copy import copied
+from runner.review.dangers import changes_of
 from runner.review.fitting import Unfit, fitted
 from runner.review.form import FILE, Side
 from runner.review.patch import patch_of
 from runner.review.planning import Plan, plan
 from runner.review.reading import PatchError, Section, read
+from runner.undo.ground import inventory_of, secret_of
 
 __all__ = ("base",)  # a fixture
 AGENT = os.path.join(os.path.dirname(sys.executable), "agent")
@@ -31,7 +35,7 @@ def planned(world: World, patch: bytes, *, reverse: bool = False) -> Plan:
     sections: tuple[Section, ...] = read(patch)
     if reverse:
         sections = tuple(section.reversed() for section in reversed(sections))
-    return plan(str(world.w), sections)
+    return plan(str(world.w), sections, secret_of(world.ground))
 
 
 def applied(world: World, patch: bytes, *, reverse: bool = False) -> Applied:
@@ -254,6 +258,43 @@ def test_what_is_no_patch(patch: bytes, line: str, words: str) -> None:
     assert error.value.problem.what.endswith(line) or not line
 
 
+def _binary(path: bytes, kind: bytes, data: bytes) -> bytes:
+    packed = zlib.compress(data)
+    lines = [b"diff --git a/%s b/%s\nGIT binary patch\n%s %d\n" % (path, path, kind, len(data))]
+    for start in range(0, len(packed), 52):
+        piece = packed[start : start + 52]
+        length = len(piece) + (64 if len(piece) <= 26 else 70)
+        lines.append(bytes([length]) + base64.b85encode(piece, pad=True) + b"\n")
+    return b"".join(lines) + b"\n"
+
+
+ONE = _binary(b"a", b"literal", bytes(600))
+# sections of a patch, the words of the Problem; the bound is 1,000 bytes
+INFLATED: list[tuple[tuple[bytes, ...], str, str]] = [
+    ((ONE,), "", "within the bound"),
+    ((ONE, _binary(b"b", b"literal", bytes(400))), "", "exactly the bound"),
+    ((_binary(b"a", b"literal", bytes(1001)),), "too large", "one"),
+    ((ONE, _binary(b"b", b"literal", bytes(401))), "too large", "two together"),
+    ((_binary(b"a", b"delta", b"\x00\xe9\x07\x01a"),), "too large", "a delta that makes 1,001 bytes of nothing"),
+    ((ONE, _binary(b"a", b"delta", b"\x00\xe8\x03" + b"\x01a" * 200),), "too large", "a content and a delta"),
+    ((_binary(b"a", b"delta", b"\x80" * 700),), "damaged", "a number without end"),
+    ((_binary(b"a", b"delta", b"\x00"),), "damaged", "a delta without a size"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T119")
+@pytest.mark.parametrize(("sections", "words", "why"), INFLATED, ids=[row[2] for row in INFLATED])
+def test_contents_of_a_patch_are_counted_together(
+    sections: tuple[bytes, ...], words: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.review.reading.LARGEST", 1000)
+    if not words:
+        assert len(read(b"".join(sections))) == len(sections)
+        return
+    with pytest.raises(PatchError, match=words):
+        read(b"".join(sections))
+
+
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_law_no_damage_does_more_than_be_refused(base: Path, data: st.DataObject) -> None:
@@ -275,7 +316,7 @@ def test_law_no_damage_does_more_than_be_refused(base: Path, data: st.DataObject
     )
     patch = whole[:at] + put + whole[at + cut :]
     try:
-        found = plan(str(base / "w"), read(patch))
+        found = plan(str(base / "w"), read(patch), nothing_secret)
         for section in read(patch):
             section.reversed()
     except PatchError:
@@ -318,6 +359,21 @@ def test_a_change_in_between_is_not_overwritten(base: Path) -> None:
     store.close()
     assert error.value.problem.why == "`b`: somebody changed it just now"
     assert (world.w / "a").read_text() == "1\n"
+
+
+@pytest.mark.threat("T95")
+def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
+    """Somebody makes the rest of a repository while a person looks at a patch that adds one file."""
+    world = World(base)
+    sh(world.w, f"mkdir sub; printf {EVIL!r} > sub/config")
+    found = planned(world, REF)
+    sh(world.w, "mkdir sub/objects sub/refs")
+    store = world.store()
+    with pytest.raises(PatchError, match="nothing was applied") as error:
+        apply(found, world.ground, store, "agent apply p", "s", warned=())
+    store.close()
+    assert error.value.problem.why.startswith("`sub/HEAD`: by now, with it Git takes `sub` for a repository")
+    assert not (world.w / "sub/HEAD").exists()
 
 
 def test_a_file_with_two_names_is_written_under_one(base: Path) -> None:
@@ -438,3 +494,205 @@ def test_mistakes(base: Path, words: tuple[str, ...], code: int, said: str) -> N
     done = agent(world, *words)
     assert (done.returncode, os.listdir(world.w)) == (code, [])
     assert said in done.stderr
+
+
+def put(path: str, text: str, mode: str = "100644") -> bytes:
+    """A patch that adds one file."""
+    lines = text.splitlines()
+    head = (
+        f"diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1,{len(lines)} @@\n"
+    )
+    return (head + "".join(f"+{line}\n" for line in lines)).encode()
+
+
+def cut(path: str, line: str) -> bytes:
+    """A patch that takes a file of one line away."""
+    return f"diff --git a/{path} b/{path}\ndeleted file mode 100644\n--- a/{path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-{line}\n".encode()
+
+
+def moved(verb: str, old: str, new: str) -> bytes:
+    head = f"diff --git a/{old} b/{new}\nsimilarity index 100%\n"
+    return f"{head}{verb} from {old}\n{verb} to {new}\n".encode()
+
+
+def mode(path: str, old: str, new: str) -> bytes:
+    return f"diff --git a/{path} b/{path}\nold mode {old}\nnew mode {new}\n".encode()
+
+
+EVIL = '[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "touch ../RAN; false"\n'
+SETTINGS = put("sub/config", EVIL)
+REF = put("sub/HEAD", "ref: refs/heads/main")
+HALF = put("sub/objects/x", "x") + put("sub/refs/x", "x")
+BARE_FOLDER = (
+    "mkdir -p sub/objects sub/refs; echo x > sub/objects/x; echo x > sub/refs/x; echo 'ref: refs/heads/main' > sub/HEAD"
+)
+ALIVE = f"printf %s {EVIL!r} > sub/config"
+
+# what there is, the patch, the paths that are warned of, why
+PLANTS: list[tuple[str, bytes, set[str], str]] = [
+    ("true", REF + HALF + SETTINGS, {"sub/config"}, "a whole bare repository"),
+    (BARE_FOLDER, SETTINGS, {"sub/config"}, "settings for one that is there"),
+    (f"mkdir sub; printf {EVIL!r} > sub/config", REF + HALF, {"sub/HEAD", "sub/objects/x", "sub/refs/x"}, "a repository around settings that are there"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; rm sub/HEAD", REF, {"sub/HEAD"}, "the last missing file of it"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; mv sub/HEAD head", moved("rename", "head", "sub/HEAD"), {"sub/HEAD"}, "by a rename"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; mv sub/HEAD head", moved("copy", "head", "sub/HEAD"), {"sub/HEAD"}, "by a copy"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > plain", moved("copy", "plain", "sub/config"), {"sub/config"}, "settings by a copy"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; echo none > sub/HEAD", cut("sub/HEAD", "none") + REF, {"sub/HEAD"}, "a HEAD that was none"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; rm -r sub/refs; echo x > sub/refs", mode("sub/refs", "100644", "100755"), {"sub/refs"}, "by a mode: access(2) is all that Git asks"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; rm -r sub/refs; echo x > sub/refs", cut("sub/refs", "x") + put("sub/refs/x", "x"), {"sub/refs", "sub/refs/x"}, "by taking away a file that was in the way"),
+    ("true", HALF + SETTINGS + b"diff --git a/sub/HEAD b/sub/HEAD\nnew file mode 120000\n--- /dev/null\n+++ b/sub/HEAD\n@@ -0,0 +1 @@\n+refs/heads/main\n\\ No newline at end of file\n", {"sub/config"}, "HEAD as a link to nothing"),
+    ("true", REF + put("sub/commondir", "../store") + put("store/objects/x", "x") + put("store/refs/x", "x") + put("store/config", EVIL), {"sub/commondir", "store/config"}, "settings that it shares"),
+    (f"mkdir -p sub store/objects store/refs; printf {EVIL!r} > store/config; echo ../store > sub/commondir", REF, {"sub/HEAD"}, "around settings elsewhere"),
+    (BARE_FOLDER, put("sub/commondir", "../store"), {"sub/commondir"}, "settings from elsewhere"),
+    (f"{BARE_FOLDER}; echo ../x > sub/commondir; printf {EVIL!r} > sub/config", cut("sub/commondir", "../x"), {"sub/commondir"}, "settings that count again"),
+    (BARE_FOLDER, put("sub/hooks/post-checkout", "touch RAN", "100755"), {"sub/hooks/post-checkout"}, "a hook"),
+    (f"{BARE_FOLDER}; mkdir sub/hooks; echo x > sub/hooks/pre-commit", mode("sub/hooks/pre-commit", "100644", "100755"), {"sub/hooks/pre-commit"}, "a hook that becomes one"),
+    (BARE_FOLDER, put("sub/config.worktree", EVIL), {"sub/config.worktree"}, "settings of one worktree"),
+    (BARE_FOLDER, put("sub/info/attributes", "* filter=x"), {"sub/info/attributes"}, "attributes"),
+    ("true", REF.replace(b"sub/", b"") + HALF.replace(b"sub/", b"") + put("config", EVIL), {"config"}, "the workspace itself"),
+    ("true", REF.replace(b"sub", b"a/b") + HALF.replace(b"sub", b"a/b") + put("a/b/config", EVIL), {"a/b/config"}, "deeper down"),
+    ("git init -q .; git config include.path ../settings.inc", put("settings.inc", EVIL), {"settings.inc"}, "where settings lead, there or not"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; rm sub/HEAD; ln -s ../plain sub/HEAD", put("plain", "ref: refs/heads/main"), {"plain"}, "where a link of it leads"),
+    (f"{BARE_FOLDER}; printf {EVIL!r} > sub/config; rm -r sub/refs; ln -s ../d/r sub/refs", put("d/r/x", "1"), {"d/r/x"}, "in a folder where a link of it leads"),
+    ("true", put("sub/config", EVIL) + put("sub/HEAD", "x"), set(), "no repository"),
+    ("true", put("config", "x") + put("objects/x", "x") + put("refs/x", "x"), set(), "nor this"),
+    ("git init -q --bare sub", put("sub/notes", "words"), set(), "what Git does not obey"),
+    ("git init -q --bare sub; git -C sub config core.bare true", b"--- a/sub/HEAD\n+++ b/sub/HEAD\n@@ -1 +1 @@\n-ref: refs/heads/master\n+ref: refs/heads/x\n", set(), "another branch of one that was there"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.threat("T95")
+@pytest.mark.parametrize(("before", "patch", "warned", "why"), PLANTS, ids=[row[3] for row in PLANTS])
+def test_a_repository_that_a_patch_brings_together_is_warned_of(
+    base: Path, before: str, patch: bytes, warned: set[str], why: str
+) -> None:
+    world = World(base)
+    sh(world.w, before)
+    was = tree(world.w)
+    checked = agent(world, "apply", "--check", "--json", "-", stdin=patch)
+    answer = json.loads(checked.stdout)
+    assert answer["problems"] == [], why
+    assert {each["path"] for each in answer["warnings"] if each["severe"]} == warned, why
+    done = agent(world, "apply", "--yes", "-", stdin=patch)
+    assert done.returncode == (1 if warned else 0), why
+    assert (tree(world.w) == was) is bool(warned)
+
+
+SECRET = "TOKEN=abc-canary"
+# what there is, the patch, why; none is applied, whatever is said
+TAKES: list[tuple[str, bytes, str]] = [
+    ("true", moved("copy", ".env", "public.txt"), "a copy"),
+    ("true", moved("rename", ".env", "public.txt"), "another name"),
+    ("true", moved("rename", "public.txt", ".env"), "reversed"),
+    ("true", moved("copy", ".env", "a") + moved("copy", "a", "b"), "a copy of a copy"),
+    ("true", moved("copy", ".env", ".env.local") + moved("rename", ".env.local", "b"), "by another secret name"),
+    ("true", moved("copy", ".env", "a") + b"--- a/.env\n+++ b/a\n@@ -2,0 +3 @@\n+x\n", "with a change"),
+    ("mkdir d; cp .env d/server.pem", moved("copy", "d/server.pem", "d/x"), "another name of secrets"),
+    ("mkdir .env.d; cp .env .env.d/x", moved("copy", ".env.d/x", "x"), "in a folder with such a name"),
+    ("ln .env notes", moved("copy", "notes", "public.txt"), "a second name of the file"),
+    ("cp .env plain; ln -s plain .env.local", moved("copy", "plain", "public.txt"), "where a secret link leads"),
+    ("mkdir denied; cp .env denied/x", moved("copy", "denied/x", "public.txt"), "what a rule denies"),
+    ("git init -q .; cp .env .git/x", moved("copy", ".git/x", "public.txt"), "Git's own folder"),
+    ("true", b"diff --git a/.env b/.env\nold mode 100644\nnew mode 120000\n", "a link that leads to the content"),
+    ("true", b"diff --git a/.env b/.env\nindex 1234..0000\n--- a/.env\n+++ b/.env\n@@ -1,2 +1,2 @@\n-X\n+Y\n rest\n", "a change that does not fit"),
+    ("true", b"diff --git a/.env b/.env\ndeleted file mode 100644\n", "a deletion that does not say of what"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T04")
+@pytest.mark.threat("T95")
+@pytest.mark.parametrize(("before", "patch", "why"), TAKES, ids=[row[2] for row in TAKES])
+def test_no_patch_takes_a_secret_along(base: Path, before: str, patch: bytes, why: str) -> None:
+    world = World(base, '[[rule]]\nverdict = "deny"\nread = ["denied/**"]\nwhy = "kept apart"\n')
+    sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env; {before}")
+    was = tree(world.w)
+    turned = ("--reverse",) if why == "reversed" else ()
+    for words in (("--check",), ("--check", "--json"), ("--yes",), ("--yes", "--anyway")):
+        done = agent(world, "apply", *words, *turned, "-", stdin=patch)
+        assert done.returncode == 1, (why, words)
+        assert "canary" not in done.stdout + done.stderr, (why, words)
+    assert tree(world.w) == was, why
+
+
+# the patch: applied when somebody says that it may, and never more of the secret is shown than it holds itself
+SHOWS = [
+    b"--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-first\n+other\n",
+    b"--- a/.env\n+++ b/.env\n@@ -3,0 +4 @@\n+more\n",
+    b"diff --git a/.env b/.env\nold mode 100644\nnew mode 100755\n",
+    put("z", "1") + b"--- a/.env\n+++ b/.env\n@@ -9,1 +9,2 @@\n last\n+more\n",
+]
+
+
+@pytest.mark.threat("T04")
+@pytest.mark.parametrize("patch", SHOWS)
+def test_of_a_secret_only_what_the_patch_says_is_shown(base: Path, patch: bytes) -> None:
+    world = World(base)
+    sh(world.w, f"printf 'first\\n{SECRET}\\nlast\\n' > .env")
+    for words, code in ((("--check",), 0), (("--check", "--json"), 0), (("--yes",), 1), (("--yes", "--anyway"), 0)):
+        done = agent(world, "apply", *words, "-", stdin=patch)
+        assert done.returncode == code, (words, done.stderr)
+        assert "canary" not in done.stdout + done.stderr, words
+    assert SECRET in (world.w / ".env").read_text()
+
+
+# fmt: off
+_SOME = {
+    "HEAD":      [("file", b"ref: refs/heads/main\n"), ("link", b"refs/heads/main"), ("link", b"../head"), ("file", b"x\n")],
+    "objects/x": [("file", b"x\n")],
+    "objects":   [("program", b"x\n"), ("file", b"x\n"), ("link", b"refs")],
+    "refs/x":    [("file", b"x\n")],
+    "refs":      [("program", b"x\n"), ("link", b"../two/refs")],
+    "commondir": [("file", b"../two\n"), ("link", b"../head"), ("file", b"../x\n")],
+    "config":    [("file", EVIL.encode()), ("file", b"[include]\n\tpath = ../inc\n"), ("link", b"../inc")],
+}
+_PIECES = st.fixed_dictionaries({}, optional={
+    **{f"sub/{name}": st.sampled_from(kinds) for name, kinds in _SOME.items()},
+    "two/config": st.just(("file", EVIL.encode())), "two/objects/x": st.just(("file", b"x\n")), "two/refs/x": st.just(("file", b"x\n")),
+    "head": st.just(("file", b"ref: refs/heads/main\n")), "inc": st.just(("file", EVIL.encode())),
+})
+# fmt: on
+
+
+def _fitting(wanted: dict[str, tuple[str, bytes]]) -> dict[str, tuple[str, bytes]]:
+    """Without what lies in another one of them that is no folder."""
+    return {path: what for path, what in wanted.items() if not any(path.startswith(f"{each}/") for each in wanted)}
+
+
+def _obeyed(top: Path) -> set[str]:
+    """The folders in which the real Git takes a file system monitor or hooks of the workspace as its own."""
+    found = set()
+    for folder, _, _ in os.walk(top):
+        words = ["git", "-C", folder, "config", "--get", "core.fsmonitor"]
+        if subprocess.run(words, env=BARE, capture_output=True).stdout.strip():
+            found.add(folder)
+    return found
+
+
+@pytest.mark.threat("T95")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_PIECES, _PIECES)
+def test_law_no_patch_makes_git_obey_anything_without_a_warning(
+    base: Path, before: dict[str, tuple[str, bytes]], more: dict[str, tuple[str, bytes]]
+) -> None:
+    """Any two trees of the pieces of a repository: where a patch makes the real Git obey settings, it was warned of."""
+    top = Path(tempfile.mkdtemp(dir=base))
+    (top / "w").mkdir()
+    world = World(top)
+    make(world.w, _fitting(before))
+    sh(world.w, "git init -q .")  # what lies around counts for nothing
+    was = _obeyed(world.w)
+    copy = copied(str(world.w), str(top))
+    sh(copy.path, "find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -r {} +")
+    make(Path(copy.path), _fitting({**before, **more}))
+    patch = patch_of(copy, nothing_secret)
+    if not patch.text or patch.unfit:
+        return
+    found = planned(world, patch.text)
+    if found.problems:
+        return
+    inventory = inventory_of(world.ground, world.ground.terms(()), str(world.w))
+    warned = inventory.findings(changes_of(found.items))
+    applied(world, patch.text)
+    new = _obeyed(world.w) - was
+    assert not new or warned, (before, more, new)

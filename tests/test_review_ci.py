@@ -147,3 +147,24 @@ def test_a_repository_that_lies_elsewhere_is_not_followed(base: Path) -> None:
     with reviewed(base / "tree", environ, settings) as review:
         assert any("Git does not work in the copy" in note for note in review.notes)
     assert picture(os.fsencode(base / "w0")) == was
+
+
+@pytest.mark.threat("T95")
+@pytest.mark.parametrize(
+    ("before", "work", "obeyed"),
+    [
+        ("true", "git init -q --bare sub; touch sub/objects/x sub/refs/x; echo 1 > plain", ("sub/config",)),
+        ("mkdir sub; echo evil > sub/config", "mkdir sub/objects; touch sub/objects/x; echo ../c > sub/commondir; echo x > sub/HEAD", ("sub/HEAD", "sub/commondir", "sub/objects/x")),
+        ("true", "echo x > lefthook.yml", ("lefthook.yml",)),
+        (BEFORE, "echo x > a", ()),
+    ],
+)  # fmt: skip
+def test_the_patch_names_what_programs_would_run_by_themselves(
+    base: Path, before: str, work: str, obeyed: tuple[str, ...]
+) -> None:
+    environ = world(base, before)
+    with reviewed(base / "w", environ, load(base / "w", environ)) as review:
+        sh(review.workspace, work)
+        patch = review.patch()
+    assert patch.obeyed == obeyed
+    assert any("other programs run these by themselves" in note for note in patch.notes) is bool(obeyed)

@@ -219,6 +219,54 @@ def test_a_folder_that_becomes_a_repository_by_an_undo_runs_nothing(base: Path) 
     assert taken.aside or any("--auto-run" in item.problem for item in taken.items)
 
 
+# fmt: off
+BROUGHT_TOGETHER = [
+    # what there was, what an action did, what somebody did since, the paths that an undo leaves alone, why
+    ("mkdir -p e/objects e/refs; echo x > e/HEAD; echo x > e/refs/x", "rm e/HEAD", "echo evil > e/config", {"e/HEAD"}, "a HEAD beside settings that came later"),
+    ("mkdir -p e/objects e/refs; echo ref: refs/heads/x > e/HEAD; echo evil > e/config", "rm e/config", "true", {"e/config"}, "settings of a repository that is there"),
+    ("mkdir -p e/objects e/refs e/hooks; echo x > e/HEAD; echo evil > e/hooks/pre-push", "mv e/hooks hooks", "true", {"e/hooks", "e/hooks/pre-push"}, "a folder of hooks"),
+    ("mkdir e; echo x > e/HEAD; echo ../c > e/commondir; mkdir -p c/objects c/refs", "rm e/commondir", "echo evil > c/config", {"e/commondir"}, "where settings are shared"),
+    ("mkdir e; echo gitdir: ../x > e/.git", "rm e/.git", "true", {"e/.git"}, "a file that names the folder with the settings"),
+    ("mkdir -p e/objects e/refs; echo x > e/HEAD; rm -r e/refs; echo x > e/refs; echo evil > e/config", "rm e/refs", "true", {"e/refs"}, "the last name that was missing"),
+    ("mkdir -p e/refs; echo x > e/HEAD; echo x > e/objects.txt", "rm e/HEAD", "echo evil > e/config", set(), "no repository"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T16")
+@pytest.mark.threat("T75")
+@pytest.mark.parametrize(
+    ("before", "action", "since", "left", "why"), BROUGHT_TOGETHER, ids=[row[4] for row in BROUGHT_TOGETHER]
+)
+def test_an_undo_brings_no_repository_together(
+    base: Path, before: str, action: str, since: str, left: set[str], why: str
+) -> None:
+    world = World(base)
+    world.sh(before)
+    world.act("true > z")
+    world.act(action)
+    world.sh(since)
+    settings = world.picture().get(b"/e/config")
+    taken = world.undo()
+    assert {item.path for item in taken.items if "--auto-run" in item.problem} == left, why
+    assert taken.aside == (), "nothing that was there is taken away"
+    assert world.picture().get(b"/e/config") == settings or not left
+    assert world.undo(auto_run=True).whole if left else taken.whole
+
+
+@pytest.mark.threat("T16")
+def test_a_redo_brings_no_repository_together(base: Path) -> None:
+    """An undo takes a planted repository away, as far as it is kept; taking that back is no way to plant it again."""
+    world = World(base)
+    world.act("true > z")
+    world.act("mkdir -p e/objects e/refs; echo x > e/refs/x; echo ref: refs/heads/x > e/HEAD; echo evil > e/config")
+    assert world.undo().whole
+    assert not (world.w / "e/HEAD").exists()
+    taken = world.undo(redo=True)
+    assert {item.path for item in taken.items if "--auto-run" in item.problem} == {"e/config"}
+    assert not (world.w / "e/config").exists()
+
+
 @pytest.mark.threat("T75")
 @pytest.mark.parametrize("before", ["mkdir src; echo x > src/a; echo x > src/b", "mkdir src"], ids=["full", "empty"])
 def test_a_folder_that_was_hidden_under_a_name_nobody_looks_into_brings_nothing_along(base: Path, before: str) -> None:

@@ -19,8 +19,11 @@ from runner.batch.store import Result, Store, history
 from runner.batch.task import Budget, Task, within
 from runner.batch.tasklist import LARGEST, Defaults, parse
 from runner.batch.work import Way, attempt
+from runner.config import shipped
+from runner.gate import refuse_folder
 from runner.problems import Exit, Stopped, usage
 from runner.review.copy import place
+from runner.visible import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,11 @@ def listed(args: BatchArgs) -> tuple[Task, ...]:
     cwd = Path(os.path.realpath(args.cwd or "."))
     if not cwd.is_dir():
         raise usage(f"there is no folder `{args.cwd}`", "no such folder", "correct --cwd")
-    return parse(data, shown, Defaults(base, cwd, args.model, args.mode, args.budget))
+    tasks = parse(data, shown, Defaults(base, cwd, args.model, args.mode, args.budget))
+    profile = shipped().profile
+    for folder in dict.fromkeys(task.cwd for task in tasks):
+        refuse_folder(folder, os.environ, profile)
+    return tasks
 
 
 def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
@@ -60,9 +67,8 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
             print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
         return Exit.DONE
     where = sorted({task.cwd for task in tasks})
-    print(
-        f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} in {', '.join(where)}; nothing is wrong with the list"
-    )
+    folders = visible(", ".join(where), lines=False)
+    print(f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} in {folders}; nothing is wrong with the list")
     return Exit.DONE
 
 
@@ -100,7 +106,7 @@ def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], en
     if args.json:
         print(json.dumps({"type": "batch", "exit": int(code), "ended_by": why or None, **counts, "out": str(out)}))
     else:
-        print(f"{sentence(counts)}\nresults: {out / 'results.jsonl'}")
+        print(f"{sentence(counts)}\nresults: {visible(str(out / 'results.jsonl'), lines=False)}")
     if why and ended is not Exit.INTERRUPTED:
         fix = "run the same command again to go on"
         raise Stopped(Problem(why, f"{counts['unfinished']} tasks are not done", fix), code)

@@ -7,6 +7,7 @@ or helper; secret files of the workspace stay here; and what this process knows 
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import os
 import tarfile
@@ -17,10 +18,15 @@ from policy.verdict import Problem
 from runner import live_secrets
 from runner.batch.store import Result
 from runner.batch.task import Task
+from runner.gunzip import gunzip
 from runner.problems import Exit, Stopped
 
 LARGEST = 512 << 20  # bytes of an archive, packed
 _LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
+_LARGEST_UNPACKED = 512 << 20  # bytes of the same, unpacked
+_LARGEST_TREE = 16 << 30  # bytes of an unpacked archive
+_MOST_MEMBERS = 2_000_000  # files, folders and links in one archive
+_LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: more is asked for by a head of unusual size alone
 _STRANGE = "the archive of the workspace holds what no workspace does"
 
 
@@ -72,8 +78,10 @@ def unpack(data: bytes, digest: str, folder: str) -> str:
     """The archive in a new folder below `folder`; answers its path. Raises ValueError for another archive."""
     if hashlib.sha256(data).hexdigest() != digest:
         raise ValueError("the archive of the workspace is not the one that was sent")
-    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
-        members = archive.getmembers()
+    with _Counted(data, _LARGEST_TREE) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
+        members = list(itertools.islice(archive, _MOST_MEMBERS + 1))
+        if len(members) > _MOST_MEMBERS:
+            raise ValueError(_STRANGE)
         links = {item.name for item in members if item.issym()}
         if len({item.name for item in members}) != len(members):
             raise ValueError(_STRANGE)  # the second of two would be written through the first
@@ -100,6 +108,8 @@ def _check(item: tarfile.TarInfo, links: set[str]) -> None:
 
 def packed(data: bytes) -> bytes:
     """Events, packed; the end alone where they are many."""
+    if len(data) > _LARGEST_UNPACKED:
+        data = data[-_LARGEST_UNPACKED:].partition(b"\n")[2]
     found = gzip.compress(data, 1)
     while len(found) > _LARGEST_EVENTS:
         data = data[len(data) // 2 :].partition(b"\n")[2]
@@ -108,11 +118,32 @@ def packed(data: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> bytes:
-    return gzip.decompress(data)
+    """Unpack the events that another machine packed. Raises PackedError for what `packed` never makes."""
+    return gunzip(data, _LARGEST_UNPACKED)
 
 
 class _TooLarge(Exception):
     pass
+
+
+class _Counted(gzip.GzipFile):
+    """A packed archive that `tarfile` reads, of at most `limit` bytes when it is unpacked."""
+
+    def __init__(self, data: bytes, limit: int) -> None:
+        super().__init__(fileobj=io.BytesIO(data))
+        self._limit = limit
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or not 0 <= size <= _LARGEST_HEAD or self.tell() + size > self._limit:
+            raise ValueError(_STRANGE)
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if (whence, offset) == (io.SEEK_CUR, 0):  # `tell` asks by it
+            return super().seek(offset, whence)
+        if whence != io.SEEK_SET or offset > self._limit:
+            raise ValueError(_STRANGE)
+        return super().seek(offset)
 
 
 class _Bounded(io.BytesIO):

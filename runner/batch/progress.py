@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runner.batch.outcome import Status, status_of
 from runner.batch.store import Result
 from runner.batch.task import Task
-from runner.visible import one_line
+from runner.visible import one_line, visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -41,7 +41,7 @@ class Lines:
         print(text, flush=True)
 
     def notice(self, text: str) -> None:
-        print(f"agent batch: {text}", file=sys.stderr, flush=True)
+        print(visible(f"agent batch: {text}", lines=False), file=sys.stderr, flush=True)
 
 
 class Bar:
@@ -90,7 +90,7 @@ class Bar:
         from rich.text import Text
 
         if self._bar is not None:
-            self._bar.console.print(Text(text, style))
+            self._bar.console.print(Text(visible(text, lines=False), style))
 
     def _show(self, step: int) -> None:
         if self._bar is not None and self._line is not None:

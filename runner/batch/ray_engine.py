@@ -22,6 +22,7 @@ from runner.batch.store import Result, Store
 from runner.batch.task import Task, within
 from runner.batch.work import now
 from runner.config import load
+from runner.gunzip import PackedError
 from runner.places import BATCH, home
 from runner.problems import Exit, Stopped, usage
 from runner.review.copy import place
@@ -71,7 +72,10 @@ class OnRay:
             raise
         except Exception as error:  # the seam to Ray: whatever it says of a task is that task's failure
             return _lost(task, number, error)
-        return self._keep(task, answer)
+        try:
+            return self._keep(task, answer)
+        except PackedError as error:
+            return _lost(task, number, ValueError(f"what came back {error}"))
 
     async def _cancel(self, reference: Any, coming: "asyncio.Future[Answer]", hurry: asyncio.Event) -> None:
         haste = asyncio.ensure_future(hurry.wait())

@@ -5,11 +5,15 @@ missed; one that was written again with the same content counts as well. What Gi
 """
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from policy.record import dataclass
 from runner.review import tree
+from runner.review.deadline import never
 from runner.review.ignored import Ignored, kept_by_git
 from runner.review.stamp import Stamp, stamp
+from runner.review.tree import OVERTIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,26 +24,41 @@ class Changed:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look found, by path. `notes`: what it could not tell, in sentences; `cut`: the time was over before its
+    end."""
+
+    changed: tuple[Changed, ...]
+    notes: tuple[str, ...]
+    cut: bool
+
+
 def before(workspace: str) -> dict[str, Stamp]:
     """Every file and link of a workspace as it is now. Raises OSError."""
     return {path: stamp(status) for path, status in tree.found(workspace).files.items()}
 
 
-def since(workspace: str, then: dict[str, Stamp]) -> tuple[Changed, ...]:
-    """What is other than it was `then`, by path. Raises OSError."""
-    now = before(workspace)
-    different = sorted(path for path in {*then, *now} if then.get(path) != now.get(path))
-    if not different:
-        return ()
-    ignored = _ignored(workspace)
-    return tuple(
-        Changed(path, "added" if path not in then else "deleted" if path not in now else "modified")
-        for path in different
-        if not ignored(path)
-    )
+def since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
+    """What is other than it was `then`. Where `over()` becomes true, the look ends. Raises OSError."""
+    now = tree.found(workspace, over)
+    stamps = {path: stamp(status) for path, status in now.files.items()}
+    different = sorted(path for path in {*then, *stamps} if then.get(path) != stamps.get(path))
+    if OVERTIME in now.closed.values():
+        different = [path for path in different if path in stamps or not now.unseen(path)]
+    with _ignored(workspace, over) as ignored:
+        found = tuple(
+            Changed(path, "added" if path not in then else "deleted" if path not in stamps else "modified")
+            for path in different
+            if not ignored(path)
+        )
+    cut = OVERTIME in now.closed.values()
+    late = ("what changed is not known in full: the time was over before all was looked at",) if cut else ()
+    return Look(found, (*late, *ignored.bounds), cut or (bool(ignored.gave_up) and over()))
 
 
-def _ignored(workspace: str) -> Ignored:
+@contextmanager
+def _ignored(workspace: str, over: Callable[[], bool]) -> Iterator[Ignored]:
     top = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def read(path: str) -> bytes | None:
@@ -50,13 +69,7 @@ def _ignored(workspace: str) -> Ignored:
         return found.data if found is not None else None
 
     try:
-        kept = kept_by_git(read(f"{tree.GIT}/index"))
-        lists = {path: read(path) for path in _lists(workspace)}
         mine = read(f"{tree.GIT}/info/exclude")
+        yield Ignored(read, kept_by_git(read(f"{tree.GIT}/index")), (mine,) if mine else (), over)
     finally:
         os.close(top)
-    return Ignored(lists.get, kept, (mine,) if mine else ())
-
-
-def _lists(workspace: str) -> list[str]:
-    return [path for path in tree.found(workspace).files if path.rpartition("/")[2] == ".gitignore"]

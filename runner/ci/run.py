@@ -15,15 +15,20 @@ from policy.tier import Mode
 from policy.verdict import Problem
 from runner.audit import place
 from runner.budget import PIPELINE
-from runner.ci import changes, surroundings
+from runner.ci import changes, git_logins, surroundings
 from runner.ci.outlets import Outlets
 from runner.ci.remains import Remains, written
 from runner.ci.result import Result, inert
 from runner.ci.story import Story, refusals, told
 from runner.ci.workflow import JobLog
+from runner.config import shipped
+from runner.ending_signals import ending_signals
 from runner.events import Emit, Event, Proposed, RunEnded, Said, SessionStarted
+from runner.gate import refuse_folder
 from runner.model_run import RunArgs, begun, chosen_model, on_stdout, opener, play, prepared, prompt_text, transcript
 from runner.problems import Exit, Stopped, known_problem, print_problem, unexpected
+from runner.review.deadline import Deadline
+from runner.spending import Limit
 from runner.world import Bounds
 
 if TYPE_CHECKING:
@@ -56,13 +61,15 @@ class Run:
         self._notes: list[str] = []
         self._patch: bytes | None = None
         self._seconds = 0.0
+        self._began = time.monotonic()
+        self._deadline: Deadline | None = None  # of the look at what changed, once it began
+        self._cut = False  # that look was ended by its deadline
         self._place: place.Place | None = None  # of the log; None while nothing was opened
 
     def work(self, prompt: str | None, prompt_file: Path | None) -> int:
         """All of it, to the last line of stdout; answers the exit code. The files are written however it ends."""
         problem: Problem | None = None
         code = Exit.DONE
-        began = time.monotonic()
         try:
             self._watched()
             self._session(prompt_text(prompt, prompt_file))
@@ -72,7 +79,7 @@ class Run:
             code, problem = Exit.BROKEN_PIPE, Problem("nobody reads the output any more", str(error).lower(), "")
         except Exception as error:  # the seam of a pipeline: what was asked for is written, whatever went wrong
             problem, code = known_problem(error) or (unexpected(error), Exit.FAILED)
-        self._seconds = time.monotonic() - began
+        self._seconds = time.monotonic() - self._began
         _ignored()  # what follows takes a moment, and is all that is left of the run
         if problem is not None and code not in (Exit.INTERRUPTED, Exit.BROKEN_PIPE):
             self._shown(problem)
@@ -94,9 +101,8 @@ class Run:
 
     def _session(self, prompt: str) -> None:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
-        kept = surroundings.credentials(self._workspace)
-        if not self._review:
-            surroundings.refuse(kept)
+        refuse_folder(self._workspace, os.environ, shipped().profile)  # before all of it is looked through
+        git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))
         options, settings = prepared(args, True, repository=args.trust_config is not None, usual=PIPELINE)
         self._place = place.of(settings, os.environ)
         self._bounds = options.bounds
@@ -118,7 +124,7 @@ class Run:
             if review is None:
                 self._in_place(prompt, options, settings, environ, model)
                 return
-            surroundings.strip(review.workspace)
+            git_logins.strip(review.workspace)
             self._notes += review.notes
             told = f"{review.told}\n\n{options.instructions}".strip()
             options = replace(options, cwd=review.cwd, instructions=told)
@@ -134,9 +140,11 @@ class Run:
         try:
             self._play(prompt, options, settings, environ, model)
         finally:
-            _ignored()
+            deadline = self._looking()
             try:
-                self._changed = changes.since(self._workspace, then)
+                look = changes.since(self._workspace, then, deadline.over)
+                self._changed, self._cut = look.changed, look.cut
+                self._notes += look.notes
             except OSError as error:
                 self._notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
 
@@ -152,15 +160,23 @@ class Run:
 
     def _taken(self, review: "Review") -> None:
         """The patch of what was done in the copy."""
-        _ignored()
-        patch = review.patch(ignored=self._with_ignored)
-        self._patch = patch.text
+        deadline = self._looking()
+        patch = review.patch(ignored=self._with_ignored, over=deadline.over)
+        self._patch, self._cut = patch.text, patch.cut
         for each in patch.files:
             if each.how == "renamed":
                 self._changed += (changes.Changed(each.was, "deleted"), changes.Changed(each.path, "added"))
             else:
                 self._changed += (changes.Changed(each.path, each.how),)
         self._notes += patch.notes
+
+    def _looking(self) -> Deadline:
+        """Begin the look at what changed, which ends with the time of the run, and by SIGINT or SIGTERM. Either way the
+        files that were asked for are written, with what was seen."""
+        self._deadline = deadline = Deadline.of_run(self._began, self._bounds.seconds)
+        for number in (signal.SIGINT, *ending_signals()):
+            signal.signal(number, lambda *_: deadline.ask())
+        return deadline
 
     def _left_out(self, args: RunArgs) -> Iterator[str]:
         """What came with the repository and does not count."""
@@ -217,17 +233,23 @@ class Run:
 
     def _result(self, code: Exit, problem: Problem | None, story: Story) -> Result:
         ended = self._ended
+        limit = ended.limit if ended else None
         done = ended is not None and ended.exit in (Exit.DONE, Exit.DENIED)
         if ended is not None and problem is None:
             code, reason = Exit(ended.exit), ended.reason
         else:
             reason = problem.what if problem is not None else "it broke off"
+        if self._cut and self._deadline is not None and self._deadline.asked:
+            code = Exit.INTERRUPTED
+        elif self._cut and code in (Exit.DONE, Exit.DENIED):
+            code, limit = Exit.LIMIT, Limit.WALL
+            reason = f"stopped after {self._bounds.seconds:g} s, the time this run may take, looking at what changed"
         if code is Exit.INTERRUPTED:
             reason = "stopped from outside"
         return Result(
             exit=int(code),
             reason=reason,
-            limit=ended.limit if ended else None,
+            limit=limit,
             turns=ended.turns if ended else 0,
             usage=ended.usage if ended else Result(0, "").usage,
             cost=ended.cost if ended else None,
@@ -280,5 +302,5 @@ def _reviewed(
 
 def _ignored() -> None:
     """From now on nobody stops us, for the moment that it takes; SIGKILL is left to whoever cannot wait."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, *ending_signals()):
         signal.signal(number, signal.SIG_IGN)

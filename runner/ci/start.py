@@ -9,6 +9,7 @@ from pathlib import Path
 from policy.record import dataclass
 from runner.ci.outlets import Outlets, no_link
 from runner.ci.run import Run
+from runner.ending_signals import ending_signals
 from runner.model_run import RunArgs
 from runner.problems import usage
 
@@ -71,15 +72,16 @@ def start_ci(
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """SIGTERM, with which a job is cancelled, is Ctrl-C."""
+    """SIGTERM, with which a job is cancelled, and other signals that end a program are Ctrl-C."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
-    interrupt = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *ending_signals())}
+    for number in ending_signals():
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-        signal.signal(signal.SIGINT, interrupt)
+        for number, handler in before.items():
+            signal.signal(number, handler)

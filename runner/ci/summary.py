@@ -97,7 +97,7 @@ class Page:
             return []
         if len(words) > _MESSAGE:
             words = f"{words[:_MESSAGE]}…"
-        return ["### The model's last words", "", f"<pre>{html.escape(visible(words))}</pre>", ""]
+        return ["### The model's last words", "", f"<pre>{html.escape(visible(words, prose=True))}</pre>", ""]
 
     def _denied(self) -> list[str]:
         refused = self.result.denied

@@ -5,19 +5,20 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from policy.record import dataclass
-from policy.verdict import Problem
+from policy.verdict import Problem, Terms
 from runner.review import tree
+from runner.review.dangers import changes_of
 from runner.review.form import LINK, PROGRAM, Side
 from runner.review.planning import Plan, Planned
 from runner.review.reading import PatchError
 from runner.undo import below
 from runner.undo.entry import Change, Entry, Kind, entry_of
 from runner.undo.failure import UndoError
-from runner.undo.ground import Ground, below_root
+from runner.undo.ground import Ground, below_root, inventory_of
 from runner.undo.packs import Place
 from runner.undo.plan import Item
 from runner.undo.recover import recover
@@ -37,9 +38,12 @@ class Applied:
     lasting: tuple[str, ...]
 
 
-def apply(plan: Plan, ground: Ground, store: Store, words: str, session: str) -> Applied:
-    """Do all of `plan`, which has no problem. Raises PatchError when something came in between: then every file is as
-    it was, or it names those that are not; UndoError when an action runs here; OSError, sqlite3.Error."""
+def apply(
+    plan: Plan, ground: Ground, store: Store, words: str, session: str, warned: Collection[str] | None = None
+) -> Applied:
+    """Do all of `plan`, which has no problem. `warned`: the paths of it of which the user was told that other programs
+    run them by themselves; None when that does not matter. Raises PatchError when something came in between: then every
+    file is as it was, or it names those that are not; UndoError when an action runs here; OSError, sqlite3.Error."""
     root = ground.workspace
     with store.turns.locked():
         if not store.turns.alone():
@@ -62,6 +66,8 @@ def apply(plan: Plan, ground: Ground, store: Store, words: str, session: str) ->
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
         _still(root, plan.items)
+        if warned is not None:
+            _no_news(ground, terms, plan, warned)
         done = restore(store, items, step)
         if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
             left = _back(store, root, done, step)
@@ -209,6 +215,13 @@ def _still(root: str, planned: Iterable[Planned]) -> None:
                     raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
     finally:
         os.close(top)
+
+
+def _no_news(ground: Ground, terms: Terms, plan: Plan, warned: Collection[str]) -> None:
+    """Raises PatchError when other programs would by now run a path by themselves of which the user was not told."""
+    found = inventory_of(ground, terms, ground.workspace).findings(changes_of(plan.items))
+    for path in found.keys() - set(warned):
+        raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {found[path].why}", "look at it again"))
 
 
 def _back(store: Store, root: str, done: tuple[Item, ...], step: int) -> list[str]:

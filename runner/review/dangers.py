@@ -3,16 +3,16 @@
 import os
 import posixpath
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from policy.record import dataclass
-from policy.secrecy import Secrets
-from runner.review.form import LINK, PROGRAM, binary
+from runner.review.form import LINK, PROGRAM, binary, node_of
 from runner.review.lines import hunks, split
 from runner.review.planning import Planned
 from runner.review.tree import like_git
 from runner.visible import visible
+from sandbox.inventory import Changes, Finding, Node
 
 _LARGE = 5 << 20  # bytes
 # Read by build tools, test runners and servers that somebody starts anyway. What starts by itself is in the profile.
@@ -23,7 +23,7 @@ _STARTED = (
     ".cargo/config.toml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "pom.xml",
     "CMakeLists.txt", "meson.build", "configure", "Dockerfile", "Containerfile", "docker-compose.yml", "compose.yml",
     "compose.yaml", "Vagrantfile", "Jenkinsfile", ".gitlab-ci.yml", ".travis.yml", "azure-pipelines.yml",
-    ".circleci/config.yml", ".github/workflows/*", ".github/actions/*", "action.yml", ".pre-commit-config.yaml",
+    ".circleci/config.yml", ".github/workflows/*", ".github/actions/*", "action.yml",
     "composer.json", "Procfile", ".bazelrc", "BUILD", "BUILD.bazel", "WORKSPACE", "flake.nix", "default.nix",
     "shell.nix", ".gitattributes",
 )  # fmt: skip
@@ -39,18 +39,25 @@ class Danger:
 
 
 def dangers(
-    items: tuple[Planned, ...], workspace: str, secrets: Secrets, locked: Callable[[str], bool]
+    items: tuple[Planned, ...], secret: Callable[[str], bool], judge: Callable[[Changes], Mapping[str, Finding]]
 ) -> tuple[Danger, ...]:
-    """In the order of the patch. `locked(path)`: whether other programs run it by themselves."""
-    return tuple(danger for item in items for danger in _dangers(item, workspace, secrets, locked))
+    """Return what to look at twice, in the order of the patch. `secret(path)`: whether nobody may read what lies there;
+    `judge(changes)`: which changes other programs run or obey by themselves."""
+    obeyed = judge(changes_of(items))
+    return tuple(danger for item in items for danger in _dangers(item, secret, obeyed))
 
 
-def _dangers(item: Planned, workspace: str, secrets: Secrets, locked: Callable[[str], bool]) -> Iterator[Danger]:
+def changes_of(items: tuple[Planned, ...]) -> dict[str, Node | None]:
+    """Return what will lie at every path that `items` change."""
+    found: dict[str, Node | None] = {item.was: None for item in items if item.was}
+    return found | {item.path: node_of(item.new) for item in items}
+
+
+def _dangers(item: Planned, secret: Callable[[str], bool], obeyed: Mapping[str, Finding]) -> Iterator[Danger]:
     for path in (item.path, item.was) if item.was else (item.path,):
-        if locked(path):
-            yield Danger(path, "other programs run it by themselves", True)
-        whole = f"{workspace}/{path}"
-        if secrets.holds_folder(whole) or any(secrets.named(name) for name in path.split("/")):
+        if path in obeyed:
+            yield Danger(path, obeyed[path].why, True)
+        if secret(path):
             yield Danger(path, "it has the name of a secret", True)
     new, old = item.new, item.old
     if new is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from policy.record import dataclass
 from runner.review.form import FILE, LINK, Side
 from runner.review.lines import Hunk, split
-from runner.review.reading import LARGEST, Binary, Section, plain_blob
+from runner.review.reading import LARGEST, Binary, Section, plain_blob, size_in
 
 
 class Unfit(Exception):
@@ -28,6 +28,8 @@ def fitted(section: Section, old: Side | None) -> Fitted:
             raise Unfit("there is no such file")
         if section.old_mode is not None and (section.old_mode == LINK) != (old.mode == LINK):
             raise Unfit("it is a link" if old.mode == LINK else "it is no link")
+        if section.new_mode == LINK != old.mode:  # its content would be where the link leads, for everybody to see
+            raise Unfit("a file does not become a link, it is taken away and a link is added")
     data = old.data if old is not None and section.old is not None else b""
     moved: tuple[tuple[int, int, int], ...] = ()
     if section.forth is not None:
@@ -122,8 +124,8 @@ def _place(lines: list[bytes], old: list[bytes], hunk: Hunk, least: int, shift: 
 def _undelta(delta: bytes, base: bytes) -> bytes:
     """gitformat-pack(5), "Deltified representation"."""
     try:
-        size, at = _number(delta, 0)
-        target, at = _number(delta, at)
+        size, at = size_in(delta, 0)
+        target, at = size_in(delta, at)
         if size != len(base) or target > LARGEST:
             raise Unfit("its content is not the one that the patch was made from")
         out = bytearray()
@@ -156,14 +158,3 @@ def _undelta(delta: bytes, base: bytes) -> bytes:
     if len(out) != target:
         raise Unfit("the patch is damaged")
     return bytes(out)
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return value, at

@@ -6,6 +6,7 @@ import zlib
 
 from policy.record import dataclass
 from runner.review.lines import Effort, hunks, split
+from sandbox.inventory import Node
 
 NOTHING = "0" * 40
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
@@ -24,6 +25,11 @@ class Side:
         """The name that Git gives to the content."""
         head = b"blob %d\0" % len(self.data)
         return hashlib.sha1(head + self.data, usedforsecurity=False).hexdigest()
+
+
+def node_of(side: Side | None) -> Node | None:
+    """Return what will lie at a path, as the inventory of auto-run files takes it."""
+    return Node("link" if side.mode == LINK else "file", side.data) if side is not None else None
 
 
 def quoted(name: bytes) -> bytes:

@@ -2,9 +2,10 @@
 "An O(ND) difference algorithm"). Where that would take too long the rest counts as replaced, which is still true."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from policy.record import dataclass
+from runner.review.deadline import never
 
 CONTEXT = 3  # lines around a change
 _MOST_EDITS = 1000  # of one stretch: the work grows with the square
@@ -22,15 +23,21 @@ class Hunk:
 
 
 class Effort:
-    """How many steps may still be taken to find what is the same, for as many texts as share it.
+    """How many steps may still be taken to find what is the same, for as many texts as share it. `over()`: the time for
+    it is up.
 
     THREAT T95: whoever wrote the texts may have made them to keep us busy.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "over")
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, over: Callable[[], bool] = never) -> None:
         self.left = steps
+        self.over = over
+
+    @property
+    def spent(self) -> bool:
+        return self.left <= 0 or self.over()
 
 
 def split(data: bytes) -> list[bytes]:
@@ -42,7 +49,7 @@ def split(data: bytes) -> list[bytes]:
 
 def hunks(old: Sequence[bytes], new: Sequence[bytes], effort: Effort | None = None) -> Iterator[Hunk]:
     """What turns `old` into `new`, in order, with CONTEXT lines around."""
-    own = Effort(_USUAL if effort is None else min(_USUAL, effort.left))
+    own = Effort(_USUAL) if effort is None else Effort(min(_USUAL, effort.left), effort.over)
     given = own.left
     changes = _changes(old, new, own)
     if effort is not None:
@@ -91,7 +98,7 @@ def _changes(old: Sequence[bytes], new: Sequence[bytes], effort: Effort) -> list
                 found.append((first, last, start, end))
             continue
         effort.left -= last - first + end - start
-        if effort.left <= 0:
+        if effort.spent:
             found.append((first, last, start, end))
             continue
         anchors = _anchors(a, b, first, last, start, end)
@@ -156,7 +163,7 @@ def _shortest(
     steps: list[dict[int, int]] = []
     for edits in range(min(m + n, _MOST_EDITS) + 1):
         effort.left -= edits + 1
-        if effort.left <= 0:
+        if effort.spent:
             break
         steps.append(reach)
         reach = dict(reach)

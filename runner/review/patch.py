@@ -6,17 +6,20 @@ Made without Git: nothing that the workspace's settings name (filters, hooks, dr
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from policy.record import dataclass
 from runner import live_secrets
 from runner.review import tree
 from runner.review.copy import Copy
-from runner.review.form import LINK, Side, changed, renamed
+from runner.review.deadline import never
+from runner.review.form import LINK, Side, changed, node_of, renamed
 from runner.review.ignored import Ignored, kept_by_git
 from runner.review.lines import Effort
 from runner.review.stamp import Stamp, stamp
 from runner.undo import below
 from runner.visible import visible
+from sandbox.inventory import Changes
 from sandbox.tree import SHORT_MARGIN
 
 _STEPS = 20_000_000  # of comparing lines, in all files together
@@ -38,7 +41,9 @@ class Patch:
     """`text`: empty when nothing changed. `ignored`: files that changed and that Git ignores, left out unless asked
     for. `secrets`: paths with changes that are never in a patch, since what they hold is secret. `unfit`: paths whose
     change no patch can say, with why; `empty`: folders that are new and hold nothing, which no patch can say either.
-    `moved`: paths that changed in the original meanwhile: the patch is about what is there now.
+    `moved`: paths that changed in the original meanwhile: the patch is about what is there now. `obeyed`: paths of it
+    that other programs run by themselves once it is applied, or that make them run what is there already. `bounds`:
+    which bounds were reached, in sentences; `cut`: the time was over before all was looked at.
     """
 
     text: bytes
@@ -48,6 +53,9 @@ class Patch:
     unfit: tuple[tuple[str, str], ...] = ()
     empty: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    obeyed: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
+    cut: bool = False
 
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
@@ -68,9 +76,11 @@ class Patch:
             said.append(f"not in the patch, since they are empty folders: {listed(self.empty)}")
         if self.ignored:
             said.append(f"not in the patch, since Git ignores them (`--patch-ignored`): {listed(self.ignored)}")
+        if self.obeyed:
+            said.append(f"other programs run these by themselves, so look twice: {listed(self.obeyed)}")
         if self.moved:
             said.append(f"changed in the workspace meanwhile, so look twice: {listed(self.moved)}")
-        return tuple(said)
+        return (*said, *self.bounds)
 
 
 def listed(paths: Sequence[str]) -> str:
@@ -80,17 +90,24 @@ def listed(paths: Sequence[str]) -> str:
 
 
 def patch_of(
-    copy: Copy, secret: Callable[[str], bool], *, with_ignored: bool = False, excludes: Iterable[bytes] = ()
+    copy: Copy,
+    secret: Callable[[str], bool],
+    *,
+    with_ignored: bool = False,
+    excludes: Iterable[bytes] = (),
+    judge: Callable[[Changes], Iterable[str]] = tuple,
+    over: Callable[[], bool] = never,
 ) -> Patch:
     """The difference between what the original is now and what the copy is now, but for what changed only there.
 
     `secret(path)`: whether a path below the workspace may not be shown to anybody. `excludes`: the user's own lists of
-    what Git ignores. Raises OSError when one of the two is gone.
+    what Git ignores. `judge(changes)`: which changes to the original other programs obey by themselves. Where `over()`
+    becomes true, what was not looked at is among `unfit`. Raises OSError when one of the two is gone.
     """
-    work = _Work(copy, secret)
+    work = _Work(copy, secret, over)
     try:
         ignored = work.ignored(tuple(excludes))
-        now = tree.found(copy.path)
+        now = tree.found(copy.path, over)
         if not with_ignored:
             work.pass_over(ignored)
         for path in sorted(_touched(copy, now), key=os.fsencode):
@@ -98,14 +115,15 @@ def patch_of(
         for path, why in now.closed.items():
             work.unfit.append((path, why))
         empty = tuple(sorted(path for path in now.empty if path not in copy.stamps))
-        return work.patch(empty)
+        made = work.patch(empty, judge)
+        cut = work.cut or tree.OVERTIME in now.closed.values()
+        return replace(made, bounds=tuple(ignored.bounds), cut=cut)
     finally:
         work.close()
 
 
 def _touched(copy: Copy, now: tree.Found) -> set[str]:
     """Paths of files and links that may have changed in the copy."""
-    closed = tuple(f"{path}/" for path in now.closed)
     found = set()
     for path, status in now.files.items():
         known = copy.stamps.get(path)
@@ -114,7 +132,7 @@ def _touched(copy: Copy, now: tree.Found) -> set[str]:
         elif known[1][4] > copy.whole - _margin(known[1][4]) and status.st_size <= tree.LARGEST:
             found.add(path)  # what changes it just after us may leave the same time
     for path in copy.stamps:
-        if path not in now.files and not path.startswith(closed) and tree.GIT not in path.split("/"):
+        if path not in now.files and not now.unseen(path) and tree.GIT not in path.split("/"):
             found.add(path)
     return found
 
@@ -127,8 +145,10 @@ def _margin(ctime: int) -> int:
 class _Work:
     """What was found so far."""
 
-    def __init__(self, copy: Copy, secret: Callable[[str], bool]) -> None:
+    def __init__(self, copy: Copy, secret: Callable[[str], bool], over: Callable[[], bool]) -> None:
         self._copy = copy
+        self._over = over
+        self.cut = False
         self._secret = secret
         self._ignored: Callable[[str], bool] = lambda path: False
         self._old = os.open(copy.original, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -161,13 +181,16 @@ class _Work:
 
         mine = read(self._old, f"{tree.GIT}/info/exclude")
         kept = kept_by_git(read(self._old, f"{tree.GIT}/index"))
-        return Ignored(lambda path: read(self._new, path), kept, (*excludes, *([mine] if mine else ())))
+        first = (*excludes, *([mine] if mine else ()))
+        return Ignored(lambda path: read(self._new, path), kept, first, self._over)
 
     def pass_over(self, ignored: Callable[[str], bool]) -> None:
         self._ignored = ignored
 
     def look(self, path: str) -> None:
         """Compare one path, and enter it where it belongs."""
+        if self._late(path):
+            return
         secret = self._secret(path)
         if not secret and path not in self._copy.stamps and self._ignored(path):
             self.left.append(path)  # thousands of them, where something was installed: none is read
@@ -196,6 +219,14 @@ class _Work:
                 return
             self._changes[path] = old, new
 
+    def _late(self, path: str) -> bool:
+        """Whether the time is over; then the path is entered as one that was not looked at."""
+        if not self._over():
+            return False
+        self.cut = True
+        self.unfit.append((path, tree.OVERTIME))
+        return True
+
     def _others(self, path: str, secret: bool) -> bool:
         """Whether only the original changed; where both did, that is noted."""
         known = self._copy.stamps.get(path)
@@ -208,17 +239,20 @@ class _Work:
             self.moved.append(path)
         return False
 
-    def patch(self, empty: tuple[str, ...]) -> Patch:
+    def patch(self, empty: tuple[str, ...], judge: Callable[[Changes], Iterable[str]]) -> Patch:
         """What was found, as a patch."""
+        obeyed = judge({path: node_of(new) for path, (_, new) in self._changes.items()})
         gone: dict[tuple[str, bool], list[str]] = {}
         for path, (old, new) in self._changes.items():
             if new is None and old is not None and old.data:
                 gone.setdefault((old.blob, old.mode == LINK), []).append(path)
-        effort = Effort(_STEPS)
+        effort = Effort(_STEPS, self._over)
         parts: dict[str, bytes] = {}
         files: dict[str, Change] = {}
         sources: set[str] = set()
         for path, (old, new) in self._changes.items():
+            if self._late(path):
+                continue
             if old is None and new is not None and (before := gone.get((new.blob, new.mode == LINK))):
                 was = before.pop(0)
                 source = self._changes[was][0]
@@ -238,6 +272,7 @@ class _Work:
             tuple(self.unfit),
             empty,
             tuple(self.moved),
+            tuple(sorted(obeyed)),
         )
 
 

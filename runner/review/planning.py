@@ -2,28 +2,37 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from policy.record import dataclass
 from runner.review import tree
 from runner.review.fitting import Unfit, fitted
 from runner.review.form import Side
+from runner.review.lines import Hunk
 from runner.review.reading import Section
 from runner.undo import below
 
 _LONGEST = 4000  # characters of a path
+HIDDEN_UNFIT = "it is a secret, and the patch does not fit what it holds"  # in other words a guess could be tested
+HIDDEN_SOURCE = "it is a secret, which no patch copies or moves to another name"
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One path: as it is and as it would be, None where there is none. `was`: where a renamed one is now, whose content
-    is `old` then; `moved`: hunks that fit at another line than they say (number, said, found)."""
+    """One path: as it is and as it would be, None where there is none.
+
+    Attributes:
+        was: where a renamed one is now, whose content is `old` then.
+        moved: hunks that fit at another line than they say (number, said, found).
+        only: of a secret that is there already, the hunks of the patch: no more may be shown. None for others.
+    """
 
     path: str
     old: Side | None
     new: Side | None
     was: str = ""
     moved: tuple[tuple[int, int, int], ...] = ()
+    only: tuple[Hunk, ...] | None = None
 
     @property
     def how(self) -> str:
@@ -40,11 +49,12 @@ class Plan:
     problems: tuple[tuple[str, str], ...]
 
 
-def plan(workspace: str, sections: Sequence[Section]) -> Plan:
-    """Every section on what the ones before it leave. Raises OSError when the workspace cannot be read."""
+def plan(workspace: str, sections: Sequence[Section], secret: Callable[[str], bool]) -> Plan:
+    """Plan every section on what the ones before it leave. `secret(path)`: whether no command may read what lies there:
+    nothing is copied or moved away from it. Raises OSError when the workspace cannot be read."""
     top = below.open_root(workspace)
     try:
-        work = _Work(top)
+        work = _Work(top, secret)
         for section in sections:
             work.take(section)
         return work.plan()
@@ -67,12 +77,14 @@ def refused(path: str) -> str:
 
 
 class _Work:
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, secret: Callable[[str], bool]) -> None:
         self._top = top
+        self._secret = secret
         self._before: dict[str, Side | None] = {}
         self._after: dict[str, Side | None] = {}
         self._moved: dict[str, tuple[tuple[int, int, int], ...]] = {}
         self._was: dict[str, str] = {}
+        self._said: dict[str, tuple[Hunk, ...]] = {}
         self._problems: dict[str, str] = {}
 
     def take(self, section: Section) -> None:
@@ -81,6 +93,9 @@ class _Work:
             if why := refused(path):
                 self._problems.setdefault(path, why)
                 return
+        if section.old is not None and section.new not in (None, section.old) and self._secret(section.old):
+            self._problems.setdefault(section.old, HIDDEN_SOURCE)
+            return
         try:
             old = self._source(section)
             found = fitted(section, old)
@@ -90,8 +105,11 @@ class _Work:
         except (Unfit, tree.Unreadable) as error:
             gone = section.old is not None and self._after.get(section.old) is None
             why = self._blocked(section.old) if gone and section.old is not None else ""
+            if not why and not gone and self._secret(section.path):
+                why = HIDDEN_UNFIT
             self._problems.setdefault(section.path, why or str(error))
             return
+        self._said[section.path] = (*self._said.get(section.path, ()), *section.hunks)
         if section.old is not None and section.old != section.new and not section.same:
             self._after[section.old] = None
         if section.new is not None:
@@ -149,7 +167,8 @@ class _Work:
                 continue  # told with the new name
             was = self._was.get(path, "")
             source = self._before.get(was) if was and old is None else old
-            items.append(Planned(path, source, new, was if old is None else "", self._moved.get(path, ())))
+            only = self._said.get(path, ()) if old is not None and self._secret(path) else None
+            items.append(Planned(path, source, new, was if old is None else "", self._moved.get(path, ()), only))
         return Plan(tuple(items), tuple(sorted(self._problems.items())))
 
     def _in_the_way(self, path: str) -> str:

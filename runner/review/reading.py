@@ -15,7 +15,7 @@ from policy.verdict import Problem, ProblemError
 from runner.review.form import FILE, LINK, NOTHING, PROGRAM
 from runner.review.lines import Hunk
 
-LARGEST = 1 << 30  # bytes of one content
+LARGEST = 1 << 30  # bytes of all contents of binary files in one patch, unpacked
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?\s*\Z")
 _MODES = {b"100644": FILE, b"100664": FILE, b"100600": FILE, b"100755": PROGRAM, b"100775": PROGRAM, b"120000": LINK}
@@ -105,6 +105,7 @@ class _Reader:
         else:
             self._cut = True  # the last line has no end
         self._at = 0
+        self._left = LARGEST  # THREAT T119: a few bytes of a patch can stand for a gigabyte, many times
 
     def sections(self) -> Iterator[Section]:
         while (line := self._line()) is not None:
@@ -217,8 +218,7 @@ class _Reader:
         if len(head) != 2 or head[0] not in (b"literal", b"delta") or not head[1].isdigit():
             raise self._wrong("the content of a binary file is missing", "make it with `git diff --binary`")
         size = int(head[1][:20])
-        if size > LARGEST:
-            raise self._wrong(f"a content of {size:,} bytes is too large", "copy that file by hand")
+        self._take(size)
         self._at += 1
         packed = []
         while line := self._line():
@@ -239,7 +239,19 @@ class _Reader:
             data = b""
         if len(data) != size or not inflate.eof:
             raise self._wrong("the content of a binary file is damaged", "get the patch again")
-        return Binary(head[0] == b"delta", data)
+        delta = head[0] == b"delta"
+        if delta:
+            try:
+                self._take(size_in(data, size_in(data, 0)[1])[0])
+            except IndexError:
+                raise self._wrong("the content of a binary file is damaged", "get the patch again") from None
+        return Binary(delta, data)
+
+    def _take(self, size: int) -> None:
+        """Count a content of `size` bytes. Raises PatchError when all contents are more than LARGEST together."""
+        self._left -= size
+        if self._left < 0:
+            raise self._wrong(f"a content of {size:,} bytes is too large", "copy that file by hand")
 
     def _more_binary(self) -> bool:
         return (self._line() or b"").startswith((b"literal ", b"delta "))
@@ -328,6 +340,21 @@ def _unquoted(text: bytes) -> tuple[bytes, bytes] | None:
         else:
             return None
     return None
+
+
+def size_in(data: bytes, at: int) -> tuple[int, int]:
+    """A size in a delta (gitformat-pack(5)) at offset `at`, and the offset behind it. Raises IndexError where there is
+    none, or one of more than 64 bits."""
+    value = shift = 0
+    while True:
+        if shift > 63:
+            raise IndexError(at)
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return value, at
 
 
 def plain_blob(name: str) -> str:

@@ -5,19 +5,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from policy.facts import Facts
 from policy.record import dataclass
-from policy.secrecy import Secrets
 from policy.verdict import Problem
 from runner.config import Settings
 from runner.facts import gather
 from runner.places import cache_dir, state_dir
 from runner.review.copy import Copy, CopyError, copied, place
 from runner.review.copying import SECRET, Progress
+from runner.review.deadline import never
 from runner.review.mapped import mapped
 from runner.review.patch import Patch, listed, patch_of
 from runner.undo.choice import choice_of, ground_of
+from runner.undo.ground import Ground, inventory_of, secret_of
 from runner.workspace import workspace_of
+from sandbox.inventory import Changes, Finding
 
 _LONGEST = 1 << 20  # bytes of a list
 
@@ -36,6 +37,7 @@ class Review:
     notes: tuple[str, ...]
     _secret: Callable[[str], bool]
     _excludes: tuple[bytes, ...]
+    _ground: Ground
 
     @property
     def workspace(self) -> str:
@@ -51,10 +53,16 @@ class Review:
             f"told a path below {self.original}, the same path below {self.workspace}. Secret files are not in it."
         )
 
-    def patch(self, *, ignored: bool = False) -> Patch:
-        """What the work came to so far; with `ignored` also files that Git ignores. Raises OSError when one of the two
-        folders is gone."""
-        return patch_of(self.copy, self._secret, with_ignored=ignored, excludes=self._excludes)
+    def patch(self, *, ignored: bool = False, over: Callable[[], bool] = never) -> Patch:
+        """What the work came to so far; with `ignored` also files that Git ignores. What is not looked at when `over()`
+        becomes true is named. Raises OSError when one of the two folders is gone."""
+        ground = self._ground
+
+        def judge(changes: Changes) -> Mapping[str, Finding]:
+            return inventory_of(ground, ground.terms(()), ground.workspace).findings(changes)
+
+        excludes = self._excludes
+        return patch_of(self.copy, self._secret, with_ignored=ignored, excludes=excludes, judge=judge, over=over)
 
 
 @contextlib.contextmanager
@@ -75,15 +83,9 @@ def reviewed(
     are not taken over: they are about paths there.
     """
     facts = gather(str(cwd), environ, settings.profile)
-    hidden = _hidden(facts, settings, environ)
-    named = Secrets(settings.profile, facts.home, facts.private)
-
-    def secret(path: str) -> bool:
-        """Also what a command made under such a name."""
-        whole = f"{facts.workspace}/{path}"
-        return hidden(path) or named.holds_folder(whole) or any(named.named(name) for name in path.split("/"))
-
-    copy = copied(facts.workspace, where, progress, hidden)
+    ground = ground_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
+    secret = secret_of(ground)
+    copy = copied(facts.workspace, where, progress, secret)
     try:
         top = workspace_of(copy.path, facts.home)
         if top != copy.path:
@@ -99,21 +101,13 @@ def reviewed(
             tuple(_notes(copy)),
             secret,
             _excludes(facts.home, environ),
+            ground,
         )
     finally:
         if keep:
             copy.keep()
         else:
             copy.remove()
-
-
-def _hidden(facts: Facts, settings: Settings, environ: Mapping[str, str]) -> Callable[[str], bool]:
-    """Whether the sandbox would hide a path below the workspace from every command."""
-    ground = ground_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
-    rules = ground.rules(ground.terms(()))
-    top = facts.workspace.rstrip("/")
-    masked = {*rules.masked, *facts.private}  # our own folders too, should the workspace be around one
-    return lambda path: rules.secret(path.rpartition("/")[2]) or f"{top}/{path}" in masked
 
 
 def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:

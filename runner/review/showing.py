@@ -44,6 +44,8 @@ def diff_lines(plan: Plan, *, colour: bool) -> Iterator[str]:
         if not _shown(item):
             yield f"{cyan}no text: {_size(item.old)} -> {_size(item.new)}{end}"
             continue
+        if item.only == () and item.old != item.new:
+            yield f"{cyan}not shown, since it is a secret{end}"
         for hunk in _hunks(item):
             yield f"{cyan}@@ -{_range(hunk.old)} +{_range(hunk.new)} @@{end}"
             for line in hunk.lines:
@@ -92,6 +94,8 @@ def counts(item: Planned) -> tuple[int, int]:
 
 @lru_cache(maxsize=1 << 12)  # each file is asked for three times
 def _hunks(item: Planned) -> tuple[Hunk, ...]:
+    if item.only is not None:
+        return item.only
     return tuple(hunks(split(item.old.data if item.old else b""), split(item.new.data if item.new else b""), _EFFORT))
 
 

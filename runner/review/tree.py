@@ -4,15 +4,17 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from policy.record import dataclass
 from policy.secrecy import folded
+from runner.review.deadline import never
 from runner.review.form import FILE, LINK, PROGRAM, Side
 from runner.undo import below
 from sandbox import removal
 
 GIT = ".git"
+OVERTIME = "the time was over before it was looked at"
 LARGEST = 100 << 20  # bytes of a file that is put into a patch
 
 
@@ -26,7 +28,16 @@ class Found:
 
     files: dict[str, os.stat_result]
     closed: dict[str, str]
-    empty: tuple[str, ...]  # folders with nothing in them
+    empty: list[str]  # folders with nothing in them
+
+    def unseen(self, path: str) -> bool:
+        """Return True where `path` may lie in a folder that was not looked into."""
+        if not self.closed:
+            return False
+        if "" in self.closed:
+            return True
+        parts = path.split("/")
+        return any("/".join(parts[:end]) in self.closed for end in range(1, len(parts)))
 
 
 def like_git(name: str) -> bool:
@@ -36,15 +47,19 @@ def like_git(name: str) -> bool:
     return plain in (GIT, "git~1")
 
 
-def found(top: str) -> Found:
-    """Everything below `top` but for Git's own folders. Raises OSError when `top` itself cannot be read."""
+def found(top: str, over: Callable[[], bool] = never) -> Found:
+    """Everything below `top` but for Git's own folders. Raises OSError when `top` itself cannot be read.
+
+    Folders that were not looked at when `over()` became true are among `closed`, for OVERTIME.
+    """
     files: dict[str, os.stat_result] = {}
     closed: dict[str, str] = {}
     empty: list[str] = []
     stack: list[tuple[int, str, Iterator[str]]] = []
     handle = below.open_root(top)
     try:
-        stack.append((handle, "", iter(_listed(handle, "", files, empty))))
+        result = Found(files, closed, empty)
+        stack.append((handle, "", iter(_listed(handle, "", result, over))))
         while stack:
             above, path, waiting = stack[-1]
             name = next(waiting, None)
@@ -53,8 +68,8 @@ def found(top: str) -> Found:
                 stack.pop()
                 continue
             inner = f"{path}/{name}" if path else name
-            if len(stack) > below.DEEPEST:
-                closed[inner] = "it lies too deep"
+            if len(stack) > below.DEEPEST or over():
+                closed[inner] = "it lies too deep" if len(stack) > below.DEEPEST else OVERTIME
                 continue
             try:
                 opened = _opened(name, above)
@@ -65,11 +80,11 @@ def found(top: str) -> Found:
                     closed[inner] = (error.strerror or "it cannot be read").lower()
                 continue
             stack.append((opened, inner, iter(())))
-            stack[-1] = (opened, inner, iter(_listed(opened, inner, files, empty)))
+            stack[-1] = (opened, inner, iter(_listed(opened, inner, result, over)))
     finally:
         for above, *_ in stack:
             os.close(above)
-    return Found(files, closed, tuple(empty))
+    return result
 
 
 def _opened(name: str, above: int) -> int:
@@ -81,11 +96,14 @@ def _opened(name: str, above: int) -> int:
         return below.open_folder(name, above)
 
 
-def _listed(handle: int, path: str, files: dict[str, os.stat_result], empty: list[str]) -> list[str]:
+def _listed(handle: int, path: str, result: Found, over: Callable[[], bool]) -> list[str]:
     """The folders in one folder; its files are entered."""
     folders: list[str] = []
     count = 0
     for name in os.listdir(handle):
+        if over():
+            result.closed[path] = OVERTIME
+            return []
         with contextlib.suppress(FileNotFoundError):
             status = os.stat(name, dir_fd=handle, follow_symlinks=False)
             count += 1
@@ -94,9 +112,9 @@ def _listed(handle: int, path: str, files: dict[str, os.stat_result], empty: lis
             if stat.S_ISDIR(status.st_mode):
                 folders.append(name)
             else:
-                files[f"{path}/{name}" if path else name] = status
+                result.files[f"{path}/{name}" if path else name] = status
     if not count and path:
-        empty.append(path)
+        result.empty.append(path)
     return folders
 
 

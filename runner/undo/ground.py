@@ -1,18 +1,20 @@
 """Where snapshots are taken, and what is never read or written there: by the same lists as the sandbox."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from policy.facts import Facts
 from policy.profile import Profile
 from policy.record import dataclass
-from policy.secrecy import Secrets, inside
+from policy.secrecy import Secrets, folded, inside
 from policy.terms import walled
 from policy.verdict import Rights, Terms
 from runner.undo.taking import Bounds
 from runner.undo.walk import Rules
+from sandbox.inventory import Inventory
 from sandbox.launch import survey
-from sandbox.scan import secret_names
+from sandbox.scan import plain_names, secret_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Ground:
 
     def rules(self, terms: Terms) -> Rules:
         """What is never read under `terms`; `masked` as absolute paths, for `below_root`."""
-        names = tuple(name for name in terms.hidden if "/" not in name)
+        names = plain_names(terms.hidden)
         found = survey(terms, "", self.cache)
         # What is closed to us is masked inside, too; it is no secret to whoever opens it again.
         masked = frozenset(found.masked) - {*found.closed}
@@ -68,19 +70,31 @@ class Ground:
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Locked:
-    """Whether other programs run a path by themselves: by the patterns, and by what the sandbox locks right now."""
+def inventory_of(ground: Ground, terms: Terms, root: str) -> Inventory:
+    """Return the judge of what other programs run by themselves below `root`: the workspace, or a folder that `terms`
+    let be written."""
+    found = survey(terms, "", ground.cache)
+    secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
+    workspace = ground.workspace if inside(root, ground.workspace) else root
+    return Inventory(secrets, root, workspace, (*found.locked, *found.named), found.inner)
 
-    def __init__(self, ground: Ground, terms: Terms) -> None:
-        found = survey(terms, "", ground.cache)
-        self._workspace = ground.workspace
-        self._places = (*found.locked, *found.named)
-        self._secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
 
-    def __call__(self, root: str, path: str) -> bool:
-        place = f"{root.rstrip('/')}/{path}"
-        top = self._workspace if inside(place, self._workspace) else root
-        return self._secrets.locked_in(place, top) or any(inside(place, each) for each in self._places)
+def secret_of(ground: Ground) -> Callable[[str], bool]:
+    """Return the question whether no command may read what lies at a path below the workspace: by one of its names, by
+    the place, by a rule of the user, or because a link or a second name leads there."""
+    rules = ground.rules(ground.terms(()))
+    top = ground.workspace.rstrip("/")
+    masked = frozenset(folded(path) for path in (*rules.masked, *ground.facts.private))
+    secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
+
+    def secret(path: str) -> bool:
+        whole, names = f"{top}/{path}", path.split("/")
+        above = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
+        return secrets.holds_folder(whole) or any(
+            secrets.named(part) or rules.secret(part) or folded(f"{top}/{part}") in masked for part in above
+        )
+
+    return secret
 
 
 def below_root(rules: Rules, root: str) -> Rules:

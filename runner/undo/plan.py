@@ -1,14 +1,16 @@
 """What taking back the last steps would do, path by path, and what stands in the way. Changes nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from policy.record import dataclass
 from runner.undo import entry
 from runner.undo.entry import Entry, Kind, same
 from runner.undo.recover import found
 from runner.undo.store import Step, Store
+from sandbox.inventory import Changes, Finding, Node
 
-AUTO_RUN = "other programs run it by themselves; `--auto-run` brings it back as it was before the action"
+AUTO_RUN = "`--auto-run` brings it back as it was before the action"
 CHANGED = "somebody else changed it since; `--force` overwrites that"
 UNSURE = "the runner was killed, so somebody else may have made this change; `--force` takes it back"
 BETWEEN = "somebody else changed it between these actions; `--force` overwrites that"
@@ -53,8 +55,12 @@ class Allowed:
     auto_run: bool = False
 
 
-def plan(store: Store, steps: Sequence[Step], allowed: Allowed, locked: Callable[[str, str], bool]) -> tuple[Item, ...]:
-    """Take back `steps`, newest first, as one. `locked(root, path)`: whether other programs run that by themselves.
+Judge = Callable[[str, Changes], Mapping[str, Finding]]
+
+
+def plan(store: Store, steps: Sequence[Step], allowed: Allowed, judge: Judge) -> tuple[Item, ...]:
+    """Take back `steps`, newest first, as one. `judge(root, changes)`: which changes below `root` would make files that
+    other programs run by themselves.
 
     A path that is already as it was is no item. The store has just looked at every path of these steps.
     """
@@ -69,16 +75,25 @@ def plan(store: Store, steps: Sequence[Step], allowed: Allowed, locked: Callable
                 broken.add(key)
             first.setdefault(key, change.before)
             last[key] = change.after
+    there = {key: now for key in sorted(first) if not same(now := found(store, *key), first[key])}
+    obeyed: dict[tuple[str, str], Finding] = {}
+    for root in {root for root, _ in there if not allowed.auto_run}:
+        changes = {path: _node(first[root, path]) for each, path in there if each == root}
+        obeyed |= {(root, path): finding for path, finding in judge(root, changes).items()}
     items = []
-    for key in sorted(first):
-        now = found(store, *key)
-        if same(now, first[key]):
-            continue
+    for key, now in there.items():
         others = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
         others = others or (UNSURE if unsure else "")
-        items.append(_item(key, now, first[key], others, allowed, locked))
+        items.append(_item(key, now, first[key], others, allowed, obeyed.get(key)))
     again = all(step.kind == "undo" for step in steps)
-    return _with_moves(items, lambda item: allowed.auto_run or not locked(item.root, item.path), again)
+    return _with_moves(items, lambda item: (item.root, item.path) not in obeyed, again)
+
+
+def _node(entry: Entry | None) -> Node | None:
+    if entry is None:
+        return None
+    kind: Literal["file", "folder", "link"] = "folder" if entry.kind == Kind.FOLDER else "file"
+    return Node("link", entry.content) if entry.kind == Kind.LINK else Node(kind)
 
 
 def _item(
@@ -87,7 +102,7 @@ def _item(
     wanted: Entry | None,
     others: str,
     allowed: Allowed,
-    locked: Callable[[str, str], bool],
+    obeyed: Finding | None,
 ) -> Item:
     def item(problem: str, mild: bool = False) -> Item:
         return Item(*key, now, wanted, problem, mild=mild)
@@ -100,8 +115,8 @@ def _item(
     if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
         return item(f"it is left alone: {entry.SECRET}")
     # What the action itself put there may go: that starts nothing. Nothing is put there unasked.
-    if not allowed.auto_run and not (wanted is None and not others) and locked(*key):
-        return item(AUTO_RUN)
+    if obeyed is not None and (obeyed.completes or wanted is not None or others):
+        return item(f"{obeyed.why}; {AUTO_RUN}")
     if not allowed.force and now is not None and now.unkept and now.kind != Kind.FOLDER:
         return item(UNSAFE)
     return item(others if not allowed.force else "")

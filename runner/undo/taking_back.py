@@ -8,7 +8,7 @@ from policy.record import dataclass
 from policy.verdict import Problem, Terms
 from runner.undo.entry import Change
 from runner.undo.failure import UndoError
-from runner.undo.ground import Ground, Locked, below_root
+from runner.undo.ground import Ground, below_root, inventory_of
 from runner.undo.plan import Allowed, Item, plan
 from runner.undo.recover import recover
 from runner.undo.restore import NOT_EMPTY, restore
@@ -81,7 +81,9 @@ def _taken(store: Store, taker: Taker, ground: Ground, wish: Wish) -> Taken:
     rules = ground.rules(terms)
     with store.transaction():
         away = {root: _looked(taker, root, paths, below_root(rules, root)) for root, paths in roots}
-        items = plan(store, steps, wish.allowed, Locked(ground, terms))
+        items = plan(
+            store, steps, wish.allowed, lambda root, changes: inventory_of(ground, terms, root).findings(changes)
+        )
         items = tuple(replace(item, problem=away[item.root] or item.problem) for item in items)
         doable = [item for item in items if not item.problem]
         if wish.dry or not doable:

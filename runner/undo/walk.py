@@ -142,7 +142,7 @@ def _read(
             inner = f"{path}/{name}" if path else name
             if stat.S_ISDIR(mode):
                 reason = ""
-                if rules.secret(name) or inner in rules.masked:
+                if rules.secret(inner) or inner in rules.masked:
                     reason = entry.SECRET
                 elif inner not in known and left_out(name, handle, rules.more):
                     reason = entry.LEFT_OUT
@@ -152,7 +152,7 @@ def _read(
                     before = entry_of(status, True, b"", reason)
                 names[name] = before
             elif stat.S_ISREG(mode):
-                if rules.secret(name) or inner in rules.masked:
+                if rules.secret(inner) or inner in rules.masked:
                     names[name] = entry_of(status, settled, b"", entry.SECRET)
                 else:
                     names[name] = entry_of(status, settled, b"", entry.CLOSED)  # until it is read
@@ -231,7 +231,7 @@ def _one(
     path = f"{folder}/{name}" if folder else name
     before = known.get(folder, {}).get(name)
     settled = status.st_ctime_ns < settled_before - (0 if status.st_ctime_ns % 10**9 else 2_500_000_000)
-    secret = rules.secret(name) or path in rules.masked
+    secret = rules.secret(path) or path in rules.masked
     if stat.S_ISREG(status.st_mode):
         now = entry_of(status, settled, b"", entry.SECRET if secret else entry.CLOSED)
         if before is not None and before.settled and before[:7] == now[:7]:
