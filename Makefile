@@ -43,9 +43,10 @@ bench: $(VENV)/.dev  ## ratios measured in one run (these say more than millisec
 	$(BIN)/python tests/bench/seat.py
 	PYTHONPATH=tests $(BIN)/python tests/bench/container.py
 
-fuzz: $(VENV)/.dev  ## ten minutes of real bash as the judge of the reader, then ten of the laws of the gate
+fuzz: $(VENV)/.dev  ## ten minutes each: real bash as the judge of the reader, the laws of the gate, real Git as the judge of its files
 	$(BIN)/python tests/fuzz_bash.py --seconds 600
 	$(BIN)/python tests/fuzz_policy.py --seconds 600
+	$(BIN)/python tests/fuzz_git.py --seconds 600
 
 lock:  ## resolve the dependencies anew, with hashes
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

@@ -13,6 +13,7 @@ from policy.verdict import Problem
 from runner.cli_gate import CONFIG, CWD, FLAG, JSON
 from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
+from runner.visible import visible
 
 if TYPE_CHECKING:
     from runner.accounts import Accounts
@@ -144,7 +145,7 @@ def status(
         for each in searches:
             _show(each, held.value.of(each.provider))
         for row in lent:
-            print("\n".join(listed(row)))
+            print(visible("\n".join(listed(row))))
     return Exit.DONE if any(each.found or each.local for each in searches) else Exit.FAILED
 
 
@@ -321,22 +322,21 @@ def _beside(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
 
 def _tell(notices: Iterable[str]) -> None:
     from runner.problems import say
-    from runner.visible import visible
 
     for notice in notices:
         say(f"note: {visible(notice)}")
 
 
 def _show(search: "Search", known: "Accounts") -> None:
-    from runner.visible import visible
-
     none = "no key; a server on this machine needs none" if search.local else "no key"
-    print(f"{search.provider}: " + (f"the key comes from {search.found.source}" if search.found else none))
+    source = f"the key comes from {search.found.source}" if search.found else none
+    print(visible(f"{search.provider}: {source}", lines=False))
     for each in search.tried:
-        print(f"  {each.state:<9}  {each.name}" + ("" if each.why == each.state else f": {visible(each.why)}"))
+        why = "" if each.why == each.state else f": {each.why}"
+        print(visible(f"  {each.state:<9}  {each.name}{why}"))
     if known.names:
         names = (f"{name} (chosen)" if name == known.chosen else name for name in known.names)
-        print(f"  accounts   {', '.join(names)}")
+        print(visible(f"  accounts   {', '.join(names)}", lines=False))
 
 
 def _as_json(search: "Search", known: "Accounts") -> dict[str, object]:

@@ -18,7 +18,7 @@ from runner.visible import visible
 
 HELP = """List the answers that were remembered, look at one, take one back.
 
-A grant is made at a question: a number there remembers the yes, `d` the no. It lies outside every sandbox, and holds
+A grant is made at a question: a letter there remembers the yes, `d` the no. It lies outside every sandbox, and holds
 for one folder (or, where you said `user`, for all of yours). Without a command it lists those for this folder; those
 of one session are kept with it: type `/grants` there.
 
@@ -105,7 +105,7 @@ def add(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="One bash script in quotes, as for `agent exec`.")],
     answer: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ANSWER]...", help="What you would type at the question: a number, `d`, and so on."),
+        typer.Argument(metavar="[ANSWER]...", help="What you would type at the question: `p`, `P`, `d`, and so on."),
     ] = None,
     workspace: WORKSPACE = None,
     mode: MODE = None,
@@ -117,7 +117,7 @@ def add(
     **Examples**
 
         agent grants add 'npm test'
-        agent grants add 'npm test' 1 7d because of the release
+        agent grants add 'npm test' p 7d because of the release
         agent grants add 'git commit -m x' d
     """
     from policy.permission.rule import Source
@@ -149,12 +149,12 @@ def add(
     said = " ".join(answer)
     kept = offered.picked(said)
     if kept is None or isinstance(kept, str):
-        why = kept or "an answer is a number or `d`, with `7d`, `3x`, `user` or `because ...` behind it"
+        why = kept or "an answer is a letter of the list, with `7d`, `3x`, `user` or `because ...` behind it"
         raise usage(f"`{visible(said, lines=False)}` is no answer to that", why, "leave it out to see the choices")
     names, told = asked.keep(kept)
     if not names:
         raise Stopped(Problem("nothing was remembered", told, "see `agent doctor` about the state folder"), Exit.FAILED)
-    print(told)
+    print(visible(told))
     return Exit.DONE
 
 

@@ -163,12 +163,12 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
             continue
         new = migrated(text)
         if new == text:
-            print(f"{_shown(path, cwd)}: is in the format of today")
+            print(visible(f"{_shown(path, cwd)}: is in the format of today", lines=False))
         elif dry:
-            print(new, end="")
+            print(visible(new), end="")
         else:
             write(path, new, own=not layer.came_along)
-            print(f"{_shown(path, cwd)}: rewritten")
+            print(visible(f"{_shown(path, cwd)}: rewritten", lines=False))
     return Exit.DONE
 
 
@@ -183,7 +183,7 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
     write(path, starter(packaged_values(), user=user), own=user, new=not force)
     write(path.parent / FILE, shipped_schema(), own=user)
-    print(f"{_shown(path, cwd)}: look through it with an editor, then run `agent config check`")
+    print(visible(f"{_shown(path, cwd)}: look through it with an editor, then run `agent config check`", lines=False))
     if not user:
         _ignore(path.parent)
     return Exit.DONE

@@ -91,7 +91,10 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
     desk = PlainDesk(agent, read_line, found.commands)
     agent.talk.world.emit(Notice("type /help for help, /quit to leave"))
     interrupted = False
+    task = asyncio.current_task()
     while not desk.left:
+        if task is not None and task.cancelling():  # a signal ended the turn, and with it the talk
+            return Exit.INTERRUPTED
         try:
             line = (await read_line("\n> ")).strip()
         except EOFError:

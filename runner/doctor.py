@@ -14,6 +14,7 @@ from policy.verdict import Problem
 from runner import remedy
 from runner.problems import Exit
 from runner.version import VERSION
+from runner.visible import visible
 from sandbox.backend import Enforcement, Level
 from sandbox.container.choice import Choice
 from sandbox.kernel import is_admin
@@ -88,11 +89,13 @@ def render(findings: tuple[Finding, ...], minimum: Level = Level.FULL, *, colour
     end = "\x1b[0m" if colour else ""
     lines = []
     for finding in findings:
-        lines.append(f"{hues.get(finding.state, '')}{finding.state.value:<8}{end} {finding.name:<14} {finding.detail}")
-        lines += [f"{'':<24}not enforced: {item}" for item in finding.missing]
-        if finding.fix:
-            lines.append(f"{'':<24}fix: {finding.fix}")
-        lines += [f"{'':<28}{line}" for line in finding.lines]
+        told = [f"{finding.name:<14} {finding.detail}"]
+        told += [f"{'':<15}not enforced: {item}" for item in finding.missing]
+        told += [f"{'':<15}fix: {finding.fix}"] if finding.fix else []
+        told += [f"{'':<19}{line}" for line in finding.lines]
+        first, *rest = (visible(line, lines=False) for line in told)
+        lines.append(f"{hues.get(finding.state, '')}{finding.state.value:<8}{end} {first}")
+        lines += [f"{'':<9}{line}" for line in rest]
     ready = verdict(findings, minimum) is Exit.DONE
     lines.append("")
     lines.append(

@@ -69,6 +69,9 @@ _GIT_READING = (
     ("log.diffMerges",            "separate"),  # not by merging anew, which starts merge drivers
     ("alias.whatchanged",         "log --raw --no-merges"),  # newer versions let an alias stand in for it
 )
+# Nor is a folder of the workspace a repository because it looks like the inside of one: Git refuses with a message. A
+# command that was asked about, or that runs the project's code, may use such repositories: tests of programs make them.
+_GIT_NO_BARE = (("safe.bareRepository", "explicit"),)
 # fmt: on
 
 # Where tools keep what they fetched and built: in the sandbox's own cache for the workspace. Most obey the
@@ -136,7 +139,7 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
 
 def reading(drivers: Drivers) -> tuple[tuple[str, str], ...]:
     """What a command that only reads gets over `child_environment`: no driver of the repository, no fetching."""
-    settings = (*_GIT_READING, *drivers.settings)
+    settings = (*_GIT_READING, *(() if drivers.bare else _GIT_NO_BARE), *drivers.settings)
     return tuple(sorted((_READING | _numbered(settings, len(_GIT) + 1)).items()))
 
 

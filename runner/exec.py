@@ -19,7 +19,7 @@ from runner.audit.facts import Noting
 from runner.audit.records import Answer, Decision, SessionInfo
 from runner.commit import head_commit
 from runner.exec_report import EventReport, PlainReport, Report
-from runner.gate import Gate, nobody_there, open_gate
+from runner.gate import Gate, nobody_there, open_gate, refuse_folder
 from runner.gate_args import GateArgs, without_values
 from runner.places import cache_dir, private
 from runner.problems import say
@@ -95,6 +95,7 @@ def run_exec(args: GateArgs, spare: "Spare") -> int:
     `spare` is a helper that was started before any of this was imported; whoever made it ends it when nothing ran.
     """
     gate, action = open_gate(args, os.environ)
+    refuse_folder(gate.cwd, os.environ, gate.settings.profile)
     noted = Noting(gate.facts, gate.settings.profile)
     gate = replace(gate, facts=noted.facts)
     for notice in gate.settings.notices:
@@ -203,7 +204,7 @@ async def _ask_line(prompt: str) -> str:
     import termios
 
     termios.tcflush(0, termios.TCIFLUSH)
-    sys.stderr.write(prompt)
+    sys.stderr.write(visible(prompt))
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:

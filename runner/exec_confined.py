@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from policy.verdict import Allow, Terms
 from runner.audit.records import Ran
+from runner.ending_signals import ending_signals
 from runner.exec import Case
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sandbox.egress.broker import Lend
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def confine(
@@ -111,7 +111,9 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
     running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
     loop = asyncio.get_running_loop()
     # What our caller told us to ignore (nohup, a background job) stays ignored.
-    heard = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = list(ending_signals())
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        heard.append(signal.SIGINT)
     for number in heard:
         loop.add_signal_handler(number, end, 128 + number)
     try:

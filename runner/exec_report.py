@@ -20,7 +20,7 @@ _STOPPED = {
     "landlock": "stopped by the kernel, by its own record",
     "proxy": "stopped by the egress proxy",
     "limit": "stopped by a limit",
-    "watch": "found after the command",
+    "watch": "found by watching the workspace",
     "guess": "stopped by the sandbox",
 }
 

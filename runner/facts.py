@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from fnmatch import translate
 from itertools import islice
+from pathlib import Path
 
 from policy.assessment import Scope
 from policy.facts import Facts, Kind, PathFact
 from policy.profile import Profile
 from policy.remotes import Remotes
 from policy.secrecy import Secrets, inside
+from policy.terms import Floor, workspace_floor
 from runner import certificates, places, toolchains
 from runner.drivers import drivers
 from runner.environment import caching, reading
@@ -19,6 +21,7 @@ from runner.environment import child_environment as child_environment
 from runner.toolchains import within
 from runner.workspace import linked_repository, workspace_of
 from sandbox import caches
+from sandbox.login import login_at
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _MOST_NAMES = 5000  # of a folder; nobody waits for more
@@ -65,13 +68,39 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         beyond=git.beyond,
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
         names=_names,
+        login=login_at,
         remotes=_lazily_remotes(home),
         registries=_lazily_registries(home, environ),
         telling=_lazily_telling(home, environ, workspace),
+        tracked=_lazily_tracked(workspace, profile, home, environ),
         cache=cache,
         caching=keeps,
         fetching=fetches,
     )
+
+
+def unfit_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Floor | None:
+    """Return why no action may run in the workspace around `cwd`; None for a folder that can be worked in.
+
+    The home folder is also recognized below another path, such as a bind mount, by its device and inode number. A
+    folder that holds our own state is none of them here: a run that works in a copy never sees that.
+    Raises places.PlaceError when a variable of ours names an impossible folder.
+    """
+    home = _real(places.home(environ))
+    workspace = workspace_of(_real(cwd), home)
+    return workspace_floor(_same_folder_above(home, workspace), Secrets(profile, home, ()))
+
+
+def _same_folder_above(home: str, workspace: str) -> str:
+    """Return `home`, or the folder above it, that is the same folder as `workspace`; else `workspace`."""
+    try:
+        own = os.stat(workspace)
+        at = home
+        while at != "/" and not os.path.samestat(os.stat(at), own):
+            at = os.path.dirname(at)
+    except OSError:
+        return workspace
+    return workspace if at == "/" else at
 
 
 def _lazily_remotes(home: str) -> Callable[[str], Remotes]:
@@ -103,6 +132,27 @@ def _lazily_telling(
         from runner.registries import telling
 
         return telling(home, environ, workspace)(hosts)
+
+    return found
+
+
+def _lazily_tracked(
+    workspace: str, profile: Profile, home: str, environ: Mapping[str, str]
+) -> Callable[[str], tuple[str, ...] | None]:
+    answers: dict[str, Callable[[str], tuple[str, ...] | None]] = {}
+
+    def found(where: str) -> tuple[str, ...] | None:
+        if not answers:
+            from runner.tracked import tracked  # few commands show what Git keeps
+
+            answers[""] = tracked(workspace, profile, home, kept_in)
+        return answers[""](where)
+
+    def kept_in() -> Path | None:
+        try:
+            return places.cache_dir(environ)
+        except places.PlaceError:  # a home that cannot be written to
+            return None
 
     return found
 

@@ -27,6 +27,7 @@ class Flow:
         self._long = False  # the word is longer than a row: nothing of it waits
         self._open = False
         self._style = ""
+        self._last = ""
         self._ready: list[str] = []
 
     def write(self, text: str, style: str) -> None:
@@ -34,7 +35,7 @@ class Flow:
             self.end()
             self._ready.append("\n")
             self._open, self._style = True, style
-        for piece in _PIECES.findall(visible(text)):
+        for piece in _PIECES.findall(self._shown(text)):
             if piece[0] not in " \n":
                 self._add(piece)
                 continue
@@ -49,6 +50,12 @@ class Flow:
                 self._column = 1
         self._out()
 
+    def _shown(self, text: str) -> str:
+        """Return `text` as it may be shown; a mark at its beginning belongs to the end of the piece before."""
+        before = self._last
+        self._last = text[-1:] if text[-1:].isprintable() else ""
+        return visible(before + text, prose=True)[len(visible(before, prose=True)) :]
+
     def end(self) -> None:
         """Finish the paragraph, if one is open."""
         if self._open:
@@ -56,6 +63,7 @@ class Flow:
             self._ready.append("\n")
             self._out()
         self._open, self._column, self._word, self._size, self._long = False, 0, [], 0, False
+        self._last = ""
 
     def _add(self, piece: str) -> None:
         size = cell_len(piece)

@@ -22,6 +22,7 @@ from policy.decide import decide
 from policy.facts import Facts
 from policy.matrix import Ruling
 from policy.permission.rule import Source
+from policy.profile import Profile
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Allow, Ask, Limits, Verdict
@@ -29,7 +30,7 @@ from runner import live_secrets
 from runner.amounts import apply_limits, parse_seconds
 from runner.config import Settings, load
 from runner.config.flags import said, with_flags
-from runner.facts import child_environment, gather
+from runner.facts import child_environment, gather, unfit_folder
 from runner.gate_args import GateArgs
 from runner.problems import usage
 from runner.reach import within_reach
@@ -164,3 +165,11 @@ def folder(text: str | None) -> Path:
         why, fix = "you may not look into it", "ask whoever owns it, or give another folder with --cwd"
         raise usage(f"`{text or path}` cannot be worked in", why, fix)
     return path
+
+
+def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
+    """Refuse to begin in a folder in which every action would be denied: `/`, the home, a folder above it, or one that
+    is or holds a place of keys. Raises Stopped with exit code 2, before a model is asked or anything is opened."""
+    floor = unfit_folder(cwd, environ, profile)
+    if floor is not None:
+        raise usage(f"`{cwd}` cannot be worked in", floor.why, floor.fix)

@@ -6,6 +6,7 @@ one. It is given nothing to read, few variables and little time; nothing that it
 
 import contextlib
 import os
+import re
 import select
 import signal
 import stat
@@ -18,6 +19,7 @@ from policy.record import dataclass
 from runner.secrets import LONGEST, Secret, usable
 
 PATIENCE = 10.0  # seconds
+_PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # between the paths in one word
 
 # What password managers need to find their store, their agent and a window to ask in. No key, and nothing of ours.
 _PASSED = (
@@ -52,7 +54,7 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
     """
     path = _search_path(environ, workspace)
     program = _program(helper.argv[0] if helper.argv else "", path, environ)
-    _refuse_workspace((program, *helper.argv[1:]), workspace)
+    _refuse_workspace((program, *helper.argv[1:]), _start_folder(environ), workspace)
     with _listening() as ended:
         answer = _run([program, *helper.argv[1:]], path, environ, helper, ended)
     if ended:
@@ -82,7 +84,6 @@ def _run(
     argv: list[str], path: list[str], environ: Mapping[str, str], helper: Helper, ended: list[int]
 ) -> Secret | HelperFailed:
     """What it prints. Nothing of it is left afterwards. `ended` is looked at while it runs."""
-    home = environ.get("HOME", "")
     try:
         process = subprocess.Popen(
             argv,
@@ -90,7 +91,7 @@ def _run(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={name: environ[name] for name in _PASSED if name in environ} | {"PATH": ":".join(path)},
-            cwd=home if os.path.isdir(home) else "/",
+            cwd=_start_folder(environ),
             start_new_session=True,  # a process group to kill as a whole, and no terminal to ask on or to draw on
         )
     except (OSError, ValueError) as error:
@@ -214,9 +215,18 @@ def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:
     raise HelperFailed(f"there is no program `{name}` on PATH", "install it, or write its whole path")
 
 
-def _refuse_workspace(words: Sequence[str], workspace: str) -> None:
+def _start_folder(environ: Mapping[str, str]) -> str:
+    """Return the folder in which the program starts: the home, where there is one."""
+    home = environ.get("HOME", "")
+    return home if os.path.isdir(home) else "/"
+
+
+def _refuse_workspace(words: Sequence[str], folder: str, workspace: str) -> None:
+    """Raise HelperFailed where a word names a path in the workspace: as a whole or as a part of an option or of a
+    script (`--file=PATH`, `sh -c 'cat PATH'`). Relative paths count from `folder`."""
     for number, word in enumerate(words):
-        if word.startswith("/") and _within(word, workspace):
+        paths = [piece for piece in (word, *_PIECES.split(word)) if "/" in piece]
+        if any(_within(os.path.join(folder, re.sub(r"^~(?=/)", folder, path)), workspace) for path in paths):
             named = f"`{word}`" if number == 0 else "one of its files"
             why = f"{named} lies in the workspace, where commands of the agent could change it"
             raise HelperFailed(why, "keep it outside of every project, such as in ~/.local/bin")

@@ -68,4 +68,4 @@ def block(inventory: Inventory) -> str:
 
 def _seen(text: str) -> str:
     """The text with what hides or runs backwards spelled out; its lines and tabs stay."""
-    return "\t".join(visible(part) for part in text.split("\t"))
+    return "\t".join(visible(part, prose=True) for part in text.split("\t"))

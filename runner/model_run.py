@@ -100,8 +100,8 @@ async def play(
     opener: "Callable[[str], Opened] | None" = None,
     lines: "JsonLines | None" = None,
 ) -> "Ending":
-    """One prompt in a session of its own, or in the one that it goes on with. SIGTERM and SIGHUP end it as Ctrl-C
-    does; `lines` that nobody reads do, too."""
+    """One prompt in a session of its own, or in the one that it goes on with. Signals that end a program end it as
+    Ctrl-C does; `lines` that nobody reads do, too."""
     from runner.agent import Agent
     from runner.farewell import end_by_signals
     from runner.starting import Start
@@ -137,8 +137,10 @@ def start_conversation(args: RunArgs) -> int:
 
     async def work() -> int:
         from runner.conversation import converse
+        from runner.farewell import end_by_signals
         from runner.terminal_input import line_reader
 
+        end_by_signals()
         async with Agent(approver=_approver(False, emit), emit=shown, start=lambda: start) as agent:
             code = await converse(agent, line_reader())
             kept = agent.talk.world.journal.kept
@@ -146,7 +148,10 @@ def start_conversation(args: RunArgs) -> int:
             print(f"\nto go on: agent --resume {kept[:8]}")
         return code
 
-    return asyncio.run(work())
+    try:
+        return asyncio.run(work())
+    except asyncio.CancelledError:  # by a signal
+        return Exit.INTERRUPTED
 
 
 def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
@@ -176,7 +181,7 @@ def prepared(
     from runner.config import load
     from runner.config.flags import said, with_flags
     from runner.context.given import given
-    from runner.gate import folder
+    from runner.gate import folder, refuse_folder
     from runner.session import SessionOptions
     from runner.trust.start import Wish, started, workspace_at
 
@@ -184,6 +189,7 @@ def prepared(
     config = Path(args.config) if args.config else None
     again = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
     settings = again()
+    refuse_folder(str(cwd), os.environ, settings.profile)
     wish = Wish(
         workspace=workspace_at(str(cwd), os.environ),
         attended=not unattended,

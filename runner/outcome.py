@@ -15,8 +15,9 @@ def went_well(event: Finished) -> bool:
 def output_lines(event: Finished, action: Action | None = None) -> list[str]:
     """What it printed, safe to show, without what the words about its end say anyway. Of a command as a terminal would
     have left it; of a file every character."""
-    text = settled(event.text) if isinstance(action, RunScript | RunArgv) else event.text
-    lines = visible(text).rstrip("\n").split("\n") if text.strip() else []
+    command = isinstance(action, RunScript | RunArgv)
+    text = settled(event.text) if command else event.text
+    lines = visible(text, prose=command).rstrip("\n").split("\n") if text.strip() else []
     if lines and lines[-1].startswith("[exit status "):
         lines.pop()
     if event.violations:

@@ -55,21 +55,25 @@ def run_import(name: str, kind: Kind | None, *, as_json_too: bool, out: str | No
 def sound(found: Import, settings: "Settings") -> Import:
     """Only rules that can be loaded and take effect stay: the others are left out with what is wrong with them."""
     from policy.keyed import KeyedError, read
-    from policy.permission.check import Severity, check
-    from policy.permission.file import LISTS, permissions
+    from policy.permission.faults import faults
+    from policy.permission.file import LISTS, MOST, permissions
     from policy.permission.rule import Layer
 
-    for rule in tuple(found.rules):
+    rules, found.rules = found.rules, []
+    for rule in rules:
         text = "\n".join(rule_lines(rule, found.source))
         try:
             parsed = permissions(read(text, found.source, {}, LISTS), Layer.NAMED)
-            said = check(parsed, settings.rules, None, settings.profile)
-            fault = next((one.text for one in said if one.severity is Severity.ERROR), "")
+            said = (fault.text for one in parsed for fault in faults(one, settings.rules, settings.profile))
+            fault = next(said, "")
         except KeyedError as error:
             fault = error.problem.why
         if fault:
-            found.rules.remove(rule)
             found.leave(rule.origin, fault)
+        else:
+            found.rules.append(rule)
+    if len(found.rules) > MOST:
+        found.remarks[f"a file holds at most {MOST} rules: choose among these, or say more with fewer"] = None
     return found
 
 

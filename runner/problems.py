@@ -54,13 +54,24 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
         if text:
             shown = visible(text).replace("\n", "\n       ")
             lines.append(f"  {dim}{name}:{end} {shown}")
-    say("\n".join(lines))
+    _tell("\n".join(lines))
 
 
 def say(text: str) -> None:
-    """One message on stderr, whole, whatever encoding the terminal speaks."""
+    """Write one message on stderr, whole, whatever encoding the terminal speaks; nothing in it can drive the
+    terminal."""
+    from runner.visible import visible
+
+    _tell(visible(text))
+
+
+def _tell(text: str) -> None:
+    """Write `text`, in which everything untrusted was spelled out, on stderr."""
     from_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
-    text = masked(text)
+    # Nor is a key shown that was typed in the wrong place (`agent auth login KEY`): it has no place to be known from.
+    from runner.redactor import Redactor
+
+    text = Redactor(shapes=True).text(masked(text))
     if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
         from runner.ci.workflow import broken
 

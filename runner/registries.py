@@ -13,7 +13,7 @@ from policy.assessment import Scope
 from policy.hosts import endpoint
 from policy.pattern import pattern
 from policy.permission.hosts import opens
-from runner.drivers import Beyond, text_of
+from sandbox.git_settings import UncertainSettingsError, read_file
 
 _ADDRESS = pattern(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
 _LINES = {
@@ -156,6 +156,6 @@ def _pip(text: str) -> Iterator[str]:
 
 def _text(path: str) -> str:
     try:
-        return text_of(path)
-    except Beyond:
+        return (read_file(path) or b"").decode("utf-8", "surrogateescape")
+    except UncertainSettingsError:
         return ""

@@ -140,7 +140,8 @@ class Replies:
                         say(seam.end())
                         opened.calling = True
                         begun += 1
-                        world.emit(CallBegun(bounded(tool)))
+                        if begun <= world.bounds.calls:
+                            world.emit(CallBegun(bounded(tool)))
                     case CallReady(call):
                         say(seam.end())
                         opened.calling = False

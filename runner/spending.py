@@ -94,11 +94,14 @@ class Spending:
         return int(most)
 
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
-        """A request with `messages` was answered. A server that does not say what it counted is counted for: too much
-        rather than too little, since a budget that counts nothing holds nothing."""
+        """Count a request with `messages` and its answer against the budgets.
+
+        A server's own count holds unless it is zero (then the tokens are estimated, too many rather than too few) or
+        below what so much text can be (then it is raised to that): a budget must not depend on the server's word alone.
+        """
         self.usage = _sum(self.usage, usage)
-        if usage == Usage() and not self._free:
-            usage = _guessed(messages, answer)
+        if not self._free:
+            usage = _believable(usage, messages, answer)
         self._counted = _sum(self._counted, usage)
         self._sent = usage.input + usage.cache_read + usage.cache_write
         self._pay(usage)
@@ -121,8 +124,8 @@ class Spending:
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> None:
         """Another model was asked aside of the conversation, at that price, and it is the run that pays."""
         self.usage = _sum(self.usage, usage)
-        if usage == Usage() and price != FREE:
-            usage = _guessed(sent, answer)
+        if price != FREE:
+            usage = _believable(usage, sent, answer)
         self._counted = _sum(self._counted, usage)
         if self.money is not None:
             paid = cost(usage, price)
@@ -213,9 +216,12 @@ def _sum(one: Usage, other: Usage) -> Usage:
     )
 
 
-def _guessed(sent: Sequence[Message], answer: AssistantMessage) -> Usage:
-    """What a server that does not count has used: rather too much."""
-    return Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
+def _believable(usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> Usage:
+    """Return `usage`, raised where it is less than `sent` and `answer` can be; an estimate where it says nothing."""
+    if usage == Usage():
+        return Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
+    missing = _bytes(sent) // _BYTES - (usage.input + usage.cache_read + usage.cache_write)
+    return replace(usage, input=usage.input + max(missing, 0), output=max(usage.output, _bytes((answer,)) // _BYTES))
 
 
 def _cheapest(price: Price) -> float:

@@ -4,6 +4,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 
+from policy.keyed import too_deep
 from policy.record import dataclass
 from runner.problems import Stopped, usage
 
@@ -32,11 +33,12 @@ def read_items(text: str, source: str, names: Iterable[str]) -> tuple[Item, ...]
     known = tuple(names)
     items = [Item("", 1, {key: value for key, value in document.items() if key not in known}, {})]
     waiting = {name: iter(_tables(document, name, source)) for name in known}
+    lines = text.split("\n")
     for name, first, last, keys in _spans(text, known):
         if name == "":
             items[0] = Item("", 1, items[0].values, keys)
         else:
-            body = "\n".join(text.split("\n")[first - 1 : last])
+            body = "\n".join(lines[first - 1 : last])
             items.append(Item(name, first, next(waiting[name]), keys, body))
     if any(next(rest, None) is not None for rest in waiting.values()):
         raise usage(f"{source} cannot be used", "a list is written in one line", "write each as a [[...]] table")
@@ -45,6 +47,8 @@ def read_items(text: str, source: str, names: Iterable[str]) -> tuple[Item, ...]
 
 def load(text: str, source: str) -> dict[str, object]:
     """The TOML document, or a usage error with the line."""
+    if deep := too_deep(text):
+        raise usage(f"{source}:{deep} cannot be read", "a key has too many parts", "correct that line")
     try:
         return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one

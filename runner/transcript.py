@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from policy.action import Action, EditFile, WriteFile
+from policy.action import Action, EditFile, RunArgv, RunScript, WriteFile
 from policy.matrix import Ruling
 from policy.tier import Tier
 from policy.verdict import Problem
@@ -116,7 +116,7 @@ class Transcript:
             case Resumed():
                 self._labelled(resumed(event))
             case Prompted() | Steered():
-                self._print(Text("\n").append_text(self._styled(f"> {prompted(event).rstrip()}", "bold")))
+                self._print(Text("\n").append_text(self._styled(f"> {prompted(event).rstrip()}", "bold", prose=True)))
             case Proposed(call, tool, action):
                 self._actions[call] = (tool, action)
                 self._drawn.discard(call)  # in a conversation, the keys of a later prompt start again
@@ -218,7 +218,7 @@ class Transcript:
         for line in lines:
             style = _diff_style(line) if diff else ""
             shown = f"  {line}" if diff else self._fit(f"  {line}")  # a change is shown whole
-            self._row(self._styled(shown, style))
+            self._row(self._styled(shown, style, prose=isinstance(action, RunScript | RunArgv)))
         if reached := reached_words(event):
             self._row(self._styled(reached, "dim"))
         for words in contained_words(event):
@@ -251,9 +251,9 @@ class Transcript:
             return line
         return set_cell_size(line, room - len(self._cut)).rstrip() + self._cut
 
-    def _styled(self, text: str, style: str = "") -> Text:
-        """Untrusted text as safe Text in one style."""
-        shown = visible(text)
+    def _styled(self, text: str, style: str = "", *, prose: bool = False) -> Text:
+        """Return untrusted text as safe Text in one style; `prose` as for `visible`."""
+        shown = visible(text, prose=prose)
         return Text().append(shown.encode(self._encoding, "backslashreplace").decode(self._encoding), style)
 
     def _print(self, text: Text) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.calls import Call, Judgement
-from runner.events import Denied, Steered
+from runner.events import Denied, Notice, Steered
 from runner.messages import (
     AssistantMessage,
     Message,
@@ -32,6 +32,7 @@ from runner.world import World
 if TYPE_CHECKING:
     from runner.asking import Early
 
+_MOST_KEPT = 1_000  # calls of one reply that stay in the talk, each with its result
 _STOPPED = TextBlock("not run: the turn was stopped before this call was done")
 
 
@@ -72,6 +73,7 @@ class Turns:
         self._reading: list[asyncio.Task[None]] = []
         self._results: dict[int, ToolResult] = {}
         self._written = False  # the message that the calls stand in is written down
+        self._count = 0  # calls of the reply, before those beyond _MOST_KEPT were taken out
 
     async def through(self, until: float | None = None) -> str:
         """Turn after turn; answers why it is over. `until`: when it will be, on the event loop's clock."""
@@ -93,8 +95,23 @@ class Turns:
                     self._world.journal.message(reply.message)
                 self.spent.check()
                 return _why_over(reply, self.spent)
-            await self._turn(reply.message)
+            await self._turn(self._kept(reply.message))
             self._steered()
+
+    def _kept(self, message: AssistantMessage) -> AssistantMessage:
+        """The message with no more than _MOST_KEPT calls: all of them would be said again in each later request.
+
+        THREAT T121: a model, or a server in its name, can put tens of thousands of calls into one reply.
+        """
+        self._count = len(message.calls)
+        if self._count <= _MOST_KEPT:
+            return message
+        done = self._world.bounds.calls
+        text = f"the reply has {self._count:,} calls: {done} are done, the others are refused or left out"
+        self._world.emit(Notice(text))
+        left = iter(range(_MOST_KEPT))
+        kept = (each for each in message.content if not isinstance(each, ToolCall) or next(left, None) is not None)
+        return AssistantMessage(tuple(kept))
 
     def over(self) -> None:
         """The run is over, however."""
@@ -120,7 +137,7 @@ class Turns:
     def _begin(self, call: ToolCall) -> None:
         """A call is whole while the reply is not: begin it if it only reads, and so did all before it."""
         place, self._seen = self._seen, self._seen + 1
-        if self._ordered:
+        if self._ordered or place >= self._world.bounds.calls:
             return
         self._renewed()
         keyed = Call(self._key(place), call)
@@ -156,6 +173,7 @@ class Turns:
 
     def _broken_off(self, text: str, calls: tuple[ToolCall, ...], why: str) -> None:
         """What there is of an answer that never became whole joins the talk, with the results that there are."""
+        calls = calls[:_MOST_KEPT]
         blocks = (TextBlock(f"{text}\n[{why}]"),) if text.strip() else ()
         if blocks or calls:
             message = AssistantMessage((*blocks, *calls))
@@ -188,8 +206,12 @@ class Turns:
     async def _answer_all(self, calls: tuple[ToolCall, ...]) -> None:
         """Judge and run in source order; what only reads runs beside its neighbours, everything else alone."""
         keyed = [(place, Call(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun]
-        early = await self._arrow.ahead([call for _, call in keyed], self._renewed())
+        most = self._world.bounds.calls
+        early = await self._arrow.ahead([call for place, call in keyed if place < most], self._renewed())
         for place, call in keyed:
+            if place >= most:
+                await self._refuse(place, call)
+                continue
             judged = self._arrow.judge(call, self._renewed())
             if isinstance(judged, Judgement) and call.key in early:
                 judged = replace(judged, early=early[call.key])
@@ -205,6 +227,19 @@ class Turns:
             self._keep(place, report.result)
             self._bound(report)
         await asyncio.gather(*self._reading)
+
+    async def _refuse(self, place: int, call: Call) -> None:
+        """Refuse a call beyond the bound on the calls of a reply: it is recorded and answered, and not looked at."""
+        most = self._world.bounds.calls
+        problem = Problem(
+            "this call was not done",
+            f"the reply has {self._count:,} calls, and {most} of one reply are done",
+            "look at the results that there are, then make the calls that are still needed, a few at a time",
+        )
+        report = self._arrow.told(call, problem, self._renewed())
+        assert isinstance(report, Report)  # of a Problem
+        self._keep(place, report.result)
+        await asyncio.sleep(0)  # the time of the run, and who ends it, count between these
 
     def _key(self, place: int) -> str:
         return f"{self.spent.turns}.{place + 1}"

@@ -2,10 +2,8 @@
 
 import os
 
+from policy.git_config import LONGEST, GitConfigError, commondir_target, gitdir_target, read_settings
 from policy.secrecy import Secrets, inside
-
-_LONGEST_SETTINGS = 1 << 16
-_LONGEST = 4096  # bytes of a pointer file; real ones hold one path
 
 
 def workspace_of(cwd: str, home: str) -> str:
@@ -29,11 +27,11 @@ def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
     or names this very folder as its own.
     """
     pointer = f"{workspace}/.git"
-    named = _pointer(pointer, "gitdir:", workspace)
+    named = _target(pointer, workspace)
     if not named or inside(named, workspace):
         return ()
-    if _pointer(f"{named}/gitdir", "", named) == pointer:
-        shared = _pointer(f"{named}/commondir", "", named)
+    if _target(f"{named}/gitdir", named) == pointer:
+        shared = _target(f"{named}/commondir", named)
         good = shared and inside(named, shared)
     else:
         shared = named
@@ -49,45 +47,41 @@ def git_folder(workspace: str) -> str | None:
     pointer = f"{workspace}/.git"
     if os.path.isdir(pointer) and not os.path.islink(pointer):
         return pointer
-    named = _pointer(pointer, "gitdir:", workspace)
-    if named and (_pointer(f"{named}/gitdir", "", named) == pointer or _worktree(named) == workspace):
+    named = _target(pointer, workspace)
+    if named and (_target(f"{named}/gitdir", named) == pointer or _worktree(named) == workspace):
         return named
     return None
 
 
 def _worktree(folder: str) -> str | None:
     """The real path of `core.worktree`, which Git writes into the settings of a submodule; None when there is none."""
-    section = ""
-    for raw in _text(f"{folder}/config", _LONGEST_SETTINGS).splitlines():
-        line = raw.strip()
-        if line.startswith("["):
-            section = line.strip("[] ").lower()
-        key, equals, value = line.partition("=")
-        if section == "core" and equals and key.strip().lower() == "worktree" and "\0" not in value:
-            return os.path.realpath(os.path.join(folder, value.strip()))
-    return None
-
-
-def _pointer(path: str, prefix: str, base: str) -> str | None:
-    """The real path that a one-line file names, relative to `base`."""
-    line = _text(path, _LONGEST)
-    target = line[len(prefix) :].strip() if line.startswith(prefix) else ""
     try:
-        return os.path.realpath(os.path.join(base, target)) if target else None
-    except (OSError, ValueError):
+        settings = read_settings(_content(f"{folder}/config"))
+        values = [each.value for each in settings if each.name == "core.worktree"]
+        return os.path.realpath(os.path.join(folder, values[-1])) if values and values[-1] else None
+    except (GitConfigError, OSError, ValueError):
         return None
 
 
-def _text(path: str, most: int) -> str:
+def _target(path: str, base: str) -> str | None:
+    """The real path that a one-line file of Git names, relative to `base`."""
+    read = gitdir_target if os.path.basename(path) == ".git" else commondir_target
+    try:
+        return os.path.realpath(os.path.join(base, read(_content(path))))
+    except (GitConfigError, OSError, ValueError):
+        return None
+
+
+def _content(path: str) -> bytes:
     """The beginning of a file that is no link; empty when there is none."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return os.fsdecode(os.read(handle, most))
+            return os.read(handle, LONGEST + 1)
         finally:
             os.close(handle)
     except (OSError, ValueError):
-        return ""
+        return b""
 
 
 def _there(path: str) -> bool:

@@ -42,6 +42,7 @@ class Bounds:
     seconds: float | None = None
     row: int = 3
     total: int = 20
+    calls: int = 200  # of one reply that are done; the others are refused
     parallel: int = 10  # calls of one turn that only read, at the same time
     tokens: int | None = None  # sent and received, cached or not
     money: float | None = None

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from policy.credential import Credential
 from policy.keyed import read
-from runner.broker.authority import Authority
+from runner.broker import lender
+from runner.broker.authority import CERTIFICATES, Authority
 from runner.broker.keys import KEYS
 from runner.broker.lender import Lender
 from runner.broker.rows import credentials
@@ -255,8 +256,9 @@ def test_what_it_looks_like_in_a_page_is_masked(text: str, why: str) -> None:
         "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding:\r\n chunked",
         "HTTP/1.0 200 OK\r\nTRANSFER-ENCODING:\tChunked",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, identity",
     ],
-    ids=["plain", "a space before the colon", "a folded line", "an older version"],
+    ids=["plain", "a space before the colon", "a folded line", "an older version", "and a coding that is none"],
 )
 def test_chunks_hide_nothing(pem: Path, size: int, told: str) -> None:
     """However a server cuts its answer, it is looked through as a whole, and comes in chunks that can be read."""
@@ -409,6 +411,32 @@ def test_without_the_secret_nothing_is_sent(pem: Path, environ: dict[str, str]) 
     assert not any(server.heard)
 
 
+@pytest.mark.threat("T84")
+@pytest.mark.parametrize(("again", "asked"), [(1e9, 1), (-1.0, 3)], ids=["soon", "later"])
+def test_a_helper_that_fails_is_not_asked_for_each_request(
+    pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: float, asked: int
+) -> None:
+    """A command asks as often as it likes, and a helper may open a window each time."""
+    monkeypatch.setattr(lender, "AGAIN", again)
+    program = tmp_path / "helper"
+    program.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/log\nexit 1\n")
+    program.chmod(0o755)
+
+    async def scene() -> list[bytes]:
+        async with serving(OK, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            given = rows(
+                f'[[credential]]\nname = "forge"\nhosts = ["{at}"]\nheader = "Authorization: Bearer {{secret}}"\n'
+                f'helper = ["{program}"]'
+            )
+            async with brokered(given, f"{at} private", believing=pem) as proxy:
+                return [await proxy.say(ask("/", port=server.port)) for _ in range(3)]
+
+    answers = asyncio.run(scene())
+    assert all(answer.startswith(b"HTTP/1.1 502") and b"exit code 1" in answer for answer in answers)
+    assert (tmp_path / "log").read_text().split() == ["asked"] * asked
+
+
 @pytest.mark.threat("T85")
 def test_a_plain_request_to_the_port_of_tls_goes_nowhere_without_it() -> None:
     """The address that programs are told must never turn into one in the clear."""
@@ -421,6 +449,33 @@ def test_a_plain_request_to_the_port_of_tls_goes_nowhere_without_it() -> None:
     (made,) = asyncio.run(scene()).connections
     assert "is for TLS" in made.why or "cannot be reached" in made.why
     assert not made.sent
+
+
+@pytest.mark.threat("T84")
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("Transfer-Encoding: chunked;q=1", "Transfer-Encoding: \x0bchunked", "Transfer-Encoding: chunked, chunked"),
+        *(
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
+            "Transfer-Encoding: x",
+        ),
+    ],
+)
+def test_an_answer_in_a_coding_that_was_not_asked_for_is_refused(pem: Path, told: str) -> None:
+    """Some programs take each of these for chunks, and would put together what was cut."""
+    body = b"".join(b"1\r\n%c\r\n" % each for each in SECRET.encode()) + b"0\r\n\r\n"
+
+    async def scene() -> bytes:
+        async with serving(f"HTTP/1.1 200 OK\r\n{told}\r\n\r\n".encode() + body, tls=pem) as server:
+            at = f"{HOST}:{server.port}"
+            async with brokered(forge(f'["{at}"]'), f"{at} private", believing=pem) as proxy:
+                return await proxy.say(ask("/", port=server.port))
+
+    answer = asyncio.run(scene())
+    assert answer.startswith(b"HTTP/1.1 502 the answer of the server is coded in a way that was not asked for")
+    assert b"1\r\nc\r\n" not in answer
 
 
 # ---- TLS that is opened
@@ -569,8 +624,8 @@ def test_a_program_that_does_not_believe_the_certificate_gets_no_further(pem: Pa
 def test_an_authority_vouches_for_its_hosts_alone(pem: Path) -> None:
     """Even somebody who had its key could be nobody else: programs hold it to its constraints."""
 
-    async def seen(host: str) -> str:
-        authority = Authority(["*.forge.test", "192.0.2.7"])
+    async def seen(host: str, hosts: tuple[str, ...] = ("*.forge.test", "192.0.2.7")) -> str:
+        authority = Authority(hosts)
         server = await asyncio.start_server(
             lambda _, writer: writer.close(), "127.0.0.2", 0, ssl=authority.serving(host)
         )
@@ -589,6 +644,21 @@ def test_an_authority_vouches_for_its_hosts_alone(pem: Path) -> None:
     assert asyncio.run(seen("192.0.2.7")) == ""
     assert asyncio.run(seen("other.test")) == "permitted subtree violation"
     assert asyncio.run(seen("192.0.2.8")) == "permitted subtree violation"
+    assert asyncio.run(seen("192.0.2.7", ("192.0.2.7",))) == ""
+    assert asyncio.run(seen("other.test", ("192.0.2.7",))) == "excluded subtree violation", "addresses alone"
+    assert asyncio.run(seen("192.0.2.7", ("*.forge.test",))) == "excluded subtree violation", "names alone"
+
+
+@pytest.mark.threat("T86")
+def test_a_session_keeps_a_bounded_number_of_certificates() -> None:
+    """A command chooses the names below `*.forge.test`: as many as it likes."""
+    authority = Authority(["*.forge.test"])
+    first = authority.serving("0.forge.test")
+    made = [authority.serving(f"{number}.forge.test") for number in range(1, CERTIFICATES)]
+    assert authority.serving("0.forge.test") is first
+    authority.serving("more.forge.test")
+    assert authority.serving("0.forge.test") is first, "it was used last"
+    assert authority.serving("1.forge.test") is not made[0], "it was not used for longest"
 
 
 def test_a_web_socket_in_opened_tls_gets_nothing_and_goes_through(pem: Path) -> None:

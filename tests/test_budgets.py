@@ -100,6 +100,20 @@ def test_what_is_not_counted_is_counted_for(stage: Make) -> None:
     assert (ending.limit, ending.usage) == ("tokens", Usage()), "a server that reports nothing is no way around it"
 
 
+@pytest.mark.threat("T92")
+@pytest.mark.parametrize("usage", [Usage(1), Usage(0, 1), Usage(0, 0, 1), Usage(5, 5)])
+def test_a_count_that_is_too_low_is_not_believed(usage: Usage) -> None:
+    """A token has at most eight bytes on average, so more was certainly sent and received."""
+    sent, answer = (UserMessage((TextBlock("x" * 8000),)),), AssistantMessage((TextBlock("y" * 800),))
+    spent = Spending(Bounds(tokens=10_000, price=PRICE), unattended=True)
+    spent.answered(usage, sent, answer)
+    assert (spent.tokens, spent.usage) == (1100, usage), "the report shows what the server said"
+    assert spent.money == pytest.approx((1000 + 10 * 100) / 1e6, rel=0.01)
+    spent = Spending(Bounds(tokens=10_000), unattended=True)
+    spent.answered(Usage(2000, 200), sent, answer)
+    assert spent.tokens == 2200, "a count that can be true is taken as it is"
+
+
 # what was sent, what came back, at least so many tokens
 UNCOUNTED: list[tuple[str, AssistantMessage, int, str]] = [
     ("x" * 400, AssistantMessage((TextBlock("x" * 400),)), 400, "texts"),

@@ -1,6 +1,7 @@
 """Real Git in real hostile repositories: nothing that their settings name runs for a command that only reads."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,47 @@ def in_a_file(repository: Repository) -> None:
 def in_a_quoted_file(repository: Repository) -> None:
     repository.append('[includeIf "onbranch:main"] path = "../mo\\\nre x" ; why not\n')
     (repository.path / "more x").write_text(f'[filter "ev"] clean = {repository.evil}\n')
+
+
+def in_a_file_whose_name_ends_in(blank: str) -> Callable[[Repository], None]:
+    def plant(repository: Repository) -> None:
+        repository.append(f'[include]\n\tpath = "more{blank}"\n')
+        (repository.path / f".git/more{blank}").write_text(f'[filter "ev"]\nclean = {repository.evil}\n')
+
+    return plant
+
+
+def in_a_folder_whose_name_ends_in_a_blank(repository: Repository) -> None:
+    repository.set("filter.ev.clean")
+    (repository.path / ".git").rename(repository.path / "evil ")
+    (repository.path / ".git").write_text("gitdir: evil \n")
+
+
+def as_the_inside_of_a_repository(head: str = "") -> Callable[[Repository], None]:
+    """The workspace is the inside of its own repository; `head` is what a link in the place of `HEAD` leads to."""
+
+    def plant(repository: Repository) -> None:
+        repository.set("filter.ev.clean")
+        repository.set("core.worktree", str(repository.path))
+        for part in sorted((repository.path / ".git").iterdir()):
+            part.rename(repository.path / part.name)
+        (repository.path / ".git").rmdir()
+        if head:
+            (repository.path / "HEAD").unlink()
+            (repository.path / "HEAD").symlink_to(head)
+
+    return plant
+
+
+def with_its_objects_elsewhere(repository: Repository) -> None:
+    """The workspace has a `HEAD` and says where the rest is."""
+    repository.set("diff.ev.textconv")
+    (repository.path / ".git").rename(repository.top / "store ")
+    (repository.top / "store /info/attributes").write_text("a diff=ev\n")
+    shutil.rmtree(repository.path)
+    repository.path.mkdir()
+    (repository.top / "store /HEAD").rename(repository.path / "HEAD")
+    (repository.path / "commondir").write_text("../store \n")
 
 
 def in_the_home(repository: Repository) -> None:
@@ -212,6 +254,20 @@ PLANTED: list[tuple[Callable[[Repository], None], str, str]] = [
     (in_a_file, "status", "an included file"),
     (in_a_quoted_file, "status", "included on a condition, over two lines"),
     (in_the_home, "status", "included twice over, from the home"),
+    (in_a_file_whose_name_ends_in(" "), "status", "an included file whose name ends in a blank"),
+    (in_a_file_whose_name_ends_in("\u00a0"), "status", "in a blank that is none for Git"),
+    (in_a_file_whose_name_ends_in("\v"), "status", "in a vertical tab"),
+    (in_a_folder_whose_name_ends_in_a_blank, "status", "a `.git` file with a name that ends in a blank"),
+    (as_the_inside_of_a_repository(), "status", "the workspace is the inside of a repository"),
+    (as_the_inside_of_a_repository("refs/heads/main"), "status", "its `HEAD` is a link"),
+    (as_the_inside_of_a_repository("refs/heads/none"), "status", "its `HEAD` is a link to nothing"),
+    (with_its_objects_elsewhere, "log -p", "a `HEAD`, and a `commondir` that says where `objects` are"),
+    (
+        appends('[diff.Ev "x"]\ntextconv = EVIL\n', "a diff=ev.x\n"),
+        "diff",
+        "a name that is joined of two parts of a header",
+    ),
+    (appends('[filter.a.b "c"]\nclean = EVIL\n', "a filter=a.b.c\n"), "status", "and of more of them"),
     (for_one_worktree, "status", "the settings of one worktree"),
     (linked_worktree, "status", "a linked worktree"),
     (in_a_submodule, "status", "an inner repository"),
@@ -347,7 +403,32 @@ def very_long(repository: Repository) -> None:
     repository.append("# x\n" * 300_000)
 
 
+def appended(text: bytes, name: str = ".git/config") -> Callable[[Repository], None]:
+    def plant(repository: Repository) -> None:
+        with (repository.path / name).open("ab") as file:
+            file.write(text)
+
+    return plant
+
+
+def a_git_file_of_another_kind(repository: Repository) -> None:
+    (repository.path / ".git").rename(repository.top / "elsewhere")
+    (repository.path / ".git").write_bytes(f"gitdir: {repository.top}/elsewhere\0x\n".encode())
+
+
 BEYOND = [
+    (appended(b"[core]\n\tpager = a\rb\n"), "a carriage return inside a line"),
+    (appended(b"[core]\n\tpager = a\0b\n"), "a NUL byte"),
+    (appended(b"[core]\n\tpager = a\\"), "a backslash at the end"),
+    (appended(b"[core]\n\tpager = \\x\n"), "an escape that Git does not know"),
+    (appended(b'[core]\n\tpager = "a\n'), "an open quotation mark"),
+    (appended(b"[.a]\nb = c\n"), "a section without a name"),
+    (appended(b"[include]\npath = %(prefix)/x\n"), "an included file that only Git can find"),
+    (appended(b"[include]\npath\n"), "an included file without a name"),
+    (appended(b"[include]\npath = config\n"), "settings that include themselves"),
+    (appended(b"a\0\n", ".git/commondir"), "a folder of settings with NUL in its name"),
+    (sets("gc.recentObjectsHook"), "a program of newer versions, of which every one named is started"),
+    (a_git_file_of_another_kind, "a `.git` file with NUL in its name"),
     (far_away, "working files elsewhere, with an index and attributes of their own"),
     (many, "more names than fit into an environment"),
     (newer_index, "an index whose names are compressed, with inner repositories"),
@@ -368,18 +449,113 @@ def test_where_settings_cannot_be_outranked_git_is_a_question(
     assert classify(action, facts, BOOK, PROFILE).tiers[0] is Tier.EXECUTE, why
 
 
+def a_bare_one(sub: Path, repository: Repository) -> None:
+    repository.run("clone", "-q", "--bare", ".", str(sub))
+
+
+def with_a_link_as_head(target: str) -> Callable[[Path, Repository], None]:
+    def layout(sub: Path, repository: Repository) -> None:
+        a_bare_one(sub, repository)
+        (sub / "HEAD").unlink()
+        (sub / "HEAD").symlink_to(target)
+
+    return layout
+
+
+def without_objects(sub: Path, repository: Repository) -> None:
+    a_bare_one(repository.path / "store ", repository)
+    sub.mkdir()
+    (repository.path / "store /HEAD").rename(sub / "HEAD")
+    (sub / "commondir").write_text("../store \n")
+
+
+def of_a_file(sub: Path, repository: Repository) -> None:
+    a_bare_one(repository.path / "evil ", repository)
+    sub.mkdir()
+    (sub / ".git").write_text("gitdir: ../evil \r\n")
+
+
+def of_a_link(sub: Path, repository: Repository) -> None:
+    a_bare_one(repository.path / "evil", repository)
+    sub.mkdir()
+    (sub / ".git").symlink_to("../evil")
+
+
+def with_a_head_of_any_kind(text: str) -> Callable[[Path, Repository], None]:
+    def layout(sub: Path, repository: Repository) -> None:
+        a_bare_one(sub, repository)
+        (sub / "HEAD").write_text(text)
+
+    return layout
+
+
+def with_objects_that_are_a_link(sub: Path, repository: Repository) -> None:
+    a_bare_one(sub, repository)
+    (sub / "objects").rename(repository.path / "o")
+    (sub / "objects").symlink_to("../o")
+
+
+def with_objects_that_are_a_program(sub: Path, repository: Repository) -> None:
+    a_bare_one(sub, repository)
+    (sub / "objects").rename(repository.path / "o")
+    (sub / "objects").write_text("x")
+    (sub / "objects").chmod(0o755)
+
+
+INNER: list[tuple[Callable[[Path, Repository], None], str]] = [
+    (a_bare_one, "a bare repository"),
+    (with_a_link_as_head("refs/heads/main"), "its `HEAD` is a link"),
+    (with_a_link_as_head("refs/heads/none"), "its `HEAD` is a link to nothing"),
+    (with_a_head_of_any_kind("ref:\n\t refs/heads/main"), "odd blanks in `HEAD`"),
+    (with_a_head_of_any_kind("a" * 64 + "!"), "the name of a commit, and more"),
+    (without_objects, "`commondir` in place of `objects`"),
+    (of_a_file, "a `.git` file with a name that ends in a blank"),
+    (of_a_link, "`.git` is a link"),
+    (with_objects_that_are_a_link, "`objects` is a link"),
+    (with_objects_that_are_a_program, "`objects` is a file that may be run"),
+]
+
+
+@pytest.mark.threat("T30")
+@pytest.mark.parametrize(("layout", "why"), INNER, ids=[row[1] for row in INNER])
+def test_what_git_takes_for_an_inner_repository_is_one_for_the_policy(
+    repository: Repository, layout: Callable[[Path, Repository], None], why: str
+) -> None:
+    sub = repository.path / "sub"
+    layout(sub, repository)
+    found = repository.run("rev-parse", "--absolute-git-dir", at=sub).strip()
+    assert found != str(repository.path / ".git"), f"Git itself takes it for none: {why}"
+    environ = {"HOME": str(repository.home), "PATH": _PLAIN["PATH"]}
+    facts = gather(str(repository.path), environ, PROFILE)
+    for script in ("cd sub && git diff", "git -C sub status", "cd sub && git log -p"):
+        assert classify(RunScript(script, str(repository.path)), facts, BOOK, PROFILE).tiers[0] is Tier.EXECUTE, why
+    if not (sub / ".git").exists():  # the second wall: Git itself refuses what only looks like a repository
+        refused = repository.looks("-C", "sub", "log")
+        assert refused.returncode != 0, why
+        assert b"safe.bareRepository" in refused.stderr, why
+
+
+def test_a_workspace_that_is_the_inside_of_a_repository_can_be_read(repository: Repository) -> None:
+    a_bare_one(repository.top / "bare.git", repository)
+    repository.path = repository.top / "bare.git"
+    assert b"second" in repository.looks("log").stdout
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [
         ("", []),
-        ('[diff "x"]\n', ["diff.x"]),
+        ('[diff "x"]\n', []),
+        ('[diff "x"] textconv', ["diff.x"]),
         ('[ filter "x"]\n', []),
         ('[filter "x\n"]\n', []),
-        ('; [filter "x"]\n', ["filter.x"]),
+        ('; [filter "x"]\nclean = y\n', []),
         ('[filter "x"', []),
         ('[hook "build"]\ncommand = x\n', ["hook.build"]),
-        ('[merge "a b.c"]\n', ["merge.a b.c"]),
-        ("[diff.A.b]\n", ["diff.a.b"]),
+        ('[merge "a b.c"]driver=x\n', ["merge.a b.c"]),
+        ("[diff.A.b]\ncommand=x\n", ["diff.a.b"]),
+        ('[diff.A.b "C d"]\ncommand=x\n', ["diff.a.b.C d"]),
+        ('[diff ""]\ncommand=x\n', ["diff."]),
         ('[remote "origin"]\nurl = x\n', []),
     ],
 )

@@ -71,7 +71,7 @@ def desk(tmp_path: Path) -> Desk:
 
 @pytest.mark.threat("T76")
 def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(desk: Desk) -> None:
-    status, screen, asked = desk.at_terminal("exec", "make build", answers=("1 because it is ours",))
+    status, screen, asked = desk.at_terminal("exec", "make build", answers=("p because it is ours",))
     assert (status, asked) == (0, 1), screen
     assert "built" in screen
     grant = desk.listed()[0]
@@ -105,7 +105,7 @@ def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(des
 
 @pytest.mark.threat("T76")
 def test_where_nobody_is_a_grant_answers_nothing(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "1").returncode == 0
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
     assert desk.agent("exec", "make build").returncode == 3
     assert desk.agent("exec", "--unattended", "make build").returncode == 3
 
@@ -128,7 +128,7 @@ def test_a_remembered_no_holds_where_nobody_is_and_whatever_the_mode(desk: Desk)
 
 @pytest.mark.threat("T78")
 def test_uses_run_out_and_what_is_revoked_is_asked_again(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "1", "2x").returncode == 0
+    assert desk.agent("grants", "add", "make build", "p", "2x").returncode == 0
     for expected in (0, 0, 1):
         status, screen, asked = desk.at_terminal("exec", "make build")
         assert (status, asked) == (3 if expected else 0, expected), screen
@@ -136,7 +136,7 @@ def test_uses_run_out_and_what_is_revoked_is_asked_again(desk: Desk) -> None:
     assert [grant["uses"] for grant in desk.listed("--all")] == [0]
     assert "removed g" in desk.agent("grants", "prune").stdout
     assert desk.listed("--all") == []
-    assert desk.agent("grants", "add", "make build", "1").returncode == 0
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
     assert desk.at_terminal("exec", "make build")[2] == 0
     assert desk.agent("grants", "revoke", "--all").returncode == 0
     assert desk.at_terminal("exec", "make build")[2] == 1
@@ -145,7 +145,7 @@ def test_uses_run_out_and_what_is_revoked_is_asked_again(desk: Desk) -> None:
 @pytest.mark.threat("T79")
 @pytest.mark.parametrize("damage", ["torn", "open", "link"])
 def test_a_file_that_cannot_be_believed_leads_back_to_the_question(desk: Desk, damage: str) -> None:
-    assert desk.agent("grants", "add", "make build", "1").returncode == 0
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
     path = desk.base / "state" / "grants.json"
     if damage == "torn":
         path.write_bytes(path.read_bytes()[:-20])
@@ -161,7 +161,7 @@ def test_a_file_that_cannot_be_believed_leads_back_to_the_question(desk: Desk, d
 
 
 def test_grants_of_another_folder_are_listed_when_asked_for(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "1").returncode == 0
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
     other = desk.base / "other"
     other.mkdir()
     assert len(desk.listed("--workspace", str(desk.work))) == 1
@@ -172,7 +172,7 @@ def test_grants_of_another_folder_are_listed_when_asked_for(desk: Desk) -> None:
 
 @pytest.mark.threat("T77")
 def test_no_command_of_the_agent_gives_itself_a_grant(desk: Desk) -> None:
-    assert desk.agent("grants", "add", "make build", "1").returncode == 0
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
     path = desk.base / "state" / "grants.json"
     before = path.read_bytes()
     tries = [
@@ -198,7 +198,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("grants", "revoke", "g\x1b[2J"),          2, "there is no grant",        "a name that drives the terminal"),
     (("grants", "--json", "prune"),             2, "option stands before",     "an option that nothing would come of"),
     (("grants", "add", "sudo ls"),              2, "nothing of that",          "dangerous: once at most"),
-    (("grants", "add", "make build", "7"),      2, "the numbers are 1 to",     "a number that is not there"),
+    (("grants", "add", "make build", "1"),      2, "is no answer here",        "a number"),
     (("grants", "add", "make build", "often"),  2, "is no answer",             "words that mean nothing"),
     (("grants", "add", "cat ~/.ssh/id_rsa"),    3, "private key",              "what no yes allows"),
     (("grants", "add", "ls"),                   0, "",                         "what needs no answer"),

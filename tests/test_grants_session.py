@@ -41,7 +41,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Des
     try:
         window.type("go", "Enter")
         window.until("allow once?")
-        window.type("1", "Enter")
+        window.type("s", "Enter")
         window.until("Turn one is over.")
         window.type("again", "Enter")
         screen = window.until("Turn two is over.")
@@ -101,7 +101,7 @@ def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
     try:
         window.type("go", "Enter")
         window.until("allow once?")
-        window.type("1", "Enter")
+        window.type("s", "Enter")
         window.until("Turn one is over.")
         window.leave()
     finally:

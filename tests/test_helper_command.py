@@ -210,6 +210,7 @@ def test_which_program_it_is(tmp_path: Path) -> None:
     loose.parent.chmod(0o777)
     link = home / "link"
     link.symlink_to(theirs)
+    (home / "plain").write_text(CANARY)
     environ = {"HOME": str(home), "PATH": f".::bin:{project}/bin:{tmp_path}/loose:/usr/bin:/bin"}
     # fmt: off
     rows = [
@@ -222,6 +223,12 @@ def test_which_program_it_is(tmp_path: Path) -> None:
         ((str(theirs),),                 "lies in the workspace",     "a program of the project"),
         ((str(link),),                   "lies in the workspace",     "a link to it"),
         (("sh", str(theirs)),            "lies in the workspace",     "a script of the project"),
+        (("sh", "../project/bin/show-key"), "lies in the workspace",  "the same, seen from the home, where it starts"),
+        (("sh", "-c", f"exec {theirs}"), "lies in the workspace",     "the same in the text of a script"),
+        (("sh", "-c", "cat<~/../project/key"), "lies in the workspace", "the same behind a redirection"),
+        (("env", f"ENV={theirs}", "sh"), "lies in the workspace",     "a file that a variable names"),
+        (("cat", "--", "plain"),         None,                        "a plain name is no path, and may be an entry of a store"),
+        (("sh", "-c", f"echo {CANARY} # 1/2"), None,                  "a `/` elsewhere"),
         (("/nonexistent/x",),            "cannot be started",         "not there"),
         ((str(home),),                   "cannot be started",         "a folder"),
         (("sh\0",),                      "no program",                "a name that is none"),

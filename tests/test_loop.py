@@ -1,6 +1,7 @@
 """The arrow, whole turns of it: what runs, in which order, what is recorded, what the model is told, how it ends."""
 
 import asyncio
+import json
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
 from runner.events import (
+    CallBegun,
     Chunk,
     ContextUsed,
     Denied,
@@ -29,6 +31,7 @@ from runner.events import (
     Finished,
     Judged,
     Malformed,
+    Notice,
     Proposed,
     Retrying,
     RunEnded,
@@ -37,6 +40,7 @@ from runner.events import (
 from runner.facts import child_environment, gather
 from runner.loop import Ending, run
 from runner.messages import (
+    AssistantMessage,
     Failure,
     Message,
     ProviderError,
@@ -390,6 +394,57 @@ def test_a_call_without_sense_is_explained_and_recorded_and_runs_nothing(stage: 
     assert [type(event) for event in found.of(Malformed, Denied)] == [Malformed]
     assert [row.kind for row in found.audit.rows()] == ["refused", "session"]
     assert ending.exit is Exit.DONE, "policy denied nothing"
+
+
+# calls of one reply, of which that many are done, kept in the talk; where 10 may be done and 50 kept
+CROWDS = [(10, 10, 10), (11, 10, 11), (50, 10, 50), (3000, 10, 50)]
+
+
+@pytest.mark.threat("T121")
+@pytest.mark.parametrize("script", [READ, WORK])
+@pytest.mark.parametrize(("count", "done", "kept"), CROWDS)
+def test_calls_of_one_reply_have_a_bound(
+    stage: Make, script: str, count: int, done: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.turns._MOST_KEPT", 50)
+    bounds = Bounds(calls=10, patience=Patience(first=0.0, most=0.0))
+    found = stage(bash(*[script] * count), DONE, bounds=bounds)
+    ending = found.play()
+    assert (ending.exit, ending.turns) == (Exit.DONE, 2)
+    assert len(found.sandbox.ran) == done
+    answers = [message for message in found.history if isinstance(message, ToolMessage)]
+    assert [len(each.results) for each in answers] == [kept]
+    assert [result.is_error for result in answers[0].results] == [False] * done + [True] * (kept - done)
+    assert [len(each.calls) for each in found.history if isinstance(each, AssistantMessage) and each.calls] == [kept]
+    refused = list(found.audit.rows(kind="refused"))
+    assert len(refused) == kept - done
+    assert all(f"the reply has {count:,} calls" in json.dumps(row.body) for row in refused)
+    assert len(found.of(Proposed)) == kept
+    assert len(found.of(CallBegun)) <= done
+    assert bool([each for each in found.of(Notice) if f"{count:,} calls" in each.text]) == (count > kept)  # type: ignore[attr-defined]
+
+
+@pytest.mark.threat("T121")
+@pytest.mark.parametrize("bound", ["time", "a person"])
+def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
+    """Each refusal lets the loop run, so that the time of the run and an interrupt count."""
+    seconds = 0.3 if bound == "time" else None
+    found = stage(
+        bash(*[READ] * 1000), DONE, bounds=Bounds(calls=0, seconds=seconds, patience=Patience(first=0.0, most=0.0))
+    )
+
+    async def play() -> Ending:
+        task = asyncio.ensure_future(run("do it", found.world, found.history))
+        while bound != "time" and len(found.of(Malformed)) < 3:
+            await asyncio.sleep(0)
+        if bound != "time":
+            task.cancel()
+        return await task
+
+    ending = asyncio.run(play())
+    assert ending.exit is (Exit.LIMIT if bound == "time" else Exit.INTERRUPTED)
+    assert len(found.of(Malformed)) < 1000
+    assert len(found.results()) == 1000, "every call has its result"
 
 
 @pytest.mark.threat("T34")

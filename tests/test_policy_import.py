@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from runner.imports.claude import gitignored, read_claude
 from runner.imports.codex import read_codex
 from runner.imports.gemini import read_gemini
 from runner.imports.words import NotWords, starred
-from runner.policy_import import Kind, guess, sound
+from runner.policy_import import Kind, guess, reader, report, sound
 from runner.policy_table import parse_table
 from runner.problems import Exit
 
@@ -391,6 +392,74 @@ def test_examples_that_do_not_print_are_not_written(tmp_path: Path) -> None:
     done = agent("import", "x.rules", "--tests", "t.toml", cwd=tmp_path)
     assert done.returncode == 0
     assert [test.argv for test in parse_table((tmp_path / "t.toml").read_text(), "t.toml").tests] == [("ls", "-l")]
+
+
+class _Counted(str):
+    """A text that counts the characters that its methods look at."""
+
+    __slots__ = ()
+    looked = 0
+
+    def find(self, *given: object) -> int:
+        _Counted.looked += len(self)
+        return str.find(self, *given)  # type: ignore[arg-type]  # passed on
+
+    def count(self, *given: object) -> int:
+        start, end = (*given[1:], 0, len(self))[:2] if len(given) == 3 else (0, len(self))
+        _Counted.looked += int(str(end)) - int(str(start))
+        return str.count(self, *given)  # type: ignore[arg-type]  # passed on
+
+    def split(self, *given: object) -> list[str]:  # type: ignore[override]  # passed on
+        _Counted.looked += len(self)
+        return str.split(self, *given)  # type: ignore[arg-type]  # passed on
+
+
+def _work(text: str, kind: Kind) -> int:
+    """How many lines of Python run to import `text`, and how many characters of it are looked at."""
+    steps = 0
+
+    def trace(frame: object, event: str, argument: object) -> object:
+        nonlocal steps
+        steps += 1
+        return trace
+
+    _Counted.looked = 0
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        found = sound(reader(kind)(_Counted(text), "x"), shipped())
+        as_toml(found, "x")
+        report(found, None, None)
+    finally:
+        sys.settrace(before)
+    assert len(found.rules) + len(found.left) >= text.count("\n") // 9
+    return steps + _Counted.looked
+
+
+LARGE: list[tuple[Kind, Callable[[int], str], str]] = [
+    (Kind.CLAUDE, lambda n: json.dumps({"permissions": {"allow": [f"Bash(prog{i} x:*)" for i in range(n)]}}, indent=1), "unknown programs"),
+    (Kind.CLAUDE, lambda n: json.dumps({"permissions": {"deny": [f"Read(a{i}/**)" for i in range(n)]}}, indent=1), "paths"),
+    (Kind.CLAUDE, lambda n: json.dumps({"permissions": {"allow": [f"WebFetch(domain:{i} x)" for i in range(n)]}}, indent=1), "all are left out"),
+    (Kind.CODEX, lambda n: "".join(f'prefix_rule(pattern=["git", "x{i}"], match=["git x{i} y"])\n' for i in range(n)), "examples"),
+    (Kind.CODEX, lambda n: ";".join(f'prefix_rule(pattern=["p{i}"])' for i in range(n)), "in one line"),
+    (Kind.GEMINI, lambda n: "".join(f'[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "p{i}"\ndecision = "allow"\npriority = 1\n' for i in range(n)), "tables"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T41")
+@pytest.mark.parametrize(("kind", "text", "why"), LARGE, ids=[f"{row[0]}: {row[2]}" for row in LARGE])
+def test_the_work_of_an_import_grows_with_its_rules(kind: Kind, text: Callable[[int], str], why: str) -> None:
+    _work(text(10), kind)  # what is loaded once
+    few, many = (_work(text(count), kind) for count in (60, 240))
+    assert many < 5 * few, f"{few} steps for 60 rules, {many} for 240"
+
+
+def test_more_rules_than_a_file_may_hold_are_remarked() -> None:
+    for count, said in ((1000, False), (1001, True)):
+        text = json.dumps({"permissions": {"allow": [f"Bash(npm run x{i})" for i in range(count)]}})
+        found = sound(reader(Kind.CLAUDE)(text, "x"), shipped())
+        assert len(found.rules) == count
+        assert ("a file holds at most 1000 rules" in report(found, None, None)) is said
 
 
 def test_from_end_to_end(tmp_path: Path) -> None:

@@ -9,13 +9,17 @@ import gzip
 import importlib
 import json
 import logging
+import random
 import socket
 import sys
 import traceback
+import tracemalloc
+import zlib
 from pathlib import Path
 
 import pytest
 
+from runner.gunzip import STEP
 from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
@@ -561,6 +565,140 @@ def test_compressed_answers_are_read() -> None:
             return first
 
     asyncio.run(run())
+
+
+def _packed(data: bytes, *codings: str) -> bytes:
+    for coding in codings:
+        if coding in ("gzip", "x-gzip"):
+            data = gzip.compress(data)
+        elif coding == "deflate":
+            data = zlib.compress(data)
+    return data
+
+
+def _answer_of(body: bytes, *fields: str, status: str = "200 OK") -> list:
+    return [head(status, "text/event-stream", *fields, "connection: close") + body, CLOSE]
+
+
+# fields of the head, codings that were applied, words of the Problem; None where the answer is read
+CODED: list[tuple[tuple[str, ...], tuple[str, ...], str | None]] = [
+    (("content-encoding: gzip",),                             ("gzip",),                   None),
+    (("content-encoding: X-GZip",),                           ("x-gzip",),                 None),
+    (("content-encoding: identity",),                         (),                          None),
+    (("content-encoding: identity, gzip, ",),                 ("gzip",),                   None),
+    (("content-encoding: gzip, gzip",),                       ("gzip", "gzip"),            "was not asked for"),
+    (("content-encoding: gzip", "content-encoding: gzip"),    ("gzip", "gzip"),            "was not asked for"),
+    (("content-encoding: gzip,gzip,gzip,gzip",),              ("gzip",) * 4,               "was not asked for"),
+    (("content-encoding: gzip, deflate",),                    ("gzip", "deflate"),         "was not asked for"),
+    (("content-encoding: deflate",),                          ("deflate",),                "was not asked for"),
+    (("content-encoding: br",),                               (),                          "was not asked for"),
+    (("content-encoding: zstd",),                             (),                          "was not asked for"),
+    (("content-encoding: compress",),                         (),                          "was not asked for"),
+    (("content-encoding: br, gzip",),                         ("gzip",),                   "was not asked for"),
+    (("content-encoding: *",),                                (),                          "was not asked for"),
+    (("content-encoding: gzip;q=1",),                         ("gzip",),                   "was not asked for"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T119")
+@pytest.mark.parametrize(("fields", "codings", "why"), CODED, ids=[str(case[0]) for case in CODED])
+def test_one_layer_of_compression_is_read_and_no_other(
+    fields: tuple[str, ...], codings: tuple[str, ...], why: str | None
+) -> None:
+    async def run() -> str | None:
+        body = _packed(TOOLS["anthropic"], *codings)
+        async with loopback.Loopback([_answer_of(body, *fields)]) as server:
+            provider = make("anthropic", server.url)
+            try:
+                loopback.reply_of(await loopback.ask(provider))
+            except ProviderError as error:
+                return str(error.problem)
+            finally:
+                await provider.close()
+            assert "accept-encoding: identity" in [line.lower() for line in server.requests[0].lines]
+            return None
+
+    said = asyncio.run(run())
+    assert (said is None) == (why is None), said
+    assert why is None or why in str(said)
+
+
+BLANK = b": " + b"a" * 8000 + b"\n\n"
+BAD_STREAMS = [
+    (gzip.compress(BLANK * 200), "larger than any answer", "more than the bound when unpacked"),
+    (gzip.compress(BLANK * 20) * 10, "goes on behind its end", "several members"),
+    (gzip.compress(TOOLS["openai"][:500]) + b"x", "goes on behind its end", "something behind the end"),
+    (gzip.compress(random.Random(7).randbytes(300_000)), "larger than any answer", "more than the bound when packed"),
+    (b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + b"\0\0\0\xff\xff" * 60_000, "larger than any answer", "blocks of nothing"),
+    (gzip.compress(BLANK)[:-6] + b"abcdef", "compressed, and damaged", "a wrong checksum"),
+    (zlib.compress(BLANK), "compressed, and damaged", "another form"),
+    (gzip.compress(BLANK)[:-20], "incomplete", "cut off"),
+]
+
+
+@pytest.mark.threat("T119")
+@pytest.mark.parametrize(("body", "why", "what"), BAD_STREAMS, ids=[what for *_, what in BAD_STREAMS])
+def test_a_compressed_answer_is_counted_while_it_is_unpacked(
+    body: bytes, why: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.providers.connection.ANSWER_LIMIT", 200_000)
+
+    async def run() -> str:
+        async with loopback.Loopback([_answer_of(body, "content-encoding: gzip")]) as server:
+            provider = make("openai", server.url)
+            with pytest.raises(ProviderError) as caught:
+                await loopback.ask(provider)
+            await provider.close()
+            return str(caught.value.problem)
+
+    assert why in asyncio.run(run())
+
+
+@pytest.mark.threat("T119")
+def test_a_compressed_error_is_counted_while_it_is_unpacked() -> None:
+    """What fits is quoted, the rest is never unpacked; a body that is packed in another way says nothing."""
+    said = json.dumps({"error": {"message": "no such thing"}}).encode()
+    bomb = gzip.compress(said + b" " * (300 << 20), 1)
+
+    async def run(body: bytes, *fields: str) -> str:
+        async with loopback.Loopback([_answer_of(body, *fields, status="404 Not Found")]) as server:
+            provider = make("openai", server.url)
+            with pytest.raises(ProviderError) as caught:
+                await loopback.ask(provider)
+            await provider.close()
+            return str(caught.value.problem)
+
+    tracemalloc.start()
+    try:
+        assert "no such thing" in asyncio.run(run(bomb, "content-encoding: gzip"))
+        twice = asyncio.run(run(gzip.compress(bomb), "content-encoding: gzip, gzip"))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "it answered 404" in twice
+    assert most < 30 << 20
+
+
+@pytest.mark.threat("T119")
+def test_a_timeout_holds_while_an_answer_is_unpacked() -> None:
+    """All of it has arrived: only the event loop's turns between the steps let the timeout count."""
+    steps = 0
+
+    async def run() -> None:
+        nonlocal steps
+        async with loopback.Loopback([_answer_of(gzip.compress(BLANK * 5000), "content-encoding: gzip")]) as server:
+            provider = make("openai", server.url)
+            asking = asyncio.create_task(loopback.ask(provider))
+            await server.left.wait()  # the server has said everything
+            while not asking.done():
+                steps += 1
+                await asyncio.sleep(0)
+            with pytest.raises(ProviderError):
+                await asking
+            await provider.close()
+
+    asyncio.run(run())
+    assert steps > 5000 * len(BLANK) // STEP
 
 
 # ---- leaving early --------------------------------------------------------------------------------------------------

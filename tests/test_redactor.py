@@ -24,6 +24,7 @@ from runner import live_secrets
 from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
 from runner.live_secrets import SHORTEST
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
+from runner.problems import print_problem, say
 from runner.redactor import Redactor
 from runner.secrets import MASK, Secret
 from runner.watched import Watch
@@ -504,9 +505,11 @@ MISTYPED = [
 def test_what_is_typed_in_the_wrong_place_is_not_said_back(words: tuple[str, ...], tmp_path: Path) -> None:
     """The shell put the value of a variable there, and no run had begun that would have asked the environment."""
     token = "tok/5d0c1d2e3f4a5b6c="  # made up
+    project = tmp_path / "project"
+    project.mkdir()
     done = subprocess.run(
         [AGENT, *(word.replace("TOKEN", token) for word in words)],
-        cwd=tmp_path,
+        cwd=project,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORGE_TOKEN": token},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -534,3 +537,18 @@ def test_what_only_a_provider_can_read_is_not_masked_for_its_shape() -> None:
     assert known.reveal() not in repr(leaked)
     sly = ToolCall("c", "bash", {"type": "thinking", "signature": chance, "OPAQUE": ["signature"]})
     assert chance not in repr(redactor.mask(sly)), "what a model writes is never opaque"
+
+
+@pytest.mark.threat("T20")
+@pytest.mark.parametrize("tell", ["a problem", "a remark"])
+def test_a_key_that_was_typed_in_the_wrong_place_is_not_shown(tell: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """`agent auth login KEY`: no place is known that it came from, so its shape alone tells what it is."""
+    key = "sk-ant-" + "a1B2c3D4" * 4
+    if tell == "a problem":
+        print_problem(Problem(f"nobody asks for a key of `{key}`", f"{key} is none", f"leave {key} out"))
+    else:
+        say(f"note: {key}")
+    shown = capfd.readouterr().err
+    assert MASK in shown
+    assert key not in shown
+    assert key[7:20] not in shown

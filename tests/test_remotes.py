@@ -146,7 +146,9 @@ HOSTILE = [
     ('[remote "x"]\nurl=https://code.example.org/\nvcs=ext', "git fetch x", [""], "a program by another key"),
     ('[remote "x"]\nurl=code.example.org', "git fetch x", [], "without a colon it is a path"),
     ('[remote "x"]\nurl=ssh://code.example.org?@evil.test/', "git fetch x", [""], "Git reads the host up to the slash"),
-    ("a" + "[a]" * 200_000, "git fetch origin", [CODE], "a long line"),
+    ("[a]" * 20_000, "git fetch origin", [CODE], "a long line"),
+    ("[a]" * 200_000, "git fetch origin", [""], "a line that is too long"),
+    ("a" + "[a]" * 200_000, "git fetch origin", [""], "a long line that Git does not understand"),
     ("[a]\n" + "b=1\n" * 10_001, "git fetch origin", [""], "so many settings that some are not read"),
     (
         "".join(f'[url "https://h{n}.test/"]\ninsteadOf=h{n}:\n' for n in range(501)),

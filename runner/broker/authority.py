@@ -1,7 +1,7 @@
 """The certificates of a session in which TLS is opened, by an authority that lives and dies with it.
 
 Its key is in this process's memory and nowhere else. It vouches for the hosts of the credentials that say `intercept`,
-for no others (RFC 5280, 4.2.1.10), and for a day.
+for what lies below them, for no others (RFC 5280, 4.2.1.10), and for a week at most.
 """
 
 import datetime
@@ -22,6 +22,7 @@ _LIVES = datetime.timedelta(days=7)
 _SKEW = datetime.timedelta(minutes=5)
 _STORES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 _LONGEST = 4 << 20  # bytes of a whole store
+CERTIFICATES = 64  # certificates at one time: below `*.example.org` a command can name hosts without end
 
 
 class Authority:
@@ -46,9 +47,11 @@ class Authority:
 
     def serving(self, host: str) -> ssl.SSLContext:
         """What a server that is `host` speaks TLS by."""
-        if host not in self._serving:
-            self._serving[host] = self._context(host)
-        return self._serving[host]
+        context = self._serving.pop(host, None) or self._context(host)
+        self._serving[host] = context  # the last one is that which was used last
+        if len(self._serving) > CERTIFICATES:
+            del self._serving[next(iter(self._serving))]
+        return context
 
     def _context(self, host: str) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -101,7 +104,11 @@ _USAGES = (
 
 
 def _only(hosts: Iterable[str]) -> x509.NameConstraints:
-    """INVARIANT: whoever had the key could still be nobody but these hosts."""
+    """Return the constraints that hold an authority to `hosts` and what lies below them.
+
+    INVARIANT: the key of the authority is of no use for another host. A kind of name that no constraint mentions is not
+    constrained (RFC 5280, 4.2.1.10), so the kind that `hosts` does not have is excluded; an empty name is every name.
+    """
     permitted: list[x509.GeneralName] = []
     for host in hosts:
         bare = host.removeprefix("*.").strip("[]")
@@ -112,6 +119,8 @@ def _only(hosts: Iterable[str]) -> x509.NameConstraints:
     excluded: list[x509.GeneralName] = []
     if not any(isinstance(each, x509.IPAddress) for each in permitted):
         excluded += [x509.IPAddress(ipaddress.ip_network(every)) for every in ("0.0.0.0/0", "::/0")]
+    if not any(isinstance(each, x509.DNSName) for each in permitted):
+        excluded.append(x509.DNSName(""))
     return x509.NameConstraints(permitted, excluded or None)
 
 

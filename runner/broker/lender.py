@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from policy.credential import Credential
 from policy.host_rule import METHODS
+from policy.verdict import Problem
 from runner.broker.source import secret_of
 from runner.secrets import Secret, SecretError
 from sandbox.egress.broker import Added, Broker
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from runner.broker.authority import Authority
 
 _ANEW = 60.0  # seconds until a secret that a server did not take is looked for again
+AGAIN = 5.0  # seconds until one that could not be had is looked for again: a helper may open a window each time
 _HEX = re.compile("%[0-9A-F]{2}")
 _SHORTEST = 6  # characters that are looked for in answers: fewer stand in any text
 
@@ -42,6 +44,7 @@ class Lender:
         self._workspace = workspace
         self._authority = authority
         self._secrets: dict[str, tuple[Secret, float]] = {}
+        self._missing: dict[str, tuple[Problem, float]] = {}
         self._looking: dict[str, asyncio.Lock] = {}
         self._trust: ssl.SSLContext | None = None
 
@@ -70,14 +73,25 @@ class Lender:
     async def _added(self, credential: Credential) -> Added:
         async with self._looking.setdefault(credential.name, asyncio.Lock()):
             if credential.name not in self._secrets:
-                try:
-                    secret = await asyncio.to_thread(secret_of, credential, self._environ, self._workspace)
-                except SecretError as error:
-                    raise Failed(f"{error.problem.what}: {error.problem.why}", fix=error.problem.fix) from None
-                self._secrets[credential.name] = secret, time.monotonic()
+                problem, since = self._missing.get(credential.name, (None, 0.0))
+                if problem is None or time.monotonic() - since > AGAIN:
+                    problem = await self._look_for(credential)
+                if problem is not None:
+                    raise Failed(f"{problem.what}: {problem.why}", fix=problem.fix)
         secret, _ = self._secrets[credential.name]
         value, masks = _spelled(credential, secret)
         return Added(credential.name, credential.header, value, masks)
+
+    async def _look_for(self, credential: Credential) -> Problem | None:
+        """Find the secret and keep it; or keep why it cannot be had, and return that."""
+        self._missing.pop(credential.name, None)
+        try:
+            secret = await asyncio.to_thread(secret_of, credential, self._environ, self._workspace)
+        except SecretError as error:
+            self._missing[credential.name] = error.problem, time.monotonic()
+            return error.problem
+        self._secrets[credential.name] = secret, time.monotonic()
+        return None
 
     def _rejected(self, name: str) -> None:
         """A token may have run out: the next request looks for it again, but not all the time."""

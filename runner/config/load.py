@@ -17,6 +17,7 @@ from policy.verdict import Problem
 from runner import places
 from runner.config.layer import Given, Layer
 from runner.config.settings import Settings
+from runner.personal import personal
 from runner.settings_file import ConfigError, Whose, settings_bytes
 from runner.workspace import workspace_of
 
@@ -77,7 +78,14 @@ def load(
                 settings = _over(settings, given)
     except KeyedError as error:
         raise ConfigError(error.problem) from None
-    return settings
+    return _with_personal(settings, cwd, environ)
+
+
+def _with_personal(settings: Settings, cwd: Path, environ: Mapping[str, str]) -> Settings:
+    """THREAT T115: what the user's own settings of other programs make those run in the workspace is locked, too."""
+    home = os.path.realpath(places.home(environ))
+    found = personal(workspace_of(os.path.realpath(cwd), home), home, environ)
+    return replace(settings, profile=replace(settings.profile, personal=found)) if found else settings
 
 
 def files(

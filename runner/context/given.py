@@ -77,7 +77,7 @@ def own(path: str) -> Text | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise _unfit(path, "it is not UTF-8 text") from None
-    return Text(path, visible(text)) if text.strip() else None
+    return Text(path, visible(text, prose=True)) if text.strip() else None
 
 
 def _unfit(path: str, why: str) -> Stopped:
@@ -92,7 +92,7 @@ def _prompts(inventory: "Inventory") -> dict[str, Text]:
     for entry in inventory.entries:
         data = inventory.contents.get(entry.path, b"")
         if entry.kind is Kind.PROMPT and data.strip():
-            found[os.path.basename(entry.path)] = Text(entry.path, visible(data.decode("utf-8")))
+            found[os.path.basename(entry.path)] = Text(entry.path, visible(data.decode("utf-8"), prose=True))
     return found
 
 

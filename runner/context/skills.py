@@ -62,7 +62,7 @@ def skill_of(path: str, data: bytes, source: str) -> Skill | Broken:
     if why:
         return Broken(path, why)
     quiet = head.texts.get("disable-model-invocation", "").lower() == "true"
-    return Skill(name, one_line(description, _LONGEST_DESCRIPTION), path, source, visible(head.body), quiet)
+    return Skill(name, one_line(description, _LONGEST_DESCRIPTION), path, source, visible(head.body, prose=True), quiet)
 
 
 def _fault(name: str, description: str, folder: str, body: str) -> str:

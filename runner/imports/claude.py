@@ -27,21 +27,22 @@ def read_claude(text: str, source: str) -> Import:
     if not isinstance(permissions, dict):
         why = "it has no `permissions`"
         raise usage(f"{source} cannot be imported", why, "give a settings.json of Claude Code, or another --from")
+    lines = _Lines(text)
     for key, verdict in _LISTS.items():
         rules = permissions.get(key, [])
         for rule in rules if isinstance(rules, list) else [rules]:
-            origin = Origin(_line(text, rule), rule if isinstance(rule, str) else json.dumps(rule))
+            origin = Origin(lines.of(rule), rule if isinstance(rule, str) else json.dumps(rule))
             if isinstance(rule, str):
                 _rule(found, origin, rule.strip(), verdict)
             else:
                 found.leave(origin, "it is not a rule in quotes")
-    _rest(found, permissions, settings, text)
+    _rest(found, permissions, settings, lines)
     return found
 
 
-def _rest(found: Import, permissions: dict[str, object], settings: dict[str, object], text: str) -> None:
+def _rest(found: Import, permissions: dict[str, object], settings: dict[str, object], lines: "_Lines") -> None:
     for key, value in permissions.items():
-        origin = Origin(_line(text, key), f"{key}: {json.dumps(value)}")
+        origin = Origin(lines.of(key), f"{key}: {json.dumps(value)}")
         if key in _LISTS:
             continue
         if key == "defaultMode":
@@ -53,13 +54,13 @@ def _rest(found: Import, permissions: dict[str, object], settings: dict[str, obj
                 found.leave(origin, "there is no such mode here; `agent policy matrix` shows those there are")
         elif key == "additionalDirectories" and isinstance(value, list):
             for folder in value:
-                _folder(found, Origin(_line(text, folder), f"{key}: {folder}"), folder)
+                _folder(found, Origin(lines.of(folder), f"{key}: {folder}"), folder)
         else:
             found.leave(origin, "there is no such setting here")
     for key in ("hooks", "sandbox", "enableAllProjectMcpServers", "enabledMcpjsonServers"):
         if key in settings:
             why = "what hooks, servers and sandbox settings decide is not a rule"
-            found.leave(Origin(_line(text, key), key), why)
+            found.leave(Origin(lines.of(key), key), why)
 
 
 def _folder(found: Import, origin: Origin, folder: object) -> None:
@@ -168,9 +169,23 @@ def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) ->
         )
 
 
-def _line(text: str, value: object) -> int:
-    """The first line that holds the value; 0 when it is written in another way."""
-    for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
-        if (place := text.find(written)) >= 0:
-            return text.count("\n", 0, place) + 1
-    return 0
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')
+
+
+class _Lines:
+    """The first line, from 1, of each string, number and constant of a JSON text; found in one pass over the text."""
+
+    def __init__(self, text: str) -> None:
+        self._first: dict[str, int] = {}
+        number, at = 1, 0
+        for found in _SCALAR.finditer(text):
+            number += text.count("\n", at, found.start())
+            at = found.start()
+            self._first.setdefault(found[0], number)
+
+    def of(self, value: object) -> int:
+        """Return the line of a value; 0 for a list or an object, and where it is written in another way."""
+        if isinstance(value, list | dict):
+            return 0
+        written = (json.dumps(value), json.dumps(value, ensure_ascii=False))
+        return next((self._first[each] for each in written if each in self._first), 0)

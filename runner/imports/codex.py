@@ -1,6 +1,8 @@
 """Execution policy of Codex: `.rules` files, calls of `prefix_rule` with literal arguments."""
 
 import ast
+import itertools
+import re
 import shlex
 
 from policy.matrix import Ruling
@@ -10,6 +12,7 @@ from runner.imports.words import NotWords, literal
 from runner.problems import usage
 
 _DECISIONS = {"allow": Ruling.ALLOW, "prompt": Ruling.ASK, "forbidden": Ruling.DENY}
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _KEYS = ("pattern", "decision", "justification", "match", "not_match")
 
 
@@ -35,8 +38,9 @@ def read_codex(text: str, source: str) -> Import:
         ) from None
     prefixes: list[_Prefix] = []
     given: list[tuple[Origin, tuple[str, ...]]] = []
+    lines = [line.encode() for line in _LINE.findall(text)]
     for statement in module.body:
-        origin = Origin(statement.lineno, ast.get_source_segment(text, statement) or "")
+        origin = Origin(statement.lineno, _segment(lines, statement))
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Constant):
             continue  # a text that stands alone is a comment
@@ -52,11 +56,25 @@ def read_codex(text: str, source: str) -> Import:
             found.leave(origin, "it opens or closes a host for a proxy; write a rule with `host` yourself")
         else:
             found.leave(origin, f"`{call.func.id}` is not known")
+    beginning: dict[tuple[str, ...], list[_Prefix]] = {}  # by the first two words, or the one that there is
+    for prefix in prefixes:
+        for words in itertools.product(*(dict.fromkeys(word) for word in prefix.pattern[:2])):
+            beginning.setdefault(words, []).append(prefix)
     for origin, argv in given:
-        verdicts = [prefix.verdict for prefix in prefixes if prefix.fits(argv)]
+        near = (*beginning.get(argv[:1], ()), *beginning.get(argv[:2], ())) if argv[1:] else beginning.get(argv, ())
+        verdicts = [prefix.verdict for prefix in near if prefix.fits(argv)]
         if verdicts:  # of what no rule is about, nothing is said
             found.examples.append(Example(origin, argv, max(verdicts)))
     return found
+
+
+def _segment(lines: list[bytes], node: ast.stmt) -> str:
+    """Return what `ast.get_source_segment` returns, which looks for the lines of the whole text each time."""
+    first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+    if first == last:
+        return lines[first][node.col_offset : node.end_col_offset].decode()
+    inner = [lines[first][node.col_offset :], *lines[first + 1 : last], lines[last][: node.end_col_offset]]
+    return b"".join(inner).decode()
 
 
 def _prefix_rule(

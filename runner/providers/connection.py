@@ -13,13 +13,14 @@ from contextlib import aclosing, suppress
 
 import httpx
 
+from runner.gunzip import Gunzip, PackedError, PackedTooLarge, layer_of
 from runner.messages import ProviderError
 from runner.providers.failures import Failures
 from runner.providers.said import said_in, wait_of
 from runner.providers.sse import EventTooLarge, SseEvent, SseParser
 from runner.secrets import Secret
 
-ANSWER_LIMIT = 64 << 20  # bytes of one whole answer
+ANSWER_LIMIT = 64 << 20  # bytes of one whole answer, packed and unpacked
 ERROR_LIMIT = 64 << 10  # bytes of an error body that are read
 ERROR_PATIENCE = 10.0  # seconds for an error body
 DRAIN_PATIENCE = 0.25  # seconds for the end of a body whose last event has come; then the connection is dropped
@@ -65,6 +66,7 @@ class Connection:
         self._auth = auth
         self._headers = {
             "accept": "text/event-stream",
+            "accept-encoding": "identity",
             "content-type": "application/json",
             "user-agent": "ringfence",
             **headers,
@@ -95,8 +97,10 @@ class Connection:
                 async for event in events:
                     yield event
             return
-        except EventTooLarge:
+        except (EventTooLarge, PackedTooLarge):
             failure = self.failures.too_large()
+        except PackedError as error:
+            failure = self.failures.malformed(f"it {error}")
         except TimeoutError:
             failure = self.failures.overtime()
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
@@ -117,21 +121,18 @@ class Connection:
             response = await client.send(request, stream=True, auth=self._auth, follow_redirects=False)
         try:
             await self._check(response, model)
-            parser, received = SseParser(), 0
-            chunks = response.aiter_bytes()
-            while True:
-                async with asyncio.timeout_at(deadline):
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    return
-                received += len(chunk)
-                if received > ANSWER_LIMIT:
-                    raise EventTooLarge
-                for event in parser.feed(chunk):
-                    yield event
-                    if last(event):
-                        await _drain(chunks)
+            parser = SseParser()
+            async with aclosing(_unpacked(response, ANSWER_LIMIT)) as chunks:
+                while True:
+                    async with asyncio.timeout_at(deadline):
+                        chunk = await anext(chunks, None)
+                    if chunk is None:
                         return
+                    for event in parser.feed(chunk):
+                        yield event
+                        if last(event):
+                            await _drain(chunks)
+                            return
         finally:
             await response.aclose()
 
@@ -166,15 +167,36 @@ class Connection:
         return self._client
 
 
+async def _unpacked(response: httpx.Response, limit: int) -> AsyncGenerator[bytes, None]:
+    """Yield the body in pieces of at most 64 KiB, unpacked where it is packed once with gzip.
+
+    httpx would unpack every layer of a piece at once, without a bound. Between the steps of one piece the event loop
+    runs, so that timeouts and signals hold. Raises PackedError for another coding, damaged data or several layers, and
+    PackedTooLarge when more than `limit` bytes arrive or come out.
+    """
+    packed = layer_of(response.headers.get_list("content-encoding"))
+    if packed is None:
+        raise PackedError("is compressed in a way that was not asked for")
+    stream, received = Gunzip(limit) if packed else None, 0
+    async for raw in response.aiter_raw():
+        received += len(raw)
+        if received > limit:
+            raise PackedTooLarge("is more than was expected")
+        for piece in stream.feed(raw) if stream is not None else (raw,):
+            yield piece
+            await asyncio.sleep(0)
+
+
 async def _start_of(response: httpx.Response) -> bytes:
+    """Read up to ERROR_LIMIT bytes of an error's body. Where it cannot be unpacked, what came before counts."""
     body = bytearray()
     try:
-        async with asyncio.timeout(ERROR_PATIENCE):
-            async for chunk in response.aiter_bytes():
-                body += chunk
+        async with asyncio.timeout(ERROR_PATIENCE), aclosing(_unpacked(response, ANSWER_LIMIT)) as pieces:
+            async for piece in pieces:
+                body += piece
                 if len(body) >= ERROR_LIMIT:
                     break
-    except (httpx.HTTPError, TimeoutError):
+    except (httpx.HTTPError, httpx.StreamError, PackedError, TimeoutError):
         pass  # the status says what matters; the body only adds words to it
     return bytes(body[:ERROR_LIMIT])
 
@@ -185,5 +207,5 @@ async def _drain(chunks: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(DRAIN_PATIENCE):
             while await anext(chunks, None) is not None:
                 pass
-    except (httpx.HTTPError, TimeoutError):
+    except (httpx.HTTPError, PackedError, TimeoutError):
         pass  # the answer is complete; a connection that does not end cleanly is simply not reused

@@ -140,8 +140,6 @@ class Failures:
             case httpx.ProxyError():
                 why = "the proxy that the environment names did not open the way"
                 return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`")
-            case httpx.DecodingError():
-                return self.malformed("it is compressed, and damaged")
             case httpx.RemoteProtocolError() | httpx.NetworkError() | httpx.TimeoutException():
                 return _error(
                     cut, f"{place} ended it before the answer was complete", "try again", failure=Failure.RETRYABLE

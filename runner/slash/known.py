@@ -9,6 +9,7 @@ from runner.slash.command import Command, Desk
 from runner.slash.commands import COMMANDS
 from runner.slash.dispatch import find
 from runner.slash.prompt_file import PromptFile, of_folder
+from runner.slash.skills import PREFIX
 from runner.slash.skills import commands as of_skills
 from runner.visible import one_line
 
@@ -30,7 +31,11 @@ def known(environ: Mapping[str, str], context: "Context") -> Known:
     files: dict[str, PromptFile] = {}
     notices = list(mine.notices)
     for each in (*mine.found, *context.commands):
-        if find(each.name, COMMANDS) is None:
+        if each.name.startswith(PREFIX):
+            notices.append(
+                f"`{one_line(each.source, 200)}` is not used: names that begin with `{PREFIX}` are those of skills"
+            )
+        elif find(each.name, COMMANDS) is None:
             files.setdefault(each.name, each)
         else:  # a list must not show a repository's words beside the name of what ours does
             notices.append(f"`{one_line(each.source, 200)}` is not used: /{each.name} is ringfence's own")

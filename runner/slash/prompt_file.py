@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from policy.record import dataclass
-from runner.visible import one_line
+from runner.visible import one_line, visible
 
 LARGEST = 64 << 10  # bytes of one file
 MOST = 200  # of one folder
@@ -87,6 +87,8 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
         text = rest
     if not text.strip():
         return "it says nothing"
+    # THREAT T103: the model reads nothing that the user, who trusts this text, cannot see.
+    text = "\t".join(visible(part, prose=True) for part in text.split("\t"))
     summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
     return PromptFile(
         ":".join(parts), one_line(fields.get("argument-hint", ""), 60), one_line(summary, _HINT), text.strip(), source

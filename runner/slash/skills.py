@@ -6,6 +6,7 @@ from runner.context.skills import Skill, invoked
 from runner.slash.command import Command, Desk
 from runner.visible import one_line
 
+PREFIX = "skill:"  # of every name; no other command's name begins with it
 _HINT = 200  # characters of a description
 
 
@@ -18,5 +19,5 @@ def _command(skill: Skill) -> Command:
     async def run(words: str, desk: Desk) -> None:
         await desk.send(invoked(skill, words), f"/{name} {words}".rstrip())
 
-    name, hint = f"skill:{skill.name}", one_line(skill.description, _HINT)
+    name, hint = f"{PREFIX}{skill.name}", one_line(skill.description, _HINT)
     return Command(name, "[WORDS]", hint, run, source=skill.path, sends=True)

@@ -86,7 +86,7 @@ async def _copy(words: str, desk: Desk) -> None:
     if not text:
         raise Mistake("there is no answer yet")
     # THREAT T105: it is pasted into other programs; what drives a terminal would drive those.
-    text = "\t".join(visible(part) for part in desk.talk.world.redactor.text(text).split("\t"))
+    text = "\t".join(visible(part, prose=True) for part in desk.talk.world.redactor.text(text).split("\t"))
     if len(text) > _LONGEST_COPY:
         raise Mistake(
             "the answer is too long for a clipboard that is reached by the terminal; /export writes it to a file"

@@ -7,7 +7,7 @@ from runner.trust.brought import Brought
 from runner.trust.inventory import Entry, Kind
 from runner.trust.servers import servers
 from runner.trust.widening import Widening
-from runner.visible import one_line, visible
+from runner.visible import EMOJI_SELECTORS, one_line, visible
 
 _FIRST = 3  # lines of a text, the beginning of each; `show` has the whole
 _WIDE = 150  # characters
@@ -128,7 +128,8 @@ def _prompt(brought: Brought, entry: Entry) -> Iterator[str]:
 
 
 def _hidden(text: str) -> int:
-    return sum(visible(char) != char for char in set(text) - {"\n", "\t", "\r"} for _ in range(text.count(char)))
+    unseen = (char for char in set(text) - {"\n", "\t", "\r", *EMOJI_SELECTORS} if visible(char, prose=True) != char)
+    return sum(map(text.count, unseen))
 
 
 def _unused(brought: Brought, entry: Entry) -> Iterator[str]:

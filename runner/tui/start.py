@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from runner.ending_signals import ending_signals
 from runner.events import Notice
 from runner.problems import Exit, say
 from runner.tui.app import App
@@ -20,6 +21,7 @@ from runner.tui.files import Files
 from runner.tui.ground import Ground
 from runner.tui.history import Remembered
 from runner.tui.intake import Intake
+from runner.tui.keys import suspend
 from runner.tui.painter import canvas
 from runner.tui.quick import spell_out
 
@@ -184,15 +186,22 @@ def _load() -> None:
 
 @contextlib.contextmanager
 def _ends(app: App) -> Iterator[None]:
-    """A terminal that hangs up and a system that ends us: as if the person had left, so that nothing is left behind."""
+    """A terminal that hangs up and a signal that ends us: as if the person had left, so that nothing is left behind.
+
+    SIGTSTP of another program stops us as Ctrl+Z does: with the terminal as it was.
+    """
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGHUP, signal.SIGTERM):
+    numbers = ending_signals()
+    before = {number: signal.getsignal(number) for number in (*numbers, signal.SIGTSTP)}
+    for number in numbers:
         loop.add_signal_handler(number, app.leave, 128 + number)
+    loop.add_signal_handler(signal.SIGTSTP, suspend, app)
     try:
         yield
     finally:
-        for number in (signal.SIGHUP, signal.SIGTERM):
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
 
 def _fail(errors: list[BaseException], app: App, error: BaseException) -> None:

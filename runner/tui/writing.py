@@ -75,7 +75,7 @@ class Writing:
                 case _ if len(block.text) > _OPEN_MOST:
                     whole = (len(block.text) - width * room) // 1000 * 1000  # so that the rows stand still for a while
                     start = max(block.text.find(" ", whole, whole + 200), whole, 0)
-                    return wrap(safe(block.text[start:]), width)[-room:]
+                    return wrap(safe(block.text[start:], prose=True), width)[-room:]
                 case _:
                     rows = markdown_rows(block.text, width, theme)
                     return (rows if block.tight else [[], *rows])[-room:]
@@ -104,7 +104,7 @@ def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) ->
         case Code():
             put(lambda width: code_rows(block.info, block.lines, width, theme, block.before), close=bool(block.before))
         case _ if style is not None:
-            put(lambda width: wrap(safe(block.text, style), width), close=block.tight)
+            put(lambda width: wrap(safe(block.text, style, prose=True), width), close=block.tight)
         case _:
             put(lambda width: markdown_rows(block.text, width, theme), close=block.tight)
 

@@ -1,0 +1,261 @@
+"""What the user's own settings make programs run from inside a workspace, as patterns that are locked there.
+
+`core.hooksPath = .githooks` in `~/.gitconfig` counts from the top of every repository, so whoever may write there has
+the user's next `git commit` run what was written. Read once when the settings of a session are loaded.
+"""
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterator, Mapping
+
+from policy.pattern import pattern
+from policy.secrecy import inside
+from policy.settings_paths import (
+    GIT,
+    HOOKS,
+    MERCURIAL,
+    NPM,
+    SSH,
+    VARIABLES,
+    Kind,
+    git_settings,
+    kind_of,
+    located,
+    paths,
+)
+
+_LONGEST = 1 << 20  # bytes of one file
+_MOST_FILES = 100  # that includes lead to
+_MOST = 200  # patterns; each costs a look in every repository
+_GIT_FILES = (
+    *("/etc/gitconfig", "/usr/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig"),
+    *("/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig", "~/.gitconfig", "~/.config/git/config"),
+)
+_INI: tuple[tuple[tuple[tuple[str, Kind], ...], tuple[str, ...]], ...] = (
+    (MERCURIAL, ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
+    (NPM, ("~/.npmrc",)),
+)
+_SSH = ("~/.ssh/config",)
+# Files that programs read whenever they start, by what includes another file there.
+_SCRIPTS = (
+    (
+        pattern(r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)"),
+        (
+            *("~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bash_aliases", "~/.zshrc"),
+            *("~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.cshrc", "~/.tcshrc"),
+            *("~/.config/fish/config.fish", "~/.config/direnv/direnvrc", "~/.screenrc", "~/.gdbinit"),
+            *("~/.bashrc.d/*", "~/.zshrc.d/*", "~/.config/fish/conf.d/*"),
+        ),
+    ),
+    (
+        pattern(
+            r"""(?:^|[\s|'"(:])(?:(?:so(?:u(?:r(?:ce?)?)?)?|luaf(?:ile)?|load(?:-file)?)\b!?[ \t]+|dofile\()"""
+            r"""["']?([^\s|"')]+)"""
+        ),
+        (
+            *("~/.vimrc", "~/.vim/vimrc", "~/.gvimrc", "~/.exrc", "~/.config/nvim/init.vim"),
+            *("~/.config/nvim/init.lua", "~/.emacs", "~/.emacs.d/init.el", "~/.config/emacs/init.el"),
+        ),
+    ),
+    (
+        pattern(r"""(?:^|[\s;"'{])(?:source(?:-file)?|run(?:-shell)?)[ \t]+(?:-\w+[ \t]+)*["']?([^\s;"']+)"""),
+        ("~/.tmux.conf", "~/.config/tmux/tmux.conf"),
+    ),
+    (pattern(r"^[ \t]*\$include[ \t]+(\S+)"), ("~/.inputrc",)),
+    (pattern(r"^[ \t]*\\ir?[ \t]+'?([^\s']+)"), ("~/.psqlrc",)),
+    (pattern(r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)"), ("~/.sqliterc",)),
+)
+_HERE = pattern(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)""")
+_HOME = pattern(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
+_ACTIVATION = pattern(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
+_LINE = pattern(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)")
+# What Git itself writes in its folder: a pattern that is exactly one of these would stop every commit.
+_GITS_OWN = frozenset(
+    (".git", ".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/tags", ".git/logs", ".git/info")
+)
+
+
+def personal(workspace: str, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the patterns, relative to the workspace and to each repository in it, of what programs of this user run or
+    read as settings there. Both folders are real paths. Never raises; what cannot be read, the user's programs cannot
+    read either.
+    """
+    variables = {name: value for name, value in environ.items() if name not in ("PWD", "OLDPWD")} | {"HOME": home}
+    found: dict[str, None] = {}
+    for kind, value, git in _named(home, environ, workspace):
+        for path in paths(kind, value, variables):
+            for pattern_ in _patterns(path, kind, workspace, home):
+                found[pattern_] = None
+                # Where Git takes the folder itself for the inside of a repository, relative paths count from there.
+                if git and not pattern_.startswith(".git/"):
+                    found[f".git/{pattern_}"] = None
+    return tuple(found)[: 2 * _MOST]
+
+
+def _patterns(path: str, kind: Kind, workspace: str, home: str) -> Iterator[str]:
+    place = located(path, workspace, home)
+    if not place:
+        return
+    relative = not path.startswith(("/", "~"))
+    tails = {place[len(workspace) + 1 :]} if inside(place, workspace) else set()
+    if relative and not tails:  # `../x`: from a repository inside the workspace, that is in the workspace, too
+        tails = {"/".join(name for name in path.split("/") if name not in ("..", ".", ""))} - {""}
+    if not relative and inside(real := _real(place), workspace):
+        tails.add(real[len(workspace) + 1 :])
+    for tail in sorted(tails):
+        if not tail:
+            yield from HOOKS if kind is Kind.HOOKS else ()
+        elif tail not in _GITS_OWN and tail.strip("*?[]/"):
+            yield re.sub(r"[*?\[]", "?", tail)
+
+
+def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[Kind, str, bool]]:
+    """Yield the kind and the value of every setting that names paths, and whether it is one of Git."""
+    for name, value in environ.items():
+        kind = VARIABLES.get(name) or VARIABLES.get(name.upper())
+        if kind is not None and value:
+            yield kind, value, name.startswith("GIT_")
+    for name, value in _git(home, environ, workspace):
+        if kind := kind_of(name, GIT):
+            yield kind, value, True
+    for place in _places(home):
+        yield Kind.FILE, place, False
+    for table, files in _INI:
+        for path in files:
+            for name, value in _ini(_text(_at(path, home))):
+                if kind := kind_of(name, table):
+                    yield kind, value, False
+    for path in _SSH:
+        for line in _text(_at(path, home)).splitlines():
+            if (setting := _LINE.fullmatch(line)) and (kind := kind_of(setting[1], SSH)):
+                yield kind, setting[2], False
+            elif setting and setting[1].lower() == "include":  # paths count from the folder of the file
+                for each in setting[2].split():
+                    yield Kind.FILE, located(each.strip('"'), f"{home}/.ssh", home), False
+    for includes, scripts in _SCRIPTS:
+        for path in _expanded(scripts, home):
+            for line in _text(path).splitlines():
+                if not line.lstrip().startswith(("#", '"', ";", "alias ")):
+                    yield from ((Kind.FILE, each, False) for each in map(_plain, includes.findall(line)) if each)
+
+
+def _places(home: str) -> Iterator[str]:
+    """Yield where settings of this user really lie: many keep those files in a repository, and link to them."""
+    read = (*_GIT_FILES, *(path for _, files in _INI for path in files), *_SSH)
+    yield from (_at(path, home) for path in read)
+    yield from (path for _, scripts in _SCRIPTS for path in _expanded(scripts, home))
+    for folder in (home, f"{home}/.config"):
+        try:
+            with os.scandir(folder) as entries:
+                hidden = (each for each in entries if folder != home or each.name.startswith("."))
+                yield from (each.path for each in hidden if each.is_symlink())
+        except OSError:
+            continue
+
+
+def _expanded(scripts: tuple[str, ...], home: str) -> Iterator[str]:
+    """Yield the paths of `scripts`; of one that ends with `/*`, the files in that folder."""
+    for path in (_at(each, home) for each in scripts):
+        if not path.endswith("/*"):
+            yield path
+            continue
+        try:
+            yield from (f"{path[:-1]}{name}" for name in sorted(os.listdir(path[:-2]))[:_MOST_FILES])
+        except OSError:
+            continue
+
+
+def _plain(word: str) -> str:
+    """The path that an include of a script names; nothing when it is not known before the script runs."""
+    path = _HOME.sub("~", _HERE.sub(".", word)).strip("\"'")
+    if path.startswith(("-", "<")) or any(char in path for char in "$`*?{}()=\0") or path in (".", ".."):
+        return ""
+    return "" if _ACTIVATION.fullmatch(path) else path
+
+
+def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the value of each setting of Git, in whatever file, conditional or not."""
+    more = [environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
+    if folder := environ.get("XDG_CONFIG_HOME"):
+        more.append(f"{folder}/git/config")
+    left = [located(path, workspace, home) for path in (*_GIT_FILES, *more) if path]
+    for name, value in _given(environ):
+        yield name, value
+        left += _included(name, value, workspace, home)
+    seen: set[str] = set()
+    while left and len(seen) < _MOST_FILES:
+        file = left.pop()
+        if file in seen:
+            continue
+        seen.add(file)
+        for name, value in git_settings(_content(file)):
+            included = _included(name, value, os.path.dirname(file), home)
+            left += included
+            yield name, included[0] if included else value
+
+
+def _included(name: str, value: str, folder: str, home: str) -> list[str]:
+    section, _, key = name.partition(".")
+    if section not in ("include", "includeif") or not key.endswith("path"):
+        return []
+    place = located(value, folder, home)
+    return [place] if place else []
+
+
+def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings that stand in the environment (git-config(1), "ENVIRONMENT")."""
+    for name, key in environ.items():
+        if name.startswith("GIT_CONFIG_KEY_"):
+            yield key.lower(), environ.get(f"GIT_CONFIG_VALUE_{name[15:]}", "")
+    try:
+        parts = shlex.split(environ.get("GIT_CONFIG_PARAMETERS", ""))
+    except ValueError:
+        parts = []
+    for part in parts:
+        key, _, value = part.partition("=")
+        yield key.lower(), value
+
+
+def _ini(text: str) -> Iterator[tuple[str, str]]:
+    """Yield `section.key` and the value of each line of a file with sections; the key alone before the first one."""
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("[") and "]" in line:
+            section = line[1 : line.index("]")].strip() + "."
+        elif not line.startswith(("#", ";")) and "=" in line:
+            key, _, value = line.partition("=")
+            value = value.strip().strip("\"'")
+            if value.startswith("python:"):  # hgrc(5): a file and a function in it
+                value = "./" + value.removeprefix("python:").partition(":")[0]
+            yield f"{section}{key.strip()}", value
+
+
+def _at(path: str, home: str) -> str:
+    return f"{home}{path[1:]}" if path.startswith("~") else path
+
+
+def _text(path: str) -> str:
+    return _content(path).decode("utf-8", "surrogateescape")
+
+
+def _content(path: str) -> bytes:
+    """The content of a regular file; empty when there is none that this user can read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return b""
+    try:
+        return os.read(handle, _LONGEST) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return path

@@ -1,0 +1,160 @@
+"""A signal that ends the program leaves the terminal as it was, and no command behind: with a real pseudo-terminal."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+ENDING = [
+    "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGABRT",
+    "SIGIO", "SIGPWR", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX",
+]  # fmt: skip
+# What is switched on, and how it is switched off again.
+SWITCHES = [("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[>1u", "\x1b[<u"), ("\x1b[>4;1m", "\x1b[>4;0m"), ("\x1b[?25l", "\x1b[?25h")]  # fmt: skip
+
+
+class Window:
+    """`agent` in a pseudo-terminal of its own session, which stays open behind it; `seen` is all that it wrote."""
+
+    def __init__(self, base: Path, *words: str, command: str) -> None:
+        self.seen = ""
+        (base / "w").mkdir()
+        (base / "home").mkdir()
+        script = base / "s.toml"
+        script.write_text(f"[[turn]]\ncalls = [{{ name = 'bash', arguments = {{ command = '{command}' }} }}]\n")
+        self.master, self.slave = pty.openpty()
+        self.before = termios.tcgetattr(self.slave)
+        environ = {"HOME": str(base / "home"), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        self.run = subprocess.Popen(
+            [AGENT, *(word.replace("SCRIPT", str(script)) for word in words)],
+            cwd=base / "w", env=environ, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+        )  # fmt: skip
+
+    def read(self, seconds: float = 0.05) -> None:
+        while select.select([self.master], [], [], seconds)[0]:
+            self.seen += os.read(self.master, 65536).decode("utf-8", "replace")
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def wait(self, what: object) -> None:
+        end = time.monotonic() + 30
+        while not what():  # type: ignore[operator]  # a function
+            assert time.monotonic() < end, self.seen[-3000:]
+            self.read()
+
+    def close(self) -> None:
+        if self.run.poll() is None:
+            self.run.kill()
+            self.run.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+def _sleeping(seconds: str) -> list[str]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+        except OSError:
+            continue
+        if words[:2] == [b"sleep", seconds.encode()]:
+            found.append(folder.name)
+    return found
+
+
+@pytest.fixture
+def windows() -> Iterator[list[Window]]:
+    made: list[Window] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+def _as_before(window: Window) -> None:
+    window.read(0.2)
+    assert termios.tcgetattr(window.slave) == window.before
+    for on, off in SWITCHES:
+        assert window.seen.rfind(on) <= window.seen.rfind(off), f"{on!r} stays"
+
+
+@pytest.mark.threat("T28")
+@pytest.mark.parametrize("name", ENDING)
+def test_a_signal_leaves_the_terminal_as_it_was_and_no_command(
+    name: str, tmp_path: Path, windows: list[Window]
+) -> None:
+    number = int(getattr(signal, name))
+    seconds = str(52_000 + number)
+    window = Window(tmp_path, "--model", "scripted:SCRIPT", "--mode", "trust-project", command=f"sleep {seconds}")
+    windows.append(window)
+    window.wait(lambda: "\x1b[>1u" in window.seen)
+    window.type("go\r")
+    window.wait(lambda: bool(_sleeping(seconds)))
+    assert termios.tcgetattr(window.slave) != window.before
+    os.kill(window.run.pid, number)
+    window.wait(lambda: window.run.poll() is not None)
+    assert window.run.returncode == 128 + number
+    _as_before(window)
+    window.wait(lambda: not _sleeping(seconds))
+
+
+@pytest.mark.threat("T28")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGQUIT", "SIGUSR1", "SIGRTMIN"])
+@pytest.mark.parametrize(
+    "words", [("--plain", "--model", "scripted:SCRIPT", "--mode", "default"), ("run", "go", "--model", "scripted:SCRIPT")],
+    ids=["plain", "run"],
+)  # fmt: skip
+def test_a_signal_in_a_question_does_too(
+    words: tuple[str, ...], name: str, tmp_path: Path, windows: list[Window]
+) -> None:
+    window = Window(tmp_path, *words, command="curl https://example.test/")
+    windows.append(window)
+    if words[0] == "--plain":
+        window.wait(lambda: termios.tcgetattr(window.slave) != window.before)
+        window.type("go\r")
+    window.wait(lambda: "example.test" in window.seen and termios.tcgetattr(window.slave) != window.before)
+    os.kill(window.run.pid, int(getattr(signal, name)))
+    window.wait(lambda: window.run.poll() is not None)
+    assert window.run.returncode == 130
+    _as_before(window)
+
+
+@pytest.mark.threat("T28")
+def test_a_signal_at_any_moment_of_the_start_leaves_the_terminal_as_it_was(
+    tmp_path: Path, windows: list[Window]
+) -> None:
+    for number in range(12):
+        base = tmp_path / str(number)
+        base.mkdir()
+        window = Window(base, "--model", "scripted:SCRIPT", command="true")
+        windows.append(window)
+        if number:
+            window.wait(lambda window=window: termios.tcgetattr(window.slave) != window.before)
+            time.sleep(number * 0.03)  # anywhere in what follows
+        os.kill(window.run.pid, signal.SIGUSR1)
+        window.wait(lambda window=window: window.run.poll() is not None)
+        _as_before(window)
+
+
+@pytest.mark.threat("T28")
+def test_a_stop_gives_the_terminal_back_first(tmp_path: Path, windows: list[Window]) -> None:
+    """The group of this process is orphaned, so SIGTSTP does not stop it (POSIX, 2.4.3): it goes on at once."""
+    window = Window(tmp_path, "--model", "scripted:SCRIPT", command="true")
+    windows.append(window)
+    window.wait(lambda: "\x1b[>1u" in window.seen)
+    os.kill(window.run.pid, signal.SIGTSTP)
+    window.wait(
+        lambda: "\x1b[?2004l" in window.seen and window.seen.rfind("\x1b[>1u") > window.seen.rfind("\x1b[<u") > 0
+    )
+    os.kill(window.run.pid, signal.SIGTERM)
+    window.wait(lambda: window.run.poll() is not None)
+    _as_before(window)
