@@ -301,7 +301,7 @@ class Expander:
         return replace(result, hints=tuple(text.rstrip("\n") for text in told) if quoted else tokens(told))
 
     def _output(self, body: Script, quoted: bool, worst: Tier, state: State) -> Sense:
-        """What a command substitution is replaced by, once its commands are walked."""
+        """Return the text that replaces a command substitution, after its commands were judged."""
         counted = self._counted(body, state)
         if counted is not None:
             return replace(counted, many=counted.empty and not quoted)

@@ -1,4 +1,4 @@
-"""What a pattern of bash matches: the texts that it spells, and the names in the folders of the workspace."""
+"""Matches of a bash pattern: the texts that the pattern spells, and the names in the folders of the workspace."""
 
 import re
 from collections.abc import Callable

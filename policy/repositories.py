@@ -1,4 +1,4 @@
-"""Whose Git settings govern a folder. Source: `is_git_directory` in Git's setup.c."""
+"""The Git repository whose settings govern a folder. Source: `is_git_directory` in Git's setup.c."""
 
 from policy.facts import Facts, Kind
 from policy.secrecy import inside
@@ -34,6 +34,6 @@ class Repositories:
         return found
 
     def _there(self, path: str) -> bool:
-        """Whether something is at `path`, of which the folder has no links in its path: a link to nothing, too."""
+        """Return True if `path` exists. A dangling link exists. The parent folder's path must hold no links."""
         fact = self._facts.look(path)
         return fact.kind is not Kind.MISSING or fact.real != path

@@ -16,7 +16,7 @@ from policy.pattern import pattern
 
 
 class Kind(Enum):
-    """How the value of a setting names paths.
+    """The ways in which the value of a setting names paths.
 
     Attributes:
         FILE: the value is the path of a file or folder that is read or run.

@@ -52,7 +52,7 @@ class Offer:
 
     @property
     def keys(self) -> str:
-        """What may be typed, in the prompt: `/s/p/S/P/d`."""
+        """The keys that the prompt lists, such as `/s/p/S/P/d`."""
         letters = [letter for letter, _, _ in self.lettered] + (["d"] if self.never is not None else [])
         return "".join(f"/{letter}" for letter in letters)
 

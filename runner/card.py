@@ -166,7 +166,7 @@ def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
 
 
 def _picks(offer: Offer) -> tuple[Pick, ...]:
-    """What may be remembered, each with its letter."""
+    """Return the choices that can be remembered, each with its letter."""
     picks = []
     for letter, choice, span in offer.lettered:
         missed = tuple(map(safe_line, choice.not_covered))

@@ -33,7 +33,7 @@ Entry = tuple[bytes, bytes, bytes]  # mode in octal digits, name and id, as a tr
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a commit or an annotated tag leads to: its tree (absent for a tag) and other objects."""
+    """The objects that a commit or an annotated tag names: its tree (None for a tag) and others."""
 
     tree: bytes | None
     others: tuple[bytes, ...]

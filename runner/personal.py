@@ -1,7 +1,7 @@
-"""What the user's own settings make programs run from inside a workspace, as patterns that are locked there.
+"""The files inside a workspace that programs run because of the user's own settings, as patterns to lock.
 
-`core.hooksPath = .githooks` in `~/.gitconfig` counts from the top of every repository, so whoever may write there has
-the user's next `git commit` run what was written. Read once when the settings of a session are loaded.
+`core.hooksPath = .githooks` in `~/.gitconfig` counts from the top of every repository, so a command that may write
+there decides what the user's next `git commit` runs. The settings are read once, when a session loads its own.
 """
 
 import os

@@ -111,9 +111,11 @@ async def propose(asked: Proposal, world: "World") -> Report:
 
 
 def answered(text: str) -> PlanAnswer | None:
-    """What a typed line says: the letter or the name of one of WAYS is a yes, other words are a no with them, and only
-    nothing, `n` or `no` is a bare no. None: a number, or a yes that
-    names no mode."""
+    """Parse a typed answer to the question that ends plan mode.
+
+    The letter or the name of one of WAYS is a yes. An empty line, `n` and `no` are a no without a reason. Other words
+    are a no with these words as its reason. Returns None for a number and for a yes that names no mode.
+    """
     said = text.strip()
     names = [mode.value for mode in WAYS]
     if said in ("", "n", "no"):

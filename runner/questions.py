@@ -174,7 +174,7 @@ def _reader(question: Question) -> Callable[[Said], Answer]:
 
 
 def _kept(said: str, question: Question) -> Answer | None:
-    """What a key of the card comes to, with what may stand behind it (`p 7d because ...`)."""
+    """Return the answer of a choice of the card, typed with its details (`p 7d because ...`), or None."""
     first = said.partition(" ")[0]
     pick = next((each for each in question.card.choices if first in each.keys), None)
     if pick is None:

@@ -141,7 +141,7 @@ class _Secret:
 
 
 class _Budget:
-    """How much one look may still read."""
+    """The numbers of objects and entries that one search may still read."""
 
     def __init__(self) -> None:
         self.objects, self.entries = _MOST_OBJECTS, _MOST_ENTRIES
@@ -318,7 +318,13 @@ def _worktrees(common: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What earlier looks came to: commits that were looked at with all their trees, those that wait, and names."""
+    """Results of earlier searches.
+
+    Attributes:
+        done: commits of which every tree was searched.
+        pending: commits that are still to be searched.
+        names: the names of secrets found.
+    """
 
     done: frozenset[bytes] = frozenset()
     pending: tuple[bytes, ...] = ()

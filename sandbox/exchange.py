@@ -23,11 +23,11 @@ _DRAIN = 1.0  # seconds the streams may stay open after the helper has killed ev
 
 
 class Alarm(Protocol):
-    """What may end a command from outside, by a descriptor that becomes readable."""
+    """A condition outside of the sandbox that ends a command, told by a descriptor that becomes readable."""
 
     @property
     def raised(self) -> bool:
-        """Whether the command has to end."""
+        """True once the command has to end."""
         ...
 
     def begin(self) -> None:

@@ -92,7 +92,7 @@ def like_repository(names: Container[str]) -> bool:
 
 
 def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
-    """What is locked inside `.git`, for every folder that Git takes for one: bare, of a submodule, of a worktree."""
+    """Return the patterns locked inside `.git`, for each folder that Git uses as one: bare, submodule, worktree."""
     inner = [pattern[5:] for pattern in locked if pattern.startswith(".git/")]
     return tuple(pattern for pattern in inner if not pattern.startswith(("modules/", "worktrees/")))
 

@@ -1,6 +1,6 @@
-"""Where a confined helper starts: `python -I -S helper.py FD`. Standard library only.
+"""The start script of a confined helper: `python -I -S helper.py FD`. Standard library only.
 
-A script is compiled anew at each start, a module is not: what the helper does stands in `serving.py`.
+Python compiles a script again at each start, but not a module, so the code of the helper is in `serving.py`.
 """
 
 import os

@@ -34,7 +34,7 @@ BY_NAME = "other programs run it by themselves"
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What lies, or will lie, at one path. `data`: the start of a file's content, or where a link leads."""
+    """A file, folder or link at one path. `data`: the beginning of a file's content, or the target of a link."""
 
     kind: Literal["file", "folder", "link"]
     data: bytes = b""
@@ -42,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a change counts, in words. `completes`: the file itself is not obeyed, but others are because of it."""
+    """The reason why a change matters. `completes`: programs obey other files because of it, not the file itself."""
 
     why: str
     completes: bool = False
@@ -130,7 +130,7 @@ class Inventory:
 
 
 class _Tree:
-    """What lies below `top` on the disk once `changes` are made."""
+    """The tree below `top` as it will be once `changes` are made."""
 
     def __init__(self, top: str, changes: Changes) -> None:
         self._top = top

@@ -150,7 +150,7 @@ class Live:
     # ---- which folders
 
     def _counts(self, path: str) -> bool:
-        """Whether a folder is one that is watched."""
+        """Return True if the folder is one that is watched."""
         if "/.git/objects" in path:
             return False
         top = next((each for each in self._tops if path.startswith(each)), "")
@@ -172,7 +172,7 @@ class Live:
         return True
 
     def _changed(self, path: str) -> bool:
-        """Whether names may have come to a folder since it was last read."""
+        """Return True if the folder may have new names since it was last read."""
         for top in self._tops:
             folder = self._trees.folders(top).get(path)
             if folder is not None:

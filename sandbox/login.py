@@ -1,4 +1,4 @@
-"""Whether a file of settings holds a login now, by its content."""
+"""A check by content whether a file of settings holds a login."""
 
 import os
 import stat

@@ -250,7 +250,7 @@ def mounts(
 
 @lru_cache(maxsize=1)
 def _machine_facts() -> tuple[str, ...]:
-    """What `/proc` of this kernel holds beside processes and what is shown."""
+    """Return the paths in `/proc` that are hidden: neither processes nor in the list of harmless files."""
     try:
         found = os.listdir("/proc")
     except OSError:

@@ -194,7 +194,7 @@ def perform(request: dict[str, object], answer: int) -> None:
 
 
 def nobody_left() -> bool:
-    """Whether no process that descends from us lives: the orphans among them are our children (prctl(2), wait(2))."""
+    """Return True if this process has no living descendant. Orphans become its children (prctl(2), wait(2))."""
     try:
         while os.waitpid(-1, os.WNOHANG | WALL)[0]:
             pass

@@ -54,17 +54,17 @@ class Space:
 
     @property
     def watched(self) -> bool:
-        """Whether there is a limit and somewhere to write."""
+        """True if there is a limit, and a file system to write to."""
         return bool(self._free)
 
     @property
     def far(self) -> bool:
-        """Whether so much is lost that it does not matter whose it is: the machine comes first."""
+        """True if so much space is gone that the command ends without counting whose files took it."""
         return self.watched and (self.lost > 2 * self.limit or self._files > 2 * self.limit // _A_FILE)
 
     @property
     def suspect(self) -> bool:
-        """Whether so much is lost that the command's own files have to be counted."""
+        """True if so much space is gone that the command's own files have to be counted."""
         return self.watched and self.lost > self.cleared
 
     @property

@@ -285,7 +285,7 @@ class Trees:
         return tree
 
     def folders(self, top: str) -> dict[str, Folder]:
-        """What was last found below `top`; empty when nobody looked."""
+        """Return the folders that were last found below `top`, or nothing if it was never searched."""
         return next((tree.folders for (each, _), tree in reversed(self._held.items()) if each == top), {})
 
     def keep(self, tree: Tree) -> None:

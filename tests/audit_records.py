@@ -61,7 +61,7 @@ def fill(path: Path, count: int = 5) -> None:
 
 @contextlib.contextmanager
 def fence_down(path: Path) -> Iterator[sqlite3.Connection]:
-    """What somebody who owns the file can do to it: records may be changed, and afterwards nothing shows that they could."""
+    """Allow records to be changed as the owner of the file can, and restore the triggers so that no trace is left."""
     raw = sqlite3.connect(path)
     fence = [sql for (sql,) in raw.execute("SELECT sql FROM sqlite_master WHERE name IN ('no_update', 'no_delete')")]
     raw.executescript("DROP TRIGGER no_update; DROP TRIGGER no_delete;")

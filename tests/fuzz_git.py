@@ -340,7 +340,7 @@ def run(seconds: float, seed: int, rounds: int = 1 << 62) -> tuple[int, int, lis
 
 
 def _listing(top: Path) -> list[tuple[str, bytes | str]]:
-    """What lies below a folder, to find out why two readers differ."""
+    """List the files below a folder, to find out why two readers differ."""
     return [
         (str(path.relative_to(top)), os.readlink(path) if path.is_symlink() else path.read_bytes())
         for path in sorted(top.rglob("*"))

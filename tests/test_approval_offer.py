@@ -1,4 +1,4 @@
-"""What a person types under a question with choices: only a letter keeps a yes, only `d` a no, digits nothing."""
+"""Answers typed to a question with choices: only a letter keeps a yes, only `d` keeps a no, digits answer nothing."""
 
 import asyncio
 import io

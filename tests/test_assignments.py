@@ -79,7 +79,7 @@ def test_a_variable_is_waived_only_for_code_that_nobody_reads(script: str, tier:
 
 
 def _program(line: str) -> bool:
-    """Whether `line` is one simple command that runs a known program, not a builtin of the shell."""
+    """Return True if `line` is one simple command that runs a known program, not a builtin of the shell."""
     tree = read(line)
     if isinstance(tree, Opaque) or len(tree.items) != 1 or tree.items[0].then not in (";", ""):
         return False

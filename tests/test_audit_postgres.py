@@ -198,7 +198,7 @@ def test_what_is_changed_beside_the_records_is_named(server: Server, statement: 
 
 @pytest.mark.threat("T25")
 def test_an_index_that_answers_something_else_is_named(server: Server, url: str) -> None:
-    """What somebody can do who runs the server: change what the catalogue says of an index, and not what it holds."""
+    """The administrator of a server can change the catalogue's definition of an index, but not the index itself."""
     with AuditLog(PostgresStore.open(url, write=True)) as log:
         written(log)
         server.sql(

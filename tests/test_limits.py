@@ -311,7 +311,7 @@ print(open("/proc/self/uid_map").read().split())
 
 @pytest.mark.threat("T14")
 def test_a_command_takes_a_part_of_what_is_counted_for_its_user(bench: Bench) -> None:
-    """What other programs of the same user are refused then: watches of files, queued signals, message queues."""
+    """Inotify, queued signals and message queues are counted by user: a command must leave some to the user's programs."""
     whole = [int(Path(f"/proc/sys/fs/inotify/max_user_{name}").read_text()) for name in ("instances", "watches")]
     answer = bench.run(f"{PY} '{SHARES}'")
     taken, rlimits, ids = answer["out"].splitlines()

@@ -415,7 +415,7 @@ class _Counted(str):
 
 
 def _work(text: str, kind: Kind) -> int:
-    """How many lines of Python run to import `text`, and how many characters of it are looked at."""
+    """Return the number of Python lines that run to import `text`, plus the number of characters that these look at."""
     steps = 0
 
     def trace(frame: object, event: str, argument: object) -> object:

@@ -656,7 +656,7 @@ def test_a_compressed_answer_is_counted_while_it_is_unpacked(
 
 @pytest.mark.threat("T119")
 def test_a_compressed_error_is_counted_while_it_is_unpacked() -> None:
-    """What fits is quoted, the rest is never unpacked; a body that is packed in another way says nothing."""
+    """The part that fits is quoted and the rest is never unpacked. A body of another encoding is not quoted."""
     said = json.dumps({"error": {"message": "no such thing"}}).encode()
     bomb = gzip.compress(said + b" " * (300 << 20), 1)
 

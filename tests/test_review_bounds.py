@@ -1,4 +1,4 @@
-"""What a look at the work of a run costs, whatever a command left behind: bounds on ignore rules, on an index, on time."""
+"""Bounds on the cost of looking at the changes of a run: ignore rules, a Git index, time."""
 
 import os
 import signal

@@ -576,7 +576,7 @@ def test_what_was_named_exactly_is_open_in_a_folder_that_is_locked_and_nothing_b
 
 
 def told_of_planting(answer: dict[str, Any]) -> set[str]:
-    """What was set aside, at least one. A command that goes on for some milliseconds is ended at the first one (T116)."""
+    """Return the files that were set aside, at least one. A command that runs on for some milliseconds is ended (T116)."""
     assert answer["status"] == 0 or answer["ended"] == "watch", answer
     told = {violation[1] for violation in answer["violations"]}
     assert told, answer

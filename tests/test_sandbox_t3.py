@@ -154,7 +154,7 @@ FLEES = "(setsid nohup sleep {mark} &); setsid bash -c 'trap \"\" TERM HUP; slee
 
 
 def left(mark: str) -> int:
-    """How many processes `sleep MARK` there are, when they are given up to ten seconds to become none."""
+    """Return the number of processes `sleep MARK` that are left after at most ten seconds."""
     until = time.monotonic() + 10
     while found := running(mark):
         if time.monotonic() > until:

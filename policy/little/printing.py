@@ -1,4 +1,4 @@
-"""What `echo` and `printf` print, as texts to be looked at for secrets: no verdict gets milder by them."""
+"""The texts that `echo` and `printf` print. They are searched for paths of secrets and never make a verdict milder."""
 
 import re
 from collections.abc import Sequence

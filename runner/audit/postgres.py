@@ -32,7 +32,7 @@ class PostgresStore:
 
     @property
     def marks(self) -> bool:
-        """Whether checkpoints can be added: only the owner can."""
+        """True if this role may add checkpoints. Only the owner of the tables may."""
         return not self._by_function
 
     def __init__(self, engine: sa.Engine, name: str, *, takes_head: bool = False, by_function: bool = False) -> None:

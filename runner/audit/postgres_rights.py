@@ -170,9 +170,9 @@ def install(connection: sa.Connection) -> None:
 
 
 def uses(connection: sa.Connection) -> tuple[bool, bool]:
-    """Whether this role takes the head by the function, and whether it appends by the other one.
+    """Return two flags: this role reads the head by `ringfence_head()`, and it appends by `ringfence_append()`.
 
-    The owner, who may do anything by itself, does not: pruning adds what no machine may add.
+    The owner appends to the tables itself, because pruning adds records that no machine may add.
     """
     query = (
         "SELECT coalesce(has_function_privilege(to_regprocedure('ringfence_head()'), 'EXECUTE'), false),"

@@ -101,7 +101,7 @@ def unlike(connection: sa.Connection) -> str:
 
 
 def _functions(connection: sa.Connection, schema: str) -> str:
-    """What of the functions somebody changed. Those of the rights may be missing, in a log of an earlier version."""
+    """Name the functions of the schema that were changed. A log of an earlier version may lack some."""
     rows = connection.exec_driver_sql(
         "SELECT proname::text, trim(prosrc), prosecdef, coalesce(array_to_string(proconfig, ','), ''),"
         " proowner = (SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass)"

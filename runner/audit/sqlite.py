@@ -199,7 +199,7 @@ class SqliteStore:
         return min(found, default=None)
 
     def faults(self) -> str:
-        """What of the file itself is not as this program and SQLite make it, in words; empty when nothing is."""
+        """Describe how the file differs from one that this program makes. The text is empty if nothing differs."""
         with contextlib.closing(connect(self.path, self._mode)) as other:
             if found := unlike(other):
                 return found

@@ -201,7 +201,7 @@ def understand(database: sqlite3.Connection, *, whatever: bool = False) -> None:
 
 
 def has_heads(database: sqlite3.Connection) -> bool:
-    """Whether there is anything to read the heads of the chains from, in a file that anybody may have changed."""
+    """Return True if the file has a table with the heads of the chains. The file may have been changed by anybody."""
     return any(row[1] == "merged" for row in database.execute("PRAGMA table_info(logs)"))
 
 

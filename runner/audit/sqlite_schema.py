@@ -64,7 +64,7 @@ def damage(database: sqlite3.Connection, logs: str) -> str:
 
 
 def _heads(database: sqlite3.Connection, logs: str) -> str:
-    """What is wrong with the rows of the heads: one for the chain that is appended to, or one for each merged one."""
+    """Describe what is wrong with the rows of the heads. A log has one row, a merged log one for each chain."""
     rows = database.execute(f"SELECT number, name, last, hash, merged FROM {logs} ORDER BY number").fetchall()  # noqa: S608  # a constant
     kinds = [tuple(map(type, row)) for row in rows]
     if any(kind != (int, str, int, str, int) for kind in kinds):

@@ -26,8 +26,12 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look found, by path. `notes`: what it could not tell, in sentences; `cut`: the time was over before its
-    end."""
+    """The changes of a workspace, sorted by path.
+
+    Attributes:
+        notes: sentences about the parts of the workspace that could not be compared.
+        cut: the time was over before the whole workspace was compared.
+    """
 
     changed: tuple[Changed, ...]
     notes: tuple[str, ...]
@@ -40,7 +44,7 @@ def before(workspace: str) -> dict[str, Stamp]:
 
 
 def since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
-    """What is other than it was `then`. Where `over()` becomes true, the look ends. Raises OSError."""
+    """Return the files that differ from `then`. Comparing ends early when `over()` is true. Raises OSError."""
     now = tree.found(workspace, over)
     stamps = {path: stamp(status) for path, status in now.files.items()}
     different = sorted(path for path in {*then, *stamps} if then.get(path) != stamps.get(path))

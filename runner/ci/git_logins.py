@@ -197,7 +197,7 @@ def _written(text: str) -> Iterator[str]:
 
 
 def _printed(text: str) -> Iterator[str]:
-    """What a command prints, but for variables and what is no secret of a helper."""
+    """Yield the literal words that a command prints, without variables and the public fields of a helper."""
     for words in _PRINTED.findall(text):
         for word in words.split():
             name, equals, value = word.strip("\"'").partition("=")

@@ -236,8 +236,10 @@ class _List:
         self.size = most - left
 
     def told(self, path: str, folder: bool) -> tuple[bool | None, int]:
-        """What the last line that fits says about a path below this list, which is whether it is ignored, or None when
-        no line fits; and how many tries that took."""
+        """Return the verdict of the last line that matches a path below this list, and the number of comparisons made.
+
+        The verdict is True for an ignored path, False for one that is taken in again, None if no line matches.
+        """
         names = path.split("/")
         last, back = max(
             self.paths[False, folder].get(path, (-1, False)), self.paths[True, folder].get(names[-1], (-1, False))

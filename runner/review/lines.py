@@ -23,10 +23,13 @@ class Hunk:
 
 
 class Effort:
-    """How many steps may still be taken to find what is the same, for as many texts as share it. `over()`: the time for
-    it is up.
+    """A budget of comparison steps that several texts share.
 
-    THREAT T95: whoever wrote the texts may have made them to keep us busy.
+    Attributes:
+        left: the steps that are left.
+        over: returns True when the time for comparing is over.
+
+    THREAT T95: the texts may have been written so that comparing them takes as long as possible.
     """
 
     __slots__ = ("left", "over")

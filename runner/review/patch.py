@@ -220,7 +220,7 @@ class _Work:
             self._changes[path] = old, new
 
     def _late(self, path: str) -> bool:
-        """Whether the time is over; then the path is entered as one that was not looked at."""
+        """Return True if the time is over, and record then that `path` was not compared."""
         if not self._over():
             return False
         self.cut = True

@@ -54,8 +54,10 @@ class Review:
         )
 
     def patch(self, *, ignored: bool = False, over: Callable[[], bool] = never) -> Patch:
-        """What the work came to so far; with `ignored` also files that Git ignores. What is not looked at when `over()`
-        becomes true is named. Raises OSError when one of the two folders is gone."""
+        """Return the changes so far as a patch, with `ignored` also those of files that Git ignores.
+
+        The patch names every file that was not compared before `over()` became true. Raises OSError when one of the
+        two folders is gone."""
         ground = self._ground
 
         def judge(changes: Changes) -> Mapping[str, Finding]:

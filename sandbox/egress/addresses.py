@@ -117,7 +117,7 @@ def _found(address: IPv4Address | IPv6Address, networks: _Networks) -> str | Non
 
 
 def _spells_link_local(address: IPv4Address | IPv6Address) -> bool:
-    """Whether a unique local address ends in one of 169.254.0.0/16: what an operator gives a service beside IPv4's."""
+    """Return True for a unique local IPv6 address that ends in 169.254.x.x: clouds give metadata services such ones."""
     private = isinstance(address, IPv6Address) and _found(address, _PRIVATE[6]) is not None
     return private and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
 

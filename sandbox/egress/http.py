@@ -71,9 +71,9 @@ class Request:
 
     @property
     def overridden(self) -> bool:
-        """Whether it carries a header or a parameter by which servers take another method, host or path.
+        """True if a header or query parameter makes some servers take another method, host or path.
 
-        What a body says (`_method` in a form) is not looked at.
+        A method in a body (`_method` in a form) is not looked for.
         """
         parameters = re.split("[&;]", self.path.partition("?")[2])
         return any(_overrides(name) for name, _ in self.fields) or any(map(_parameter_overrides, parameters))
@@ -271,7 +271,7 @@ def _plain_name(name: str) -> str:
 
 
 def _overrides(name: str) -> bool:
-    """Whether a header of this name may lead a server to another method, host or path."""
+    """Return True if a header of this name makes some servers take another method, host or path."""
     plain = _plain_name(name)
     if plain.startswith(_NO_OVERRIDES):
         return False
@@ -283,7 +283,7 @@ def _overrides(name: str) -> bool:
 
 
 def _parameter_overrides(parameter: str) -> bool:
-    """Whether a parameter of a query (`_method=DELETE`) may lead a server to another method.
+    """Return True if a query parameter such as `_method=DELETE` makes some servers take another method.
 
     PHP reads `.`, blank and `[` in a name as `_`.
     """
