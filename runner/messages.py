@@ -1,6 +1,7 @@
 """What travels between the loop and a model: messages, tool calls, replies, and the Provider protocol."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
@@ -81,6 +82,34 @@ def without_thoughts(messages: list[Message]) -> None:
         if isinstance(message, AssistantMessage) and has_thoughts(message):
             kept = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
             messages[place] = AssistantMessage(kept or (TextBlock("[no answer]"),))
+
+
+def images_in(messages: Iterable[Message]) -> Iterator[ImageBlock]:
+    """Yield the images of users' messages and of results."""
+    for message in messages:
+        for content in _shown(message):
+            yield from (block for block in content if isinstance(block, ImageBlock))
+
+
+def _shown(message: Message) -> tuple[tuple[TextBlock | ImageBlock, ...], ...]:
+    match message:
+        case UserMessage(content):
+            return (content,)
+        case ToolMessage(results):
+            return tuple(result.content for result in results)
+        case _:
+            return ()
+
+
+def with_blocks(message: Message, made: Callable[[TextBlock | ImageBlock], TextBlock | ImageBlock]) -> Message:
+    """Return `message` with what `made` answers in the place of each block of a user's text or of a result."""
+    match message:
+        case UserMessage(content):
+            return UserMessage(tuple(map(made, content)))
+        case ToolMessage(results):
+            return ToolMessage(tuple(replace(each, content=tuple(map(made, each.content))) for each in results))
+        case _:
+            return message
 
 
 class Stop(StrEnum):
@@ -184,7 +213,7 @@ WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 class ProviderError(ProblemError):
     """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
     seconds; `window` the tokens that it says the model takes, where a request was too long; `thoughts` says that what
-    it refuses is how the model's earlier thoughts are marked."""
+    it refuses is how the model's earlier thoughts are marked; `images`, that it may be an image."""
 
     def __init__(
         self,
@@ -201,6 +230,7 @@ class ProviderError(ProblemError):
         self.retry_after = retry_after
         self.window = window
         self.thoughts = False
+        self.images = False
 
     @property
     def retryable(self) -> bool:

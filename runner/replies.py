@@ -61,6 +61,16 @@ class Replies:
         Raises ProviderError, Ended; then, and when cancelled, `unfinished` is what there is of it.
         """
         self.world, self._open = renewed(), Unfinished()
+        answered = False
+        try:
+            reply = await self._next(renewed, ready)
+            answered = True
+            return reply
+        finally:
+            opened = self._open
+            self.world.view.asked(answered=answered or opened.begun or bool(opened.text or opened.calls))
+
+    async def _next(self, renewed: Callable[[], World], ready: Callable[[ToolCall], None]) -> Reply:
         failed: Counter[Failure] = Counter()
         cuts = requests = 0
         self._spent.turn()
@@ -79,6 +89,7 @@ class Replies:
                 opened = self._open
                 if opened.begun:
                     self._spent.broken(sent, "".join(opened.said))
+                    error.images = False  # it read them
                 opened.ended(BROKEN)
                 if opened.calls and error.retryable:
                     return self._what_is_whole(error)
@@ -113,7 +124,7 @@ class Replies:
         return facts_of(self.world.named).output
 
     def _sent(self) -> tuple[Message, ...]:
-        return (*self.world.view.shown(self._messages), *self._open.resumed(self.world.redactor))
+        return (*self.world.view.sent(self._messages, self.world), *self._open.resumed(self.world.redactor))
 
     async def _stream(self, request: Request, ready: Callable[[ToolCall], None]) -> Reply:
         world, opened = self.world, self._open
@@ -203,13 +214,17 @@ class Replies:
         how often this answer failed; `cap`: the most tokens that it could have had."""
         world, attempt = self.world, failed[error.failure]
         patience = world.bounds.patience
-        if error.failure is Failure.CONTEXT:
-            await self._shorten(error, attempt, cap)
-            return
         if error.thoughts and not self._thoughtless and any(map(has_thoughts, self._messages)):
             self._thoughtless = True
             without_thoughts(self._messages)
             world.emit(Notice(f"{error.problem.why}: asked again without what the model thought before"))
+            return
+        if error.images and (images := world.view.refuse(self._messages, world)):
+            which = "an image" if images == 1 else f"{images} images"
+            world.emit(Notice(f"{error.problem.why}: asked again without {which} of the conversation"))
+            return
+        if error.failure is Failure.CONTEXT:
+            await self._shorten(error, attempt, cap)
             return
         if not error.retryable:
             raise error

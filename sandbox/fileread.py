@@ -4,6 +4,7 @@ import binascii
 import os
 
 from sandbox.fileaccess import Refused, digest, is_binary, read_capped, show
+from sandbox.picture import SIDE_CAP, picture
 
 LINE_CAP = 2000  # characters of one line
 TEXT_CAP = 200_000  # characters of one answer; the next read goes on from there
@@ -36,6 +37,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0,   b"\x89PNG\r\n\x1a\n",    "a damaged PNG image"),
     (0,   b"\xff\xd8\xff",         "a damaged JPEG image"),
     (0,   b"GIF8",                 "a damaged GIF image"),
+    (8,   b"WEBP",                 "a damaged WebP image"),
     (0,   b"RIFF",                 "RIFF media"),
 )
 # fmt: on
@@ -51,10 +53,14 @@ def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
         "size": size,
         "sha256": None if more else digest(content),
     }
-    media = image_type(content)
-    if media and not more:
+    if not more and (found := picture(content)) is not None:
+        media, *sides = found
+        why = ""
         if len(content) > IMAGE_CAP:
             why = f"the image has {size:,} bytes, and a model takes at most {IMAGE_CAP:,}"
+        elif max(sides) > SIDE_CAP:
+            why = f"the image has {sides[0]:,} by {sides[1]:,} pixels, and a model takes at most {SIDE_CAP:,} a side"
+        if why:
             raise Refused(what, why, "make a smaller copy of it and read that")
         return answer | {
             "type": "image",
@@ -101,22 +107,6 @@ def page(content: bytes, more: bool, offset: int, limit: int) -> dict[str, objec
         "bom": bom,
         "ends": "LF" if not ends else "CRLF" if ends == content.count(b"\n") else "mixed",
     }
-
-
-def image_type(content: bytes) -> str | None:
-    """The media type of a whole image that a model can take, judged by its bytes.
-
-    A file that only starts like an image is none: a vendor refuses the entire conversation for one broken image.
-    """
-    if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR" and b"IEND" in content[-64:]:
-        return "image/png"
-    if content.startswith(b"\xff\xd8\xff") and b"\xff\xd9" in content:
-        return "image/jpeg"
-    if content[:6] in (b"GIF87a", b"GIF89a") and len(content) > 26:
-        return "image/gif"
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP" and len(content) >= int.from_bytes(content[4:8], "little"):
-        return "image/webp"
-    return None
 
 
 def guess(content: bytes) -> str:

@@ -53,6 +53,12 @@ def png(width: int = 1) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
+GIF = b"GIF89a" + b"\1\0\1\0" + b"\0\0\0" + b"," + b"\0\0\0\0\1\0\1\0\0" + b"\2\2\x44\1\0" + b";"
+JPEG = (
+    b"\xff\xd8" + b"\xff\xe0\0\x04xx" + b"\xff\xc0\0\x0b\x08\0\1\0\1\1\1\x11\0" + b"\xff\xda\0\x08\1\1\0\0\x3f\0"
+    b"pixels" + b"\xff\xd9"
+)
+WEBP = b"RIFF\x1a\0\0\0WEBP" + b"VP8L\x0d\0\0\0" + b"\x2f\0\0\0\0" + b"\x10\x07\x10\x11\x11\x88\x88\xfe" + b"\0"
 TEN = b"".join(b"line %d\n" % n for n in range(1, 11))
 
 CUT = "x" * 2000 + " [... 1 more characters]"
@@ -84,10 +90,11 @@ READS: list[tuple[bytes, int, int, dict[str, object], str]] = [
     (b"\xff\xfeh\0i\0",   1, 2000, {"guess": UTF16},                         "with a way out"),
     (b"\x89PNG\r\n\x1a\n\0", 1, 1,  {"guess": "a damaged PNG image"},                "half an image is none"),
     (png(),                1, 2000, {"type": "image", "media": "image/png"},         "a whole one is shown"),
-    (b"GIF89a" + b"\0" * 30, 1, 1,  {"type": "image", "media": "image/gif"},         "gif"),
-    (b"\xff\xd8\xff\0\xff\xd9", 1, 1, {"type": "image", "media": "image/jpeg"},      "jpeg"),
-    (b"RIFF\x04\0\0\0WEBP", 1, 1,   {"type": "image", "media": "image/webp"},        "webp"),
-    (b"RIFF\xff\0\0\0WEBP", 1, 1,   {"type": "binary", "guess": "RIFF media"},       "cut off webp"),
+    (GIF,                  1, 1,    {"type": "image", "media": "image/gif"},         "gif"),
+    (JPEG,                 1, 1,    {"type": "image", "media": "image/jpeg"},        "jpeg"),
+    (WEBP,                 1, 1,    {"type": "image", "media": "image/webp"},        "webp"),
+    (WEBP[:-1],            1, 1,    {"type": "binary", "guess": "a damaged WebP image"}, "cut off webp"),
+    (GIF.replace(b"\1\0", b"\0\0", 1), 1, 1, {"guess": "a damaged GIF image"},      "an image without pixels is none"),
 ]
 # fmt: on
 
@@ -107,8 +114,10 @@ def test_an_image_comes_whole(tmp_path: Path) -> None:
 
 
 def test_an_image_that_no_model_takes_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.gif").write_bytes(b"GIF89a" + b"\0" * 4_000_000)
-    assert "4,000,006 bytes" in problem(read(tmp_path / "a.gif"))["why"]
+    (tmp_path / "a.png").write_bytes(png() + b"\0" * 4_000_000)
+    assert f"{len(png()) + 4_000_000:,} bytes" in problem(read(tmp_path / "a.png"))["why"]
+    (tmp_path / "b.png").write_bytes(png(8001))
+    assert "8,001 by 1 pixels" in problem(read(tmp_path / "b.png"))["why"]
 
 
 @pytest.mark.threat("T41")

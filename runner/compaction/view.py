@@ -16,7 +16,16 @@ from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from, start
 from runner.context.used import now
 from runner.events import Compacted, Notice
-from runner.messages import Message, ProviderError, without_thoughts
+from runner.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    ProviderError,
+    TextBlock,
+    images_in,
+    with_blocks,
+    without_thoughts,
+)
 from runner.model_facts import facts_of
 
 if TYPE_CHECKING:
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from runner.world import World
 
 _WHOLE = Fold()
+REFUSED = TextBlock("[an image was here; the model's server refused the request with it, so it is left out]")
 _ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
 _LEAST = 1_024  # tokens of an answer that are asked for even where the window seems full: we may have counted too much
 _UNKNOWN = 64_000  # tokens; what /compact measures by where nobody knows the window
@@ -51,6 +61,8 @@ class View:
         self._rests: dict[Level, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
         self._stated: set[str] = set()  # those models whose server named that number
+        self._refused: dict[str, dict[int, ImageBlock]] = {}  # by model, then id(): images that its server refused
+        self._before: dict[str, dict[int, ImageBlock]] = {}  # the same when the answer was asked for that is awaited
 
     def window(self, world: "World") -> int | None:
         """The tokens that the model takes, request and answer together; None where nobody knows."""
@@ -87,6 +99,40 @@ class View:
             made = shown(source, fold)
             self._cache = (fold, source, made)
         return (*made, *messages[len(source) :])
+
+    def sent(self, messages: Sequence[Message], world: "World") -> tuple[Message, ...]:
+        """What `shown` answers, without the images that the model's server refused."""
+        now_shown, refused = self.shown(messages), self._refused.get(world.named)
+        if not refused:
+            return now_shown
+
+        def known(block: TextBlock | ImageBlock) -> TextBlock | ImageBlock:
+            return REFUSED if id(block) in refused else block
+
+        return tuple(
+            with_blocks(each, known) if any(id(image) in refused for image in images_in((each,))) else each
+            for each in now_shown
+        )
+
+    def refuse(self, messages: Sequence[Message], world: "World") -> int:
+        """The model's server refused what `sent` answers: leave out the images that no answer came to yet; where there
+        are none, all. Answer how many."""
+        refused = self._refused.setdefault(world.named, {})
+        self._before.setdefault(world.named, dict(refused))
+        now_shown = self.shown(messages)
+        spoke = max((at for at, message in enumerate(now_shown) if isinstance(message, AssistantMessage)), default=-1)
+        for first in (spoke + 1, 0):
+            found = {id(image): image for image in images_in(now_shown[first:]) if id(image) not in refused}
+            if found:
+                refused |= found
+                return len(found)
+        return 0
+
+    def asked(self, *, answered: bool) -> None:
+        """Asking is over. Without an answer it was not the images that `refuse` took out: they are back."""
+        if not answered:
+            self._refused |= self._before
+        self._before = {}
 
     @property
     def _fold(self) -> Fold:

@@ -18,7 +18,16 @@ from runner.credentials import VARIABLES
 from runner.messages import WAITING_HELPS, Failure, ProviderError, StreamEvent
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.modeltext import parse_object
-from runner.providers.said import OUT_OF_CREDIT, WRONG_KEY, Said, about_thoughts, failure_of, said_in, window_of
+from runner.providers.said import (
+    OUT_OF_CREDIT,
+    WRONG_KEY,
+    Said,
+    about_images,
+    about_thoughts,
+    failure_of,
+    said_in,
+    window_of,
+)
 from runner.redactor import Redactor
 from runner.secrets import Secret, store_command
 from runner.visible import one_line
@@ -51,6 +60,7 @@ class Failures:
         error = _error(what, why, fix, status, failure, after if failure in WAITING_HELPS else None)
         error.window = window_of(said.message) if failure is Failure.CONTEXT else None
         error.thoughts = failure is Failure.FATAL and status == 400 and about_thoughts(said)
+        error.images = about_images(status, failure, said)
         return error
 
     def _words(self, status: int, said: Said, failure: Failure, model: str) -> tuple[str, str]:

@@ -34,6 +34,11 @@ _WINDOW = re.compile(
 # Anthropic, OpenAI and Gemini on thoughts that came back to them otherwise than they made them, or from elsewhere.
 # One that is missing is another thing: there, fewer are no help.
 _THOUGHTS = re.compile(r"(?s)(?!.*missing).*(?:signature|thinking`? block|encrypted[_ ]content)", re.IGNORECASE)
+# The vendors, vLLM, llama.cpp and OpenRouter on images that they cannot read, that are too large, or too many, or that
+# the model does not take at all.
+_IMAGES = re.compile(
+    r"(?<![a-z])(?:images?|pictures?|vision|multi-?modal|mmproj|media[ _]type|inline_?data)", re.IGNORECASE
+)
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 _LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
 
@@ -110,6 +115,14 @@ def window_of(message: str) -> int | None:
 def about_thoughts(said: Said) -> bool:
     """Whether it is the marks of earlier thoughts that a server does not accept."""
     return _THOUGHTS.match(f"{said.code} {said.message}") is not None
+
+
+def about_images(status: int, failure: Failure, said: Said) -> bool:
+    """Whether it may be an image of the request that a server does not accept: it says so, or says nothing better."""
+    if status == 413 or (failure is Failure.FATAL and status in (400, 415, 422)):
+        return True
+    may = failure in (Failure.FATAL, Failure.CONTEXT, Failure.RETRYABLE)
+    return may and _IMAGES.search(f"{said.code} {said.message}") is not None
 
 
 def wait_of(headers: Mapping[str, str], now: float) -> float | None:
