@@ -5,6 +5,7 @@ from collections.abc import Callable
 from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
 from policy.facts import Kind
 from policy.paths import Atlas, Device, Place, socket_host
+from policy.phrases import plain
 from policy.rule import Role
 from policy.secret_words import secret_kind
 from policy.sense import Sense
@@ -239,6 +240,9 @@ class Findings:
             self._secret("reads", place, rule, span)
         elif place.scope is Scope.OUTSIDE:
             self.because(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and (names := self.atlas.kept(place.path)) != ():
+            among = f"may have `{plain(names[0])}`" if names else "may have secret files, which is not known"
+            self.because(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", rule, span, effect)
 
     def _look(self, role: Role, place: Place, rule: RuleRef, span: Span | None) -> None:
         """Names and dates only. What the sandbox does not show is not there to be listed."""

@@ -30,6 +30,7 @@ HARMLESS = frozenset(
 )
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
 _LOOK = 15  # what a look at the disk costs
+_CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
 _SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
 
@@ -250,6 +251,17 @@ class Atlas:
         """Whether `path` lies in the folder in which Git keeps all versions. Its locks are no loss."""
         below = path[len(self._facts.workspace) :].split("/") if inside(path, self._facts.workspace) else []
         return ".git" in below and not path.endswith(".lock")
+
+    def kept(self, path: str) -> tuple[str, ...] | None:
+        """Return the secret files of which Git may have the content in `path`, a file or folder of the workspace's
+        `.git`; None when that is not known. Git packs content, but any program can unpack it."""
+        git = f"{self._facts.workspace}/.git"
+        if path != git and not any(inside(path, f"{git}/{name}") for name in _CONTENT):
+            return ()
+        self.budget.spend(_LOOK)
+        found = [self._facts.tracked(where) for where in ("index", "history")]
+        names = {name for each in found for name in each or ()}
+        return tuple(sorted(names)) if names or None not in found else None
 
     def shown(self, path: str) -> str:
         """`path` as people read it: relative to the workspace, or with `~`."""

@@ -15,6 +15,7 @@ _STEP = re.compile(r"([~^])(\d*)")
 _ABBREVIATED = re.compile(r"[0-9a-f]{4,40}")
 _HEAD = re.compile(rb"ref: (refs/heads/[A-Za-z0-9_./+-]+)\n?")
 _ID = re.compile(rb"([0-9a-f]{40})\n?")
+_MOVED = re.compile(rb"^[^\t\n]*\tcheckout: moving from (\S+) to ", re.MULTILINE)
 _LARGEST = 16 << 20  # bytes of packed-refs
 _MOST_STEPS = 2000  # from a commit to a parent, or from a tag to what it marks
 # Where Git looks for a name, in its order; a name that is found in two of these is ambiguous.
@@ -37,7 +38,7 @@ class Revisions:
 
     def commit(self, text: str) -> Commit | None:
         """Return the commit that `text` names; None for a HEAD without one."""
-        parts = _REVISION.fullmatch(text)
+        parts = _REVISION.fullmatch(self._left() if text == "@{-1}" else text)
         if parts is None or ".." in text:
             raise Unreadable(text)
         id = self._head() if parts[1] in ("HEAD", "@") else self._named(parts[1])
@@ -52,6 +53,13 @@ class Revisions:
                     raise Unreadable(text)
                 commit = self._peeled(commit.others[number - 1])
         return commit
+
+    def _left(self) -> str:
+        """Return the branch or id that the last checkout moved away from; HEAD's log tells it."""
+        moves = _MOVED.findall(whole(f"{self._own}/logs/HEAD", _LARGEST) or b"")
+        if not moves:
+            raise Unreadable("@{-1}")
+        return os.fsdecode(moves[-1])
 
     def _peeled(self, id: bytes | None) -> Commit:
         """Return the commit `id`, or the one that the tag `id` marks."""

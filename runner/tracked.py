@@ -9,6 +9,7 @@ Not chosen: Git itself in our sandbox (it starts 100 ms later, obeys settings, a
 bound but time); the Bloom filters of a commit-graph (they are in few repositories, and know whole paths only).
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from runner.workspace import git_folder
 
 _MOST_OBJECTS = 60_000  # commits and trees that one look reads
 _MOST_ENTRIES = 1_000_000  # and their entries
+_MOST_STASHED = 1000  # commits
 _MOST_NAMES = 200  # secret names that are told
 _MOST_KEPT = 4_000_000  # commits in the file of the cache
 _LARGEST_FILE = 16 << 20  # bytes of a list of references or a log
@@ -41,8 +43,9 @@ def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Pat
     not known. It reads the disk when it is asked, and remembers its answers.
 
     `index`; `assumed index`, its entries that are assumed to be unchanged (git-update-index(1)); `history`, all
-    commits; `tree of REVISION`; `change of REVISION`, the trees of that commit and of its parents. Of a revision that
-    this reader cannot tell for certain, it answers what it knows of the history.
+    commits; `gone`, what the history has and HEAD has not; `stash`, what was put aside; `tree of REVISION`; `change of
+    REVISION`, the trees of that commit and of its parents; `content of NAME`, nothing if the name is certainly that of
+    a commit. Of a revision that this reader cannot tell for certain, it answers what it knows of the history.
 
     `cache` names the folder for what is kept between looks, or None where nothing can be kept; it is asked only where
     there is a history.
@@ -52,11 +55,20 @@ def tracked(workspace: str, profile: Profile, home: str, cache: Callable[[], Pat
 
     def found(where: str) -> Names:
         if where not in known:
+            if where == "gone":
+                known[where] = gone()
+                return known[where]
             try:
                 known[where] = _found(where, workspace, secrets, cache)
             except (Unreadable, OSError, ValueError):
                 known[where] = found("history") if " of " in where else None
         return known[where]
+
+    def gone() -> Names:
+        history, head = found("history"), None
+        with contextlib.suppress(Unreadable, OSError, ValueError):
+            head = _found("tree of HEAD", workspace, secrets, cache)
+        return history if history is None or head is None else tuple(sorted(set(history) - set(head)))
 
     return found
 
@@ -76,7 +88,9 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
     kind, _, revision = where.partition(" of ")
     if revision:
         _commit(revision, own, common, secret, parents=kind == "change")
-        return _told(names)
+        return _told(names) if kind != "content" else ()
+    if where == "stash":
+        return _stashed(common, secret)
     roots = _roots(own, common)
     if not roots:
         return ()
@@ -282,6 +296,23 @@ def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: b
         trees = _Trees(objects, secret, _Budget())
         if not all(each.tree is not None and trees.walk(each.tree) for each in commits):
             raise Unreadable(revision)
+
+
+def _stashed(common: str, secret: _Secret) -> Names:
+    """Return the names in all that was put aside: each is a commit whose parents hold the index and new files."""
+    texts = [whole(f"{common}/{name}", _LARGEST_FILE) or b"" for name in ("refs/stash", "logs/refs/stash")]
+    texts += re.findall(
+        rb"^[0-9a-f]{40} refs/stash$", whole(f"{common}/packed-refs", _LARGEST_FILE) or b"", re.MULTILINE
+    )
+    with Objects(f"{common}/objects") as objects:
+        trees = _Trees(objects, secret, _Budget())
+        pending = [bytes.fromhex(text.decode()) for text in set(_HEX.findall(b"\n".join(texts)))]
+        for id in pending[:_MOST_STASHED]:
+            commit = objects.commit(id)
+            commits = [commit, *map(objects.commit, commit.others)] if commit is not None else []
+            if not all(each is None or each.tree is None or trees.walk(each.tree) for each in commits):
+                return None
+    return _told(secret.names) if len(pending) <= _MOST_STASHED else None
 
 
 # ---- the history

@@ -113,6 +113,9 @@ PRINTS = [  # with {id}, the id of the secret file
     "git --literal-pathspecs log -p -- . ':!.env'", "git --icase-pathspecs log -p -- SRC", "git log -p -- '[.]e*'", "git log -p -- ':(glob)*'",
     "git log -p -- '\\.*'", "git diff src --", "git stash show", "git log -p -- ./", "git log -p -- src/..", "git log -p -- ':(icase)x'",
     "cd src && git log -p -- . ':!.env' ..",
+    "git config --get-regexp --blob={id} .", "git config --get-all --blob {id} KEY", "git mktree <<< '100644 blob {id} x'",
+    "git hash-object -t tree -w --stdin < src/a.py", "git pack-objects --stdout --all", "git for-each-ref --format='%(raw)'", "git tag -l --format='%(raw)'", "git branch --format='%(raw)'",
+    "git notes add -C {id}", "git notes append -c {id} HEAD",
 ]
 NAMES_ONLY = [  # print no content of a file that is secret
     "git status", "git log", "git log --oneline -5", "git log --stat", "git log --name-only", "git log --numstat --all", "git log -p -- src",
@@ -124,11 +127,15 @@ NAMES_ONLY = [  # print no content of a file that is secret
     "git cat-file --batch-check <<< {id}", "git cat-file -p HEAD", "git cat-file commit HEAD", "git cat-file -p HEAD:src/a.py",
     "git grep a", "git grep -n a -- src", "git grep -e a", "git blame src/a.py", "git shortlog -sn", "git rev-list --objects --all", "git rev-parse HEAD",
     "git reflog", "git stash list", "git diff-tree -r HEAD", "git fast-export --all --no-data", "git config --list", "git log -L1,1:src/a.py", "git log -p -- 'src/*'", "git log --stat -m", "git branch -v",
+    "git show --stat main src/a.py", "git cat-file -p main", "git cat-file commit main", "git for-each-ref --format='%(refname) %(contents:subject)'", "git tag -n",
+    "git config --get user.name", "git config --get-regexp '^user' x", "git hash-object src/a.py", "git notes list", "git describe --abbrev=4 --always",
     "cd src && git diff HEAD~1 -- .", "git -C src log -p -- .", "git log -p -- ../work/src",
 ]
 REFUSED = [
     "git show HEAD:.env", "git config --blob=HEAD:.env --list", "git config get --blob HEAD:.env a.b", "git blame .env", "git log -L1,2:.env",
     "git cat-file -p HEAD:.env", "git diff --no-index .env src/a.py", "git show :.env",
+    # a flag that takes no further word, so the next one is a file or another flag
+    "git blame --abbrev .env HEAD", "git annotate --abbrev .env HEAD", "git config --get --blob=HEAD:.env KEY", "git config --get-all --file=.env x",
 ]
 # fmt: on
 
@@ -169,6 +176,10 @@ UNTOLD = (
     "grep KEY $(",
     "blame $(",
     "merge-tree",
+    "mktree",
+    "-t tree",
+    "pack-objects",
+    "notes",
 )  # a question, or a change, whatever is tracked
 
 
@@ -352,6 +363,105 @@ def test_what_lies_in_a_secret_folder_is_selected(repository: Repository) -> Non
     for path in ("src", "'src/*'", "deep/a.py", "'*/a.py' ':!deep/a.pem'", ". ':!deep'"):
         assert repository.tier(f"git log -p -- {path}") is Tier.READ, path
     assert repository.tier("git log -p -- . ':!deep/a.pem/b'") is Tier.READ_OUTSIDE
+
+
+# ---- what is brought back
+
+# fmt: off
+BRINGS = [  # bring an old secret into the workspace or the index, for the rest of the script to print
+    "git checkout v1~3 && grep -r KEY .", "git checkout v1~3 && cat .e*", "git checkout -q --detach v1~3; make", "git checkout v1~3 -- '*env'; tail *", "git switch --detach v1~3 && grep -r KEY .",
+    "git checkout v1~3; git grep KEY", "git reset v1~3 && git diff", "git reset -q v1~3 -- . && git diff", "git restore --source v1~3 --staged . && git diff", "git restore -s v1~3 ':(glob)**' && cat .e*",
+    "git worktree add build/tree v1~3; cat build/tree/.e*", "git worktree add -d build/tree v1~3 && grep -r KEY build/tree", "git bisect start v1 v1~5; grep -r KEY .", "git bisect run grep -r KEY .",
+    "git cherry-pick v1~4 && cat .e*", "git cherry-pick v1~4..v1~3 && cat .e*", "git revert --no-edit v1~2; grep -r KEY .", "git merge v1~3 && cat .e*", "git rebase v1~3 && cat .e*",
+    "git rebase --onto v1~3 main && cat .e*", "for b in main v1~3; do git checkout -q $b; grep -r x .; done", "f() {{ grep -r KEY .; }}; git checkout -q {old}; f", "git checkout {old} && python3 x.py",
+    "if git checkout -q v1~3; then head *; fi", "git checkout $(git rev-parse v1~3) && grep -r KEY .", "git checkout -b x v1~3 && grep -r KEY .", "git log -L1,1:src/a.py",
+]
+BRINGS_NONE = [
+    "git checkout v1~3", "git switch --detach v1~3", "cd src && git checkout v1~3", "git checkout v1~3 && ls -a", "test -d src && git checkout v1~3", "git checkout v1~3 && echo done && git status", "git worktree add build/tree v1~3", "git reset v1~3 && git status",
+    "git checkout main && make", "git checkout -b x && make", "git switch -c x && cat src/a.py", "git checkout v1 && grep -r KEY .", "git checkout {head} && make", "git worktree add build/tree && cat build/tree/src/a.py",
+    "git stash && make && git stash pop && cat src/a.py", "git restore src/a.py && cat src/a.py", "git restore --staged . && git diff", "git reset && git diff", "git merge main && make", "git rebase main && make",
+    "git rebase --continue && make", "git cherry-pick main && make", "git revert --no-edit HEAD && make", "git checkout -- src/a.py; cat src/a.py", "git bisect start v1 v1~5",
+]
+# fmt: on
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", BRINGS)
+def test_what_brings_a_secret_back_for_others_to_print_is_a_question(script: str, past: Repository) -> None:
+    assert any(reason.tier is Tier.READ_OUTSIDE for reason in past.reasons(filled(script, past)))
+
+
+@pytest.mark.parametrize("script", BRINGS_NONE)
+def test_what_brings_no_secret_back_or_prints_nothing_asks_nothing(script: str, past: Repository) -> None:
+    assert all(reason.tier is not Tier.READ_OUTSIDE for reason in past.reasons(filled(script, past)))
+
+
+# fmt: off
+BELOW_GIT = [  # read what Git has packed; `tail -c +3 OBJECT` behind a head of gzip is what `gzip -dc` unpacks
+    "cat .git/objects/aa/bb", "(printf '\\x1f\\x8b\\x08\\0'; tail -c +3 .git/objects/aa/bb) | gzip -dc", "cd .git/objects && cat aa/*", "find .git/objects -type f -exec cat {{}} +",
+    "tar c .git | base64", "grep -ra KEY .git", "cat .git/objects/pack/*.pack", "cat .git/rebase-merge/patch", "cat .git/rebase-apply/0001", "cat .git/rr-cache/a/preimage", "od -c .git/lfs/objects/aa/bb/aabb",
+    "cat src/../.git/objects/aa/bb", "cat < .git/objects/aa/bb", "cp .git/objects/aa/bb x",
+]
+BESIDE = ["cat .git/HEAD", "cat .git/logs/HEAD", "ls .git/objects", "find .git/objects -type f", "du -sh .git", "git verify-pack -v .git/objects/pack/*.idx", "grep -r KEY .", "tar c src", "cat .gitignore"]
+# fmt: on
+
+
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("script", BELOW_GIT)
+def test_reading_what_git_has_packed_is_a_question_where_a_secret_is_in_it(
+    script: str, past: Repository, clean: Repository
+) -> None:
+    assert any(reason.tier is Tier.READ_OUTSIDE for reason in past.reasons(filled(script, past)))
+    assert all(reason.tier is not Tier.READ_OUTSIDE for reason in clean.reasons(script.replace("{{}}", "{}")))
+
+
+@pytest.mark.parametrize("script", BESIDE)
+def test_reading_beside_it_asks_nothing(script: str, past: Repository) -> None:
+    assert past.tier(script) is Tier.READ
+
+
+@pytest.mark.threat("T117")
+def test_what_was_checked_out_before_and_what_was_put_aside_are_looked_at(repository: Repository) -> None:
+    repository.write("id_rsa", "x")
+    repository.git("add", "-f", "id_rsa")
+    repository.git("stash", "-q")
+    assert repository.found("stash") == ("id_rsa",)
+    assert repository.tier("git stash pop && cat id_*") is Tier.READ_OUTSIDE
+    assert repository.tier("git stash pop") is Tier.WRITE
+    repository.git("checkout", "-q", "-b", "other")
+    assert repository.tier("git checkout - && cat *") is Tier.WRITE
+    repository.secret()
+    repository.git("checkout", "-q", "main")
+    assert repository.tier("git checkout - && cat *") is Tier.READ_OUTSIDE
+    assert repository.tier("git switch - && cat *") is Tier.READ_OUTSIDE
+    assert repository.tier("git switch -") is Tier.WRITE
+
+
+@pytest.mark.threat("T117")
+def test_a_tag_of_a_secret_is_no_commit(repository: Repository) -> None:
+    repository.secret()
+    repository.git("tag", "light", "HEAD:.env")
+    repository.git("tag", "-a", "-m", "t", "heavy", "HEAD:.env")
+    for name in ("light", "heavy"):
+        for script in (
+            f"git show --stat {name}",
+            f"git show -s {name}",
+            f"git cat-file -p {name}",
+            f"git cat-file blob {name}",
+        ):
+            assert repository.tier(script) is Tier.READ_OUTSIDE, script
+
+
+@pytest.mark.threat("T117")
+def test_a_log_of_lines_follows_a_file_to_the_name_of_a_secret(repository: Repository) -> None:
+    repository.write(".env", "".join(f"line{n}\n" for n in range(9)) + TOKEN)
+    repository.commit()
+    assert repository.tier("git log -L1,1:src/a.py") is Tier.READ
+    repository.git("mv", ".env", "settings.txt")
+    repository.write("settings.txt", "".join(f"line{n}\n" for n in range(9)) + "other")
+    repository.commit()
+    assert TOKEN in repository.git("log", "-L1,10:settings.txt"), "otherwise this proves nothing"
+    assert repository.tier("git log -L1,10:settings.txt") is Tier.READ_OUTSIDE
 
 
 # ---- what is there

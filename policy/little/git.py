@@ -11,6 +11,7 @@ from policy.facts import Kind
 from policy.getopt import Shape, parse
 from policy.git_display import starts_nothing
 from policy.hosts import endpoint
+from policy.little.brought import brought
 from policy.little.kept import kept
 from policy.little.network import network_code
 from policy.little.shell import shell_of
@@ -52,6 +53,7 @@ def git(call: Call) -> None:
     else:
         _judge(sub)
         kept(sub, {flag.name for flag, _ in shape.flags} if sub is not call else frozenset())
+        brought(sub)
     if not sub.quiet and sub.rule.tier is not Tier.READ:
         _talks(sub)
     rule = sub.rule

@@ -15,7 +15,7 @@ from policy.secrecy import inside
 from policy.sense import Sense
 from policy.tier import Tier
 
-INDEX, HISTORY, ASSUMED = ("index",), ("index", "history"), ("assumed index",)
+INDEX, HISTORY, ASSUMED, GONE = ("index",), ("index", "history"), ("assumed index",), ("gone",)
 
 # Flags with which a command that lists commits or names prints differences, too (git-log(1), "Generating patch text").
 _PATCH = frozenset((
@@ -33,6 +33,7 @@ _EXPLICIT = frozenset(
 )
 # A word that may be the id of a file's content; the name of a reference is one of commits.
 _ID = pattern(r"(?:[0-9a-f]{4,64}|.*\^\{(?:blob|object)?\})", re.IGNORECASE)
+_NAME = pattern(r"[A-Za-z0-9_][\w./+-]*")  # of a reference
 _KINDS = ("commit", "tree", "tag")
 _GLOB, _CLASS = pattern(r"[*?\[\\]"), pattern(r"[\[\\]")
 _EXCLUDE = pattern(r":(?:[!^]|\(exclude\))(.+)")
@@ -77,18 +78,21 @@ def _look(call: Call, shape: Shape, where: "Where", *, narrowed: bool) -> None:
     for each in where:
         found = call.walk.facts.tracked(each)
         if found is None:
-            _asked(call, f"prints files that Git keeps ({each}), and whether secrets are among them is not known")
+            asked(call, f"prints files that Git keeps ({each}), and whether secrets are among them is not known")
             return
         names += found
     every = sorted(set(names))
     if names := _chosen(call, shape, every) if narrowed else every:
-        shown = listed(
-            [f"`{plain(name)}`" for name in names[:3]] + ([f"{len(names) - 3} more"] if len(names) > 3 else [])
-        )
-        _asked(call, f"prints files that Git keeps, and {shown} may be among them")
+        asked(call, f"prints files that Git keeps, and {named(names)} may be among them")
 
 
-def _asked(call: Call, text: str) -> None:
+def named(names: list[str]) -> str:
+    """Return the first of `names` and how many more there are, for a reason."""
+    return listed([f"`{plain(name)}`" for name in names[:3]] + ([f"{len(names) - 3} more"] if len(names) > 3 else []))
+
+
+def asked(call: Call, text: str) -> None:
+    """Make the command a question, since `text`, which follows its name."""
     call.findings.effect(EffectKind.READS, f"{call.walk.facts.workspace}/.git", Scope.WORKSPACE, False)
     call.because(Tier.READ_OUTSIDE, f"`{call.label}` {text}")
 
@@ -100,14 +104,16 @@ def _difference(call: Call, shape: Shape, given: set[str]) -> Where:
     if "--no-index" in given or (given & _NO_PATCH and not given & _EXPLICIT):
         return ()
     compared = given & {"--cached", "--staged", "--merge-base"} or any(
-        _is_revision(call, word) for word in _before(call, shape)
+        is_revision(call, word) for word in before_dashes(call, shape)
     )
-    return HISTORY if compared or _takes_a_word(call) else INDEX
+    return HISTORY if compared else INDEX
 
 
 def _commits(call: Call, shape: Shape, given: set[str]) -> Where:
     unknown = any(flag.name == "-L" and (value is None or not value.texts) for flag, value in shape.flags)
-    return HISTORY if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH) else ()
+    if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH):
+        return HISTORY
+    return GONE if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
 
 
 def _put_aside(call: Call, shape: Shape, given: set[str]) -> Where:
@@ -117,8 +123,8 @@ def _put_aside(call: Call, shape: Shape, given: set[str]) -> Where:
 
 def _show(call: Call, shape: Shape, given: set[str]) -> Where:
     if given & _NO_PATCH and not given & (_EXPLICIT | {"--stdin"}) and not _objects(call, shape):
-        return ()
-    words = _before(call, shape)
+        return _marked(call, shape)
+    words = before_dashes(call, shape)
     files = bool(words) and all(word.texts and all(map(_names_file, word.texts)) for word in words)
     return () if files and "--stdin" not in given else HISTORY  # `REV:PATH` is judged by its name
 
@@ -130,7 +136,9 @@ def _names_file(text: str) -> bool:
 
 def _objects(call: Call, shape: Shape) -> bool:
     """Return True if an operand may be the id of a file's content, which no flag keeps from being printed."""
-    return any(not word.texts or any(_may_be_content(text) for text in word.texts) for word in _before(call, shape))
+    return any(
+        not word.texts or any(_may_be_content(text) for text in word.texts) for word in before_dashes(call, shape)
+    )
 
 
 def _may_be_content(text: str) -> bool:
@@ -145,16 +153,28 @@ def _print(call: Call, shape: Shape, given: set[str]) -> Where:
     words = shape.operands
     if words and words[0].text in _KINDS and len(words) > 1:
         return ()
-    return HISTORY if _objects(call, shape) else ()
+    return HISTORY if _objects(call, shape) else _marked(call, shape)
+
+
+def _marked(call: Call, shape: Shape) -> Where:
+    """Return a look at each name that may be that of a tag: one that marks the content of a file prints it."""
+    texts = [word.text for word in before_dashes(call, shape) if word.text]
+    return tuple(f"content of {text}" for text in texts if _NAME.fullmatch(text) and text not in ("HEAD", "@"))
+
+
+def _formatted(call: Call, shape: Shape, given: set[str]) -> Where:
+    """`%(raw)` prints the content of a file that a reference marks."""
+    values = [value for flag, value in shape.flags if flag.name == "--format"]
+    return HISTORY if any(value is None or value.text is None or "raw" in value.text for value in values) else ()
 
 
 def _search(call: Call, shape: Shape, given: set[str]) -> Where:
     if "--no-index" in given or "--untracked" in given:
         return ()
-    words = _before(call, shape)
+    words = before_dashes(call, shape)
     words = words if given & {"-e", "-f"} else words[1:]
     # Of a file that is assumed to be unchanged, it reads what the index has (git-update-index(1)).
-    return HISTORY if "--cached" in given or any(_is_revision(call, word) for word in words) else ASSUMED
+    return HISTORY if "--cached" in given or any(is_revision(call, word) for word in words) else ASSUMED
 
 
 def _with(*flags: str, where: Where = HISTORY) -> "_Shows":
@@ -194,6 +214,9 @@ _SHOWS: dict[str, _Shows] = {
     "bundle create": _without(), "format-patch": _without(), "request-pull": _with("-p"),
     "difftool": _without(), "upload-pack": _without(), "upload-archive": _without(), "http-backend": _without(),
     "config": _settings, "config get": _settings, "config list": _settings,
+    "for-each-ref": _formatted, "branch": _formatted, "tag": _formatted,
+    "pack-objects": _without(), "mktree": _without(), "hash-object": _with("-t", "--literally"),  # other names for it
+    **dict.fromkeys(("notes add", "notes append"), _with("-C", "-c", "--reuse-message", "--reedit-message")),
     "status": _with("-v", "--verbose"),
     "commit": _with("-v", "--verbose", "-p", "--patch", "--interactive"),
     **dict.fromkeys(("add", "checkout", "reset", "restore", "stash", "stash push"), _INTERACTIVE),
@@ -221,17 +244,12 @@ _ACCEPTED = {
 _PLAIN = frozenset(("-C", "-c", "-P", "--no-pager", "--no-optional-locks"))  # flags of `git` that change no revision
 
 
-def _takes_a_word(call: Call) -> bool:
-    """Return True for `-U` with nothing behind it: Git takes its value only from the same word."""
-    return any(word.text in ("-U", "--unified") for word in call.words)
-
-
 def _trees(call: Call, shape: Shape, given: set[str]) -> Where:
     """Return the trees and changes of which alone the command prints files; nothing where that is not certain."""
     name = call.label.removeprefix("git ")
-    if shape.trouble or name not in _ACCEPTED or given - _ACCEPTED[name] or _takes_a_word(call):
+    if shape.trouble or name not in _ACCEPTED or given - _ACCEPTED[name]:
         return ()
-    words = [word for word in _before(call, shape) if _is_revision(call, word)]
+    words = [word for word in before_dashes(call, shape) if is_revision(call, word)]
     texts = [word.text for word in words if word.text]
     if len(texts) != len(words):
         return ()
@@ -265,14 +283,14 @@ def _dashes(call: Call) -> int | None:
     return next((place for place, word in enumerate(call.words) if word.text == "--"), None)
 
 
-def _before(call: Call, shape: Shape) -> list[Sense]:
+def before_dashes(call: Call, shape: Shape) -> list[Sense]:
     """Return the operands before `--`."""
     dashes = _dashes(call)
     after = len(call.words) - dashes - 1 if dashes is not None else 0
     return shape.operands[: len(shape.operands) - after]
 
 
-def _is_revision(call: Call, word: Sense) -> bool:
+def is_revision(call: Call, word: Sense) -> bool:
     """Return True unless the word, which stands before any `--`, is certainly a path that is there."""
     atlas, cwds = call.findings.atlas, call.state.cwds
     if not word.texts or not cwds or _dashes(call) is not None:
@@ -285,7 +303,7 @@ def _chosen(call: Call, shape: Shape, names: list[str]) -> list[str]:
     dashes = _dashes(call)
     words = list(call.words[dashes + 1 :]) if dashes is not None else []
     if dashes is None and call.label.removeprefix("git ") in ("diff", "log", "show", "grep", "whatchanged"):
-        words = [word for word in shape.operands if not _is_revision(call, word)]
+        words = [word for word in shape.operands if not is_revision(call, word)]
     workspace, cwds = call.walk.facts.workspace, call.state.cwds or ()
     if not words or len(cwds) != 1 or not inside(cwds[0], workspace) or _GLOB.search(cwds[0]):
         return names
