@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
-from collections.abc import AsyncIterator
+import struct
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from egress_world import Names, Proxy, Server, certificate, serving
+from egress_world import Names, Proxy, Server, certificate, proxying, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -687,3 +691,131 @@ def test_a_web_socket_in_opened_tls_gets_nothing_and_goes_through(pem: Path) -> 
     assert back.startswith(b"HTTP/1.1 101")
     assert server.heard[0].endswith(b"ping\r\n\r\n")
     assert SECRET.encode() not in server.heard[0]
+
+
+# ---- answers that are cut
+
+LENGTH, CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody", b"4\r\nbody\r\n0\r\n\r\n"
+# fmt: off
+CUTS: list[tuple[bytes, str, str, str]] = [
+    (b"HTTP/1.1 200 OK\r\n\r\nbody",                        "GET",  "cut",   "nothing but the end of the connection tells where it ends"),
+    (b"HTTP/1.0 200 OK\r\nX: y\r\n\r\nbody",                "GET",  "cut",   "as HTTP/1.0 does"),
+    (b"HTTP/1.1 200 OK\r\n\r\n",                            "GET",  "cut",   "also where nothing came"),
+    (b"HTTP/1.1 404 No\r\n\r\nbody",                        "GET",  "cut",   "also of an error"),
+    (LENGTH,                                                "GET",  "whole", "its length tells"),
+    (LENGTH[:-1],                                           "GET",  "short", "and whoever reads it sees that it is not whole"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED,      "GET", "whole", "the last chunk tells"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKED[:-5], "GET", "short", "and one that is missing"),
+    (b"HTTP/1.1 200 OK\r\n\r\n",                            "HEAD", "whole", "there is no body"),
+    (b"HTTP/1.1 204 No Content\r\n\r\n",                    "GET",  "whole", "nor here"),
+    (b"HTTP/1.1 304 Not Modified\r\n\r\n",                  "GET",  "whole", "nor here"),
+]
+# fmt: on
+
+
+def ends(sock: socket.socket) -> str:
+    """How what comes ends: `reset`, or all of it."""
+    found = b""
+    try:
+        while data := sock.recv(65536):
+            found += data
+    except (ConnectionResetError, ssl.SSLError):
+        return "reset"
+    return found.decode()
+
+
+@contextlib.contextmanager
+def breaking(pem: Path | None, answer: bytes) -> Iterator[int]:
+    """A server that answers one request and ends its connection without the goodbye of TLS (or by a reset, in the
+    open)."""
+    listener = socket.create_server(("127.0.0.2", 0))
+
+    def serve() -> None:
+        made, _ = listener.accept()
+        with made as sock:
+            if pem is not None:
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context.load_cert_chain(pem)
+                sock = context.wrap_socket(sock, server_side=True)
+            sock.settimeout(30)
+            while b"\r\n\r\n" not in sock.recv(65536):
+                pass
+            sock.sendall(answer)
+            if pem is None:
+                time.sleep(0.3)  # what was sent arrives before the reset
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            else:
+                sock.shutdown(socket.SHUT_WR)
+                sock.recv(1)
+            sock.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        thread.join()
+        listener.close()
+
+
+async def said_by(proxy: Proxy, request: bytes, inner: ssl.SSLContext | None = None, tunnel: str = "") -> str:
+    """What a command sees of the end of its answer, in the open or in TLS that the proxy opens."""
+
+    def command() -> str:
+        with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as sock:
+            if inner is None:
+                sock.sendall(request)
+                return ends(sock)
+            sock.sendall(f"CONNECT {tunnel} HTTP/1.1\r\nHost: {tunnel}\r\n\r\n".encode())
+            while not sock.recv(65536).endswith(b"\r\n\r\n"):
+                pass
+            with inner.wrap_socket(sock, server_hostname=HOST) as secured:
+                secured.sendall(request)
+                return ends(secured)
+
+    return await asyncio.to_thread(command)
+
+
+@pytest.mark.threat("T123")
+@pytest.mark.parametrize("opened", [False, True], ids=["in the open", "in TLS"])
+@pytest.mark.parametrize("lent", [True, False], ids=["lent", "alone"])
+@pytest.mark.parametrize(("answer", "method", "how", "why"), CUTS, ids=[row[3] for row in CUTS])
+def test_an_answer_that_is_cut_is_no_whole_one(
+    pem: Path, answer: bytes, method: str, how: str, why: str, lent: bool, opened: bool
+) -> None:
+    """Whoever is on the way can end a connection, but not say goodbye inside of TLS."""
+
+    async def scene(port: int) -> tuple[str, Proxy]:
+        at = f"{HOST}:{port}"
+        given = forge(f'["{at}/{"" if lent else "other/"}"]', *(["intercept = true"] if opened else []))
+        authority = Authority([HOST]) if opened else None
+        async with brokered(given, f"{at} private", believing=pem, authority=authority) as proxy:
+            if authority is None:
+                return await said_by(proxy, ask("/", method=method, port=port)), proxy
+            inner = ssl.create_default_context(cadata=authority.pem().decode())
+            request = f"{method} / HTTP/1.1\r\nHost: {at}\r\n\r\n".encode()
+            return await said_by(proxy, request, inner, at), proxy
+
+    with breaking(pem, answer) as port:
+        seen, proxy = asyncio.run(scene(port))
+    assert (seen == "reset") is (how == "cut"), (seen, why)
+    body = seen.partition("\r\n\r\n")[2]
+    assert how != "whole" or method == "HEAD" or body in ("", "body", CHUNKED.decode())
+    assert ["was cut" in each.why for each in proxy.connections] == [how == "cut"]
+
+
+@pytest.mark.threat("T123")
+@pytest.mark.parametrize("tunnel", [False, True])
+def test_a_reset_is_passed_on_as_one(tunnel: bool) -> None:
+    """In the open nobody says goodbye, but a server that breaks off does not end."""
+
+    async def scene(port: int) -> str:
+        async with proxying(f"{HOST}:{port} private", names=Names(forge__test=[("127.0.0.2",)])) as proxy:
+            if not tunnel:
+                return await said_by(proxy, ask("/", port=port))
+            return await said_by(
+                proxy, f"CONNECT {HOST}:{port} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\nwords\r\n\r\n".encode()
+            )
+
+    with breaking(None, CUTS[0][0]) as port:
+        assert asyncio.run(scene(port)) == "reset"

@@ -161,6 +161,15 @@ def unfolded(head: bytes) -> bytes:
     return _SPACED.sub(rb"\1:", _FOLD.sub(b" ", head))
 
 
+def ends_with_connection(method: str, status: int, head: bytes) -> bool:
+    """Return True if only the end of the connection tells where the answer with that head ends (RFC 9112, 6.3)."""
+    if method == "HEAD" or status < 200 or status in (204, 304):
+        return False
+    fields = [line.lower().partition(":") for line in head[: -len(END)].decode("latin-1").split("\r\n")[1:]]
+    coded = [value.strip(" \t") for name, _, value in fields if name == "transfer-encoding"]
+    return not coded[-1].endswith("chunked") if coded else all(name != "content-length" for name, _, _ in fields)
+
+
 def in_chunks(head: bytes) -> bool:
     """Return True if what follows the head of a response comes in chunks.
 

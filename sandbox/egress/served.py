@@ -55,8 +55,10 @@ class Served:
             self.attempt.end(Failed("the connection did not say what it wants in time", host=self.attempt.host))
         except OSError:
             self.attempt.end(Failed("the connection broke off", host=self.attempt.host))
+            await self.client.abort()
         except Exception as error:  # the seam of a connection: a defect of ours ends it, refused, and nothing else
             self.attempt.end(Refused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
+            await self.client.abort()
 
     # ---- how they ask
 
@@ -104,7 +106,9 @@ class Served:
                 await self._dial(request.host, request.port)
         except Refused as error:
             self.attempt.end(error)
-            if not self.answered:
+            if self.answered:
+                await self.client.abort()
+            else:
                 await client.send(_page(error))
                 await client.part()
             return
@@ -267,6 +271,12 @@ class Served:
                     await self._chunks(server, self.client, added)
                 else:  # it is looked through, or in TLS on one side
                     await self._piecewise(server, self.client, self.attempt.receives, added)
+                    if server.cut and http.ends_with_connection(request.method, status, told):
+                        # THREAT T123: nothing else tells that there was more (RFC 9112, 9.8).
+                        raise Failed(
+                            f"the answer of host {self.attempt.host} was cut: its TLS did not end",
+                            host=self.attempt.host,
+                        )
                 return status
 
     async def _piecewise(self, source: Stream, target: Stream, count: Count, added: "Added | None" = None) -> None:
@@ -364,8 +374,9 @@ class Served:
             await relay(client.sock, server.sock, attempt.sends, attempt.receives, IDLE)
         except TimeoutError:
             attempt.end(Failed(f"nothing moved for {IDLE:.0f} seconds", host=attempt.host))
-        except OSError:
-            return  # one side is gone, and the other ends with it: how most connections end
+        except OSError:  # one side is gone, and the other ends with it: how most connections end
+            await client.abort()
+            await server.abort()
 
     async def _pass_on_in_tls(self, client: Stream, server: Stream) -> None:
         """Until either has ended: what was opened is a web socket, and both sides say goodbye inside of it."""

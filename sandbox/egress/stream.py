@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import struct
 
 CHUNK = 1 << 16
 
@@ -12,6 +13,7 @@ class Stream:
 
     __slots__ = ("ahead", "loop", "sock")
     clear = True  # what goes over the socket is what was sent
+    cut = False  # it ended without the goodbye of TLS: anybody on the way could have ended it there
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.ahead = sock, b""
@@ -47,6 +49,11 @@ class Stream:
 
     async def send(self, data: bytes) -> None:
         await self.loop.sock_sendall(self.sock, data)
+
+    async def abort(self) -> None:
+        """Let the end look like none: once it is closed, the other side gets a reset (socket(7), SO_LINGER)."""
+        with contextlib.suppress(OSError):
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     async def part(self) -> None:
         """End politely: what was sent last still arrives, though the other side was not heard out (RFC 9112, 9.6)."""
