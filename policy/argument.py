@@ -9,7 +9,7 @@ from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpo
 from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
-from policy.sense import Sense, exactly
+from policy.sense import Sense, exactly, tokens
 from policy.state import State
 from policy.tier import Tier
 
@@ -57,7 +57,7 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
             apply(call, Role.UPLOAD, word)
     elif role is Role.CODE:
         call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
-        if word.text is not None and ("/" in word.text and " " not in word.text):
+        if word.text is not None and " " not in word.text and ("/" in word.text or _hidden_secret(call, word.text)):
             call.touch(Role.READ, word)
     elif role is Role.REFSPEC:
         for text in word.texts:
@@ -98,6 +98,11 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
         call.touch(role, word)
         if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
             call.touch(role, Sense(hints=(word.text[1:],), span=word.span))
+
+
+def _hidden_secret(call: "Call", text: str) -> bool:
+    """Whether a program is in a file like `.env`: not code like `process.env`."""
+    return text[:1] == "." and call.findings.atlas.secret_name(text)
 
 
 def _mount(call: "Call", word: Sense) -> None:
@@ -181,6 +186,8 @@ def connect(call: "Call", word: Sense) -> None:
 
 def _revision(call: "Call", word: Sense) -> None:
     """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
+    if word.pattern:
+        suspect(call, word)
     for text in word.texts or word.hints:
         if _LEFT_OUT.match(text):
             continue  # a path that is not looked at
@@ -206,6 +213,8 @@ def enter(call: "Call", word: Sense) -> State:
 
 def suspect(call: "Call", word: Sense) -> None:
     """Refuse a word whose role is not known where it is not certain either and may name a secret."""
+    if word.content:
+        word = replace(word, texts=(), hints=(*word.hints, *tokens(word.content)))
     if not word.texts:
         call.findings.suspect(Role.READ, word, call.state.cwds, call.rule.ref, word.span or call.span)
 

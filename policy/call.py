@@ -31,8 +31,10 @@ _VERBS = {
 _RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
 
 
+_SEARCHES = frozenset(["grep", "rg"])
 _REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
-_LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file"])  # of flags: a file that lists paths
+# Flags whose value is a file that lists paths; `-f` is one of `file` alone.
+_LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])
 
 
 class Walker(Protocol):
@@ -160,6 +162,10 @@ def judge(call: Call) -> None:
         if role is Role.PORT:
             call.port = _port(word)
     _say(call, given)
+    if rule.name in _SEARCHES:
+        from policy.little.picking import aims  # only where there is a search
+
+        aims(call, shape)
     edits = any(flag.edits for flag, _ in shape.flags)
     for flag, value in shape.flags:
         _apply_flag(call, flag, value)
@@ -287,7 +293,7 @@ def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
         call.because(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
-        if flag.role is Role.READ and ("files" in name or name in _LISTS):
+        if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
             # A list of paths: known when the data is (`<(echo x)`, or the standard input as `-`).
             listed = value.content or (call.walk.heard if value.text == "-" else ())
             call.touch(Role.READ, Sense(many=True, hints=tokens(listed)))

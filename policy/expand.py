@@ -195,7 +195,8 @@ class Expander:
         if name in ("@", "*"):
             return ANYTHING if name == "@" or not part.quoted else Sense()
         if part.subscript in ("@", "*"):
-            hints = self.value(name, state, whole=True).hints
+            whole = self.value(name, state, whole=True)
+            hints = (*whole.hints, *(text for item in whole.items or () for text in item.texts))[:MOST_HINTS]
             return replace(ANYTHING if part.subscript == "@" or not part.quoted else Sense(), hints=hints)
         return _placed(self.value(name, state, part.subscript), part.quoted)
 

@@ -17,6 +17,9 @@ _CLASSES = {
 _CLASS = re.compile(rf"\[:({'|'.join(_CLASSES)}):\]")
 _BRACKET = re.compile(r"([!^]?)(\](?:\[:[a-z]*:\]|[^\]])*|(?:\[:[a-z]*:\]|[^\]])+)\]")
 _PLAIN = re.compile(rf"(?:{_CLASS.pattern}|[^\[\]\\])+")
+_BRACED = re.compile(r"[^\s;|&<>()`'\"{]{0,255}\{[^\s;|&<>()`'\"]{0,255}")
+_CHOICE = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")
+_SIGNS = frozenset("*?[")
 _EVERYTHING = frozenset(["*", "**", ".*", "*.*", "?*", ".??*", ".[!.]*"])
 
 
@@ -41,6 +44,22 @@ def spelled(pattern: str) -> tuple[str, ...]:
     return tuple(text + rest for text in texts)
 
 
+def braced(script: str) -> tuple[str, ...]:
+    """Return what the words of a script with braces (`~/.{ssh,aws}/$x`) become, quotes and expansions as they stand."""
+    found: dict[str, None] = {}
+    for word in _BRACED.findall(script)[:MOST] if "{" in script else ():
+        texts = [word]
+        while len(texts) <= MOST and (group := next(filter(None, map(_CHOICE.search, texts)), None)):
+            at, choices = texts.index(group.string), group[1].split(",")
+            texts[at : at + 1] = [
+                group.string[: group.start()] + each + group.string[group.end() :] for each in choices
+            ]
+        found |= dict.fromkeys(texts[:MOST])
+        if len(found) > MOST:
+            break
+    return tuple(found)
+
+
 def matched(
     pattern: str, start: str, names: Callable[[str], tuple[str, ...] | None], workspace: str, budget: Budget
 ) -> tuple[str, ...]:
@@ -56,6 +75,9 @@ def matched(
             continue
         if len(paths) > MOST:
             return ()
+        if not _SIGNS.intersection(part) and not any(inside(_joined(start, path), workspace) for path in paths):
+            paths = [f"{path}{part}/" for path in paths]  # on the way into the workspace
+            continue
         found = []
         for path in paths:
             folder = _joined(start, path)

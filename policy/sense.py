@@ -96,8 +96,9 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
             return (
                 Sense(head=texts[0], dashless=texts[0][:1] != "-", span=span) if len(texts) == 1 else Sense(span=span)
             )
+    content = tuple(text for part in parts for text in part.content)[:MOST_HINTS]
     if certain:
-        return Sense(texts=tuple(dict.fromkeys(texts)), span=span)
+        return Sense(texts=tuple(dict.fromkeys(texts)), content=content, span=span)
     head = ""
     for part in parts:
         head += part.head if part.text is None else part.text
@@ -135,7 +136,8 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
         maybe=_likely(parts),
         hints=_hinted(parts),
         heads=_heads(parts, head),
-        pattern=_pattern(parts) if wild else "",
+        pattern=_pattern(parts) if all(part.wild for part in unknown) else "",
+        content=content,
         span=span,
     )
 

@@ -13,7 +13,10 @@ from policy.expand import Expander
 from policy.facts import Facts
 from policy.flow import MOST_SAID, SHELL, Ends, either_ends
 from policy.functions import Given
+from policy.getopt import parse
+from policy.little.picking import picked
 from policy.little.registry import grammar
+from policy.matches import braced
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.repositories import Repositories
@@ -29,7 +32,7 @@ from policy.script.tree import (
     Script,
 )
 from policy.secret_words import secret_kind
-from policy.sense import ANYTHING, Sense, either, exactly
+from policy.sense import ANYTHING, Sense, either, exactly, tokens
 from policy.state import State
 from policy.step import Footing
 from policy.tier import Tier
@@ -236,10 +239,21 @@ class Walk(Assigning):
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
         self.listed = () if self._traps else call.lists  # a trap may print between the words
         said = self.heard if rule.name in _PASSING else call.says
+        if rule.name == "grep":
+            said += picked(parse(rule, call.label, call.words))
         if rule.name in _NAMING:
-            said = tuple(text for word in call.words for text in word.texts if text[:1] != "-")
+            said = tuple(text for word in call.words for text in self._meant(word, begin) if text[:1] != "-")
+        if rule.name in _PACKING:  # the names of files may come by their input
+            heard = tokens([*self.heard, *(text for word in call.words for text in word.content)])
+            self.findings.suspect(Role.READ, Sense(hints=heard), begin.cwds, rule.ref, call.span)
         self.said += [text for text in said if text not in self.said][: MOST_SAID - len(self.said)]
         return call.after or (begin, begin)
+
+    def _meant(self, word: Sense, state: State) -> tuple[str, ...]:
+        """The texts of a word, or the secrets that it finds where it is a pattern that finds nothing else."""
+        if word.texts or not word.pattern:
+            return word.texts
+        return tuple(text for cwd in state.cwds or () for text in self.atlas.only_secrets(word.pattern, cwd))
 
     def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Whom a command talks to that says no host: the registries in the settings, or somebody nobody can tell."""
@@ -333,12 +347,14 @@ class Walk(Assigning):
         outer = self.findings.step
         self.findings.begin(Footing(text=script[:MOST_GLIMPSED], cwds=state.cwds))
         self.findings.unknown(why, rule, span)
-        self._glimpse(script, state, rule, span)
+        self.glimpse(script, state, rule, span)
         self.findings.step = outer
 
-    def _glimpse(self, script: str, state: State, rule: RuleRef, span: Span | None) -> None:
+    def glimpse(self, script: str, state: State, rule: RuleRef, span: Span | None) -> None:
+        """Refuse a text, of which nobody knows how it is read, for the secrets that it names in plain sight."""
         home = self.facts.home
-        for token in dict.fromkeys(_TOKENS.split(script[:MOST_GLIMPSED])):
+        seen = script[:MOST_GLIMPSED]
+        for token in dict.fromkeys((*_TOKENS.split(seen), *braced(seen))):
             text = _HOME.sub(lambda _: f"{home}/", token)
             name = text.rpartition("/")[2]
             if name[:1] == "." and self.atlas.secret_name(name):
@@ -419,6 +435,7 @@ def _runs_input(words: list[Sense]) -> bool:
 # Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
 _PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
 _NAMING = frozenset(["ls", "realpath", "readlink", "basename", "dirname", "git ls-files"])  # print what they are given
+_PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")
 _LEAVES = frozenset(["break", "continue"])

@@ -11,7 +11,7 @@ from policy.action import RunScript
 from policy.budget import Budget
 from policy.classify import classify
 from policy.little.printing import echoed, printed
-from policy.matches import matched, spelled
+from policy.matches import MOST, braced, matched, spelled
 from policy.sense import exactly
 from policy.tier import Tier
 
@@ -83,6 +83,49 @@ REFUSED = [
     ("mediainfo --Output=file://.env y.mp4",               "the value of an option that is an address"),
     ("file @id_rsa",                                       "a file of further arguments, where a program takes one"),
     ("a=.e; b=nv; cat $a$b",                               "built of parts"),
+    ("cd sub; cat ../*.key",                               "a pattern in the folder above"),
+    ("cd src; cat ../sub/.e*",                             "a pattern below the folder above"),
+    ("cat sub/../*.key",                                   "a pattern behind `..`"),
+    ("cd ..; cat work/.en?",                               "a pattern in the workspace, from outside of it"),
+    ("git diff --no-index a.txt .en?",                     "a pattern, for a program that also takes revisions"),
+    ("cat ~/.{ssh,aws}/$x",                                "each word that braces spell"),
+    ("cat {.env,$x}",                                      "each word that braces spell"),
+    ("cat ~/.config/{x,gh{,y}}/$z",                        "braces inside braces"),
+    ("find . -name .env -execdir cat {} \\;",              "in the folder of the file"),
+    ("find . -name '.en[v]' -exec cat {} +",               "a pattern that spells a secret"),
+    ("find . -name '.en?' -exec cat {} +",                 "a pattern that finds a secret alone"),
+    ("find sub -name '.e*' | xargs cat",                   "a pattern that finds a secret alone, in a folder"),
+    ("find . -regex '.*/\\.env' -exec cat {} +",           "the end of a regular expression"),
+    ("find . -samefile .env -exec cat {} +",               "the file itself by another name"),
+    ("find .env sub/.env -type f | xargs cat",             "the files that it starts from"),
+    ("find .env a.txt | while read f; do cat $f; done",    "the files that it starts from"),
+    ("ls .en? | xargs cat",                                "a pattern in the words of a program that prints names"),
+    ("for f in $(ls *.key); do cat $f; done",              "likewise"),
+    ("ls -a | grep '^\\.env$' | xargs cat",                "names that are picked by a pattern for one of them"),
+    ("git ls-files | grep -x .env | xargs cat",            "likewise"),
+    ("grep -r x --include=.env .",                         "of a whole folder, nothing but files of that name"),
+    ("grep -r x --include='*.key' --include=.env .",       "nothing but files of such names"),
+    ("grep -r x --include='.en?' .",                       "a pattern that finds a secret alone"),
+    ("rg -uuu x -g .env",                                  "nothing but files of that name"),
+    ("rg -uu x --glob='**/*.pem'",                         "nothing but files of such names"),
+    ("rg -uu x -g '!src' --iglob .ENV",                    "what is left out of it aside"),
+    ("fd -H -g .env -x cat",                               "by a program that runs one for each file"),
+    ("fd -H '^\\.env$' -X cat",                            "by a program that runs one for all files"),
+    ("fd -H -e key -x cat {}",                             "by the ending of their names"),
+    ("file -f - <<< .env",                                 "from a list that is known"),
+    ("tar cf - -T <(echo .env)",                           "from a list that is known"),
+    ("tar cf - --files-from=- <<< .env",                   "from a list that is known"),
+    ("zip -@ x.zip <<< .env",                              "from a list that is known"),
+    ("echo .env | cpio -o",                                "from a list that is known"),
+    ("echo .env | pax -w",                                 "from a list that is known"),
+    ("wc --files0-from=<(echo .env)",                      "from a list that is known"),
+    ("a=(.ssh .aws); cat ~/${a[@]}",                       "one of an array"),
+    ("bash <<< 'cat .env'",                                "a script on the input of a shell"),
+    ("echo 'cat ~/.ssh/id_rsa' | sh",                      "a script on the input of a shell"),
+    ("bash -c \"cat ~/.ssh/$x\"",                          "a script whose beginning is known"),
+    ("xargs -I% sh -c 'cat ~/.%/id_rsa' <<< ssh",          "a script into which known data goes"),
+    ("awk -f .env a.txt",                                  "as a program, whose mistakes are printed"),
+    ("make -f .env",                                       "as a program, whose mistakes are printed"),
 ]
 ALLOWED = [
     ("echo ~/.ssh",                                        "a text"),
@@ -106,6 +149,32 @@ ALLOWED = [
     ("find . -name '*.py' | xargs cat",                    "not secret"),
     ("find . -type f -not -name .env | xargs grep x",      "everything but the secret"),
     ("echo .env.example | xargs cat",                      "public"),
+    ("cd src; cat ../*.json",                              "mostly other files"),
+    ("cd src; cat ../*.txt",                               "not secret"),
+    ("find . -name '*env*' | xargs cat",                   "may be anything"),
+    ("find . -name '.*' | xargs cat",                      "may be anything"),
+    ("find . -name '*.py' -execdir cat {} \\;",            "not secret"),
+    ("find . -regex '.*\\.py' -exec cat {} +",             "not secret"),
+    ("find . -name .env -execdir ls -la {} \\;",           "names of the workspace may be seen"),
+    ("find .env a.txt -type f | xargs ls -la",             "names of the workspace may be seen"),
+    ("find src sub -type f | xargs cat",                   "everything: what is secret is masked"),
+    ("ls *.key | wc -l",                                   "names of the workspace may be seen"),
+    ("ls | xargs cat",                                     "everything: what is secret is masked"),
+    ("ls *.txt | xargs cat",                               "not secret"),
+    ("ls -a | grep env",                                   "names of the workspace may be seen"),
+    ("git ls-files | grep '\\.env' | wc -l",               "names of the workspace may be seen"),
+    ("git ls-files | grep -v .env | xargs cat",            "everything but the secret"),
+    ("grep -r x --include='*.py' --include=.env .",        "other files, too"),
+    ("grep -r x --include='*.py' .",                       "not secret"),
+    ("grep -r x --exclude=.env .",                         "everything but the secret"),
+    ("rg x -g '!.env'",                                    "everything but the secret"),
+    ("rg x -g '*.py' -g '!*.key'",                         "not secret"),
+    ("rg --files -g .env",                                 "names of the workspace may be seen"),
+    ("fd -H .env",                                         "names of the workspace may be seen"),
+    ("fd -e py -x cat",                                    "not secret"),
+    ("fd -x wc -l",                                        "everything: what is secret is masked"),
+    ("find . -name '*.pem' | wc -l",                       "names of the workspace may be seen"),
+    ("a=(a.txt src); ls ./${a[@]}",                        "not secret"),
 ]
 # fmt: on
 
@@ -155,6 +224,13 @@ def test_what_echo_and_printf_print() -> None:
     assert printed([exactly("%s-%s\\n")], [exactly("a"), exactly("b"), exactly("c")]) == ("a-b\nc-\n",)
     assert printed([exactly("%b%%")], [exactly(r"\n")]) == ("\n%",)
     assert printed([exactly("x")], [exactly("never taken")]) == ("x",)
+
+
+def test_braces_are_expanded_as_in_bash() -> None:
+    assert braced("cat ~/.{ssh,aws}/$x ${y} {z}") == ("~/.ssh/$x", "~/.aws/$x", "${y}", "{z}")
+    assert set(braced("{a{,b},c}")) == {"a", "ab", "c"}
+    assert braced("no braces here") == ()
+    assert len(braced("{a,b}" * 60)) <= MOST, "what is spelled stays bounded"
 
 
 def test_patterns_match_as_in_bash() -> None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 from policy.call import Call
+from policy.little.picking import found_by, spelled_out
 from policy.little.wrappers import with_data
 from policy.rule import Role
 from policy.sense import Sense, below, exactly
@@ -114,21 +115,26 @@ def find(call: Call) -> None:
     starts = starts or [exactly(".")]
     for start in starts:
         call.touch(Role.TREE, start)
-    named = () if _CHOOSES.intersection(word.text for word in words) else _named(todo)
-    call.says = named
-    found = [replace(_found(start, narrowed), hints=named) for start in starts]
+    named = () if _CHOOSES.intersection(word.text for word in words) else _named(call, todo, starts)
+    begun = tuple(text for start in starts for text in start.texts if call.findings.atlas.secret_parts(text))
+    call.says = named or begun
+    found = [replace(_found(start, narrowed), hints=named or begun) for start in starts]
     if printing == {"-print0"}:
         call.lists = tuple(found)
     for text, values in todo:
         _act(call, text, values, found)
 
 
-def _named(todo: list[tuple[str, list[Sense]]]) -> tuple[str, ...]:
-    """The names that every file found has, as they are written."""
-    return tuple(values[0].text or "" for text, values in todo if text in _BY_NAME and values)
+def _named(call: Call, todo: list[tuple[str, list[Sense]]], starts: list[Sense]) -> tuple[str, ...]:
+    """The names that every file found has, as they are written, and the secrets that such a pattern finds alone."""
+    tests = [(text, values[0].text or "") for text, values in todo if values]
+    patterns = [text for test, text in tests if test in _BY_NAME]
+    patterns += [spelled_out(text) for test, text in tests if test in _BY_EXPRESSION]
+    return found_by(call, patterns, [text for start in starts for text in start.texts])
 
 
-_BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename"])
+_BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-samefile"])
+_BY_EXPRESSION = frozenset(["-regex", "-iregex"])
 _CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
 
 
@@ -191,7 +197,7 @@ def _act(call: Call, text: str, values: list[Sense], found: list[Sense]) -> None
             return
         if text.endswith("dir"):
             state = replace(call.state, cwds=None)
-            data = Sense(head="./", wild=several, dashless=True)
+            data = Sense(head="./", wild=several, dashless=True, hints=found[0].hints)
             call.inner(with_data(values, "{}", data, several=several), state)
             return
         for each in found:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from policy.argument import apply
 from policy.call import Call, judge
 from policy.getopt import Shape, parse
+from policy.little.picking import chosen_by_fd
 from policy.little.wrappers import with_data
 from policy.rule import Role
 from policy.sense import ANYTHING, LIMIT, Sense, exactly, tokens
@@ -123,7 +124,7 @@ def fd(call: Call) -> None:
     if not inner or any(word.text is None or word.text == ";" for word in inner):
         call.unknown(f"`{call.label}` runs a command known only when it runs")
         return
-    found = Sense(wild=True, many=several)
+    found = replace(chosen_by_fd(shape), many=several)
     line = " ".join(str(word.text) for word in inner)
     markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
     for marker in markers:

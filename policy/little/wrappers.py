@@ -170,6 +170,8 @@ def shell(call: Call) -> None:
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
     else:
         call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
+        for text in call.walk.heard:
+            shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
         if call.fed:
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
 
@@ -187,6 +189,8 @@ def _text(call: Call, words: list[Sense]) -> None:
         return
     if words[0].text is None:
         call.unknown(f"the script that `{call.label}` runs is known only when it runs", words[0])
+        for text in (*words[0].heads, *words[0].hints, words[0].head):
+            shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
         if shell_of(call).poured:
             call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         return

@@ -1,0 +1,85 @@
+"""Which files a command picks by patterns for their names (`find -name`, `grep --include`, `grep '^x$'` of a list).
+
+The results are only looked at for secrets: no verdict gets milder by them.
+"""
+
+import re
+from collections.abc import Iterable
+
+from policy.assessment import EffectKind, Scope
+from policy.secret_words import secret_kind
+from policy.sense import Sense
+from policy.tier import Tier
+
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from policy.call import Call
+    from policy.getopt import Shape
+
+_SIGNS = frozenset("*?[")
+_ESCAPED = re.compile(r"\\(.)")
+_AROUND = re.compile(r"\A\^?(?:\.\*)?/?|\$?\Z")  # what leaves a regular expression's name as it is
+# The flags that choose files by patterns for their names: of grep, ripgrep.
+_CHOOSING = frozenset(["--include", "-g", "--glob", "--iglob"])
+_NO_CONTENT = frozenset(["--files", "--type-list"])  # ripgrep prints names only
+# Of grep: names are not what it prints, or not what it is given.
+_OTHER_LINES = frozenset(
+    ["-v", "--invert-match", "-r", "-R", "--recursive", "--dereference-recursive", "-c", "--count"]
+)
+
+
+def found_by(call: "Call", patterns: Iterable[str], folders: Iterable[str] = (".",)) -> tuple[str, ...]:
+    """Return names that patterns as `find -name` takes them stand for: as written, and the secrets they find alone.
+
+    A pattern that begins with a sign may find anything below the folders, so only its own text counts.
+    """
+    atlas, found = call.findings.atlas, dict[str, None]()
+    for pattern in patterns:
+        found[pattern] = None
+        name = pattern.rpartition("/")[2]
+        if not _SIGNS.intersection(name) or name[:1] in ("*", "?", ""):
+            continue
+        for cwd in call.state.cwds or ():
+            for folder in folders:
+                found |= dict.fromkeys(atlas.only_secrets(name, atlas.absolute(folder, cwd)))
+    return tuple(found)
+
+
+def spelled_out(expression: str) -> str:
+    """Return the name that a regular expression such as `.*/\\.env$` or `^id_rsa$` stands for, if it is for one."""
+    return _ESCAPED.sub(r"\1", _AROUND.sub("", expression))
+
+
+def aims(call: "Call", shape: "Shape") -> None:
+    """Refuse a search whose flags let it read nothing but files with names of secrets."""
+    given = {flag.name for flag, _ in shape.flags}
+    if given.isdisjoint(_CHOOSING) or not given.isdisjoint(_NO_CONTENT):
+        return
+    chosen = [value for flag, value in shape.flags if flag.name in _CHOOSING and value is not None]
+    texts = [text for value in chosen for text in value.texts if text[:1] != "!"]
+    unknown = any(not value.texts for value in chosen)
+    atlas = call.findings.atlas
+    secret = [name for text in texts for name in found_by(call, [text])[-1:] if atlas.secret_parts(name)]
+    if texts and not unknown and len(secret) == len(texts):
+        call.findings.effect(EffectKind.READS, secret[0], Scope.SECRET)
+        call.because(Tier.SECRET, f"reads nothing but {', '.join(secret[:3])}, {secret_kind(secret[0])}", chosen[0])
+
+
+def picked(shape: "Shape") -> tuple[str, ...]:
+    """Return the names that `grep` picks from its input: its one pattern, where it is for one name."""
+    if not {flag.name for flag, _ in shape.flags}.isdisjoint(_OTHER_LINES):
+        return ()
+    patterns = [value for flag, value in shape.flags if flag.name in ("-e", "--regexp") and value is not None]
+    operands = shape.operands
+    if not patterns:
+        patterns, operands = operands[:1], operands[1:]
+    return () if operands else tuple(spelled_out(text) for word in patterns for text in word.texts)
+
+
+def chosen_by_fd(shape: "Shape") -> Sense:
+    """Return what `fd` hands to a command, as far as its patterns say."""
+    texts = [spelled_out(text) for word in shape.operands[:1] for text in word.texts]
+    endings = [
+        f"*.{text}" for flag, word in shape.flags if flag.name in ("-e", "--extension") and word for text in word.texts
+    ]
+    return Sense(wild=True, hints=(*texts, *endings))
