@@ -57,7 +57,7 @@ def braced(script: str) -> tuple[str, ...]:
         found |= dict.fromkeys(texts[:MOST])
         if len(found) > MOST:
             break
-    return tuple(found)
+    return tuple(found)[:MOST]
 
 
 def matched(
