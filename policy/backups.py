@@ -10,12 +10,13 @@ LONGEST = 255  # bytes of a name: NAME_MAX
 
 _WORDS = (
     r"bac?k(?:up)?|bkp|bck|old|orig(?:inal)?|save[ds]?|sav|copy|te?mp|prev(?:ious)?|rej|mine|theirs|r[0-9]+"
+    r"|base|this|other|new|lock|disabled|gz|bz2|xz|zst|lz4|zip|7z|tgz|b64|base64"
     r"|part(?:ial)?|vsctmp|(?:dpkg|ucf)-(?:old|new|dist|bak|tmp)|rpm(?:save|orig|new)|pac(?:save|orig|new)|[0-9][0-9._:t-]*"
 )
 # Only names with one of these are looked at closely.
 _MARKS = pattern(
-    rf"[~#]|copy|___jb_|[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?\Z|\.(?:s[a-w][a-z]|kate-swp|un)\Z"
-    r"|\A\..+\.[a-z0-9]{6}\Z| \([0-9]|[._-](?:bac?k(?:up)?|old|orig)\.[^.]+\Z|_(?:backup|base|local|remote)_[0-9]",
+    rf"[~#]|copy|,v\Z|\.sync-conflict-|___jb_|[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?\Z|\.(?:s[a-w][a-z]|kate-swp|un)\Z"
+    r"|\A\..+\.[a-z0-9]{6}\Z| \(?[0-9]|[._-](?:bac?k(?:up)?|old|orig)\.[^.]+\Z|_(?:backup|base|local|remote)_[0-9]",
     re.IGNORECASE,
 )
 _COPIES = tuple(
@@ -36,17 +37,22 @@ _COPIES = tuple(
         r"(.+)___jb_(?:tmp|old|bak)___",
         # What people and programs append: `NAME.bak`, `NAME.old.2`, `NAME.20260101`, `NAME.save.1` (nano), `NAME.orig`
         # and `NAME.rej` (patch), `NAME.mine` and `NAME.r12` (Subversion), `NAME.dpkg-old`, `NAME.rpmsave`,
-        # `NAME.pacsave`.
+        # `NAME.pacsave`, `NAME.BASE` and `NAME.OTHER` (Breezy), `NAME.lock` (git-credential-store(1) writes the new
+        # content there), packed copies.
         rf"(.+?)[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?",
         # rsync(1): `.NAME.a1B2c3`
         r"\.(.+)\.[a-z0-9]{6}",
         r"copy of (.+)",
+        # rcsintro(1)
+        r"(.+),v",
     )
 )
 # What stands before the ending: `NAME_BACKUP_12.json` (git-mergetool(1)), `NAME copy.json`, `NAME (1).json`,
-# `NAME.bak.json`.
+# `NAME 2.json` (Finder), `NAME.bak.json`, `NAME (X's conflicted copy 2026-01-31).json` (Dropbox, Nextcloud),
+# `NAME.sync-conflict-20260131-120000-ABCDEFG.json` (Syncthing).
 _BEFORE_ENDING = pattern(
-    r"(.+?)(?:_(?:backup|base|local|remote)_[0-9]+|(?: -|[_-])? ?\(?copy\)?(?: ?\(?[0-9]+\)?)?| ?\([0-9]+\)"
+    r"(.+?)(?:_(?:backup|base|local|remote)_[0-9]+|(?: -|[_-])? ?\(?copy\)?(?: ?\(?[0-9]+\)?)?| ?\([0-9]+\)| [0-9]+"
+    r"| \([^()]*conflicted copy[^()]*\)|\.sync-conflict-[0-9]{8}-[0-9]{6}(?:-[a-z0-9]+)?"
     r"|[._-](?:bac?k(?:up)?|old|orig))(\.[^.]+)?",
     re.IGNORECASE | re.DOTALL,
 )

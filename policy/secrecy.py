@@ -55,14 +55,14 @@ class Secrets:
     def named(self, path: str) -> bool:
         """Return True if the last name of `path`, alone or with the folder it lies in, makes it a secret anywhere.
 
-        The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret like the file.
+        The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret like the file, and the copy
+        of one that holds nothing secret (`.env.example.bak`) is none.
         """
         folder, _, name = folded(path.rstrip("/")).rpartition("/")
         names, below = self._index.secret, self._index.pairs.get(folder.rpartition("/")[2])
-        return any(
-            (names.hold(each) or (below is not None and below.hold(each))) and not self._index.public.hold(each)
-            for each in (name, *originals(name))
-        )
+        every = (name, *originals(name))
+        held = any(names.hold(each) or (below is not None and below.hold(each)) for each in every)
+        return held and not any(map(self._index.public.hold, every))
 
     def exposed_by(self, path: str) -> bool:
         """All of `path` would show a secret place: it is `/`, the home, or a folder above one of them."""

@@ -362,14 +362,18 @@ def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[st
 
     @lru_cache(maxsize=1 << 16)
     def anywhere(name: str) -> bool:
-        return any(secret(each) and not public(each) for each in (name, *originals(name)))
+        every = (name, *originals(name))
+        return any(map(secret, every)) and not any(map(public, every))
 
     def matches(path: str) -> bool:
         folder, _, name = path.rpartition("/")
         if anywhere(name):
             return True
         here = below.get(folder.rpartition("/")[2].lower())
-        return here is not None and any(here(each) and not public(each) for each in (name, *originals(name)))
+        if here is None:
+            return False
+        every = (name, *originals(name))
+        return any(map(here, every)) and not any(map(public, every))
 
     return matches
 

@@ -35,6 +35,16 @@ SECRET_NAMES = """
     .config/gh/hosts.yml .config/gcloud/credentials.db .azure/msal_token_cache.json .cargo/credentials.toml .ssh/deploy_key
     .ssh/deploy_ed25519 age/keys.txt vpn.ovpn wg0.conf .htpasswd .psql_history .bash_history master.key google-credentials.json
     .AWS/Credentials Terraform.TFState sub/deep/.aws/credentials
+    server.key.gz x.pem.zip credentials.json.xz id_rsa.b64 .pgpass.tgz .git-credentials.lock server.key.new server.key,v
+    server.key.BASE server.key.OTHER server.key.disabled credentials.sync-conflict-20260131-120000-ABCDEFG.json
+    work_id_rsa github_id_ed25519 deploy_rsa .ssh/id_work private.asc private_key.der private-key.txt privkey.der user.creds seed.nk
+    pw.kdb export.1pux cwallet.sso UTC--2026-01-31T00-00-00.000Z--ab12 key4.db logins.json users.htpasswd .htdigest .gitcookies
+    wpa_supplicant.conf .ansible_vault_pass vault_pass.txt db_password.txt password.txt .secret .token .github_token .openai_api_key
+    api_key.txt slack_token.txt secrets.json .dlt/secrets.toml secret.tfvars.json key.properties keystore.properties
+    jupyter_cookie_secret .clasprc.json playwright/.auth/user.json .ftpconfig .vscode/sftp.json sftp-config.json WinSCP.ini
+    credentials.csv rootkey.csv credentials.yml credentials.toml gcp-credentials.json token.json token.pickle serviceAccount.json
+    x.publishsettings .aws/sso .aws/cli .azure/credentials .kube/config-prod .kube/prod.yaml .config/hub .huggingface/token
+    .duckdb_history .pry_history .Rhistory .lesshst .viminfo .dbshell
 """
 PUBLIC_NAMES = """
     .env.example .env.sample .env.template key.pub id_rsa.pub cert.pem cert.pem.bak cert.pem~ public.pem.orig
@@ -43,6 +53,13 @@ PUBLIC_NAMES = """
     .aws/config .docker/Dockerfile credentials.py monkey.json keys.txt settings.json .npmrc .yarnrc.yml hosts.yml token
     config notes.20260101 v1.2.3 a.1 package.json.bak .ssh/config .ssh/known_hosts .ssh/id_rsa.pub kubeconfig docs/secrets.toml
     copy.py copyright.md environment.yml keyring.py
+    main.py.gz package.json.zip notes.txt,v Cargo.lock yarn.lock uv.lock main.py.new cert.pem.gz server.crt.gz .env.example.bak
+    credentials.go credentials.ts credentials.md credentials_test.go token.ts tokens.json tokens.css access_token.py test_token.py
+    secrets.go secrets.py secret.py secrets.tf secret.yaml secrets.sh password.py passwords.txt api_key.py apikeys.ts private_key.rs
+    private_key.go vault_password.py vault.yml keystore.ts signing.gradle history.md my_history.py .history.md auth.json settings.xml
+    gradle.properties local.properties pip.ini uv.toml poetry.toml bunfig.toml .curlrc .wgetrc .hgrc .gemrc odbc.ini
+    .ssh/id_work.pub github_id_ed25519.pub .kube/README.md .auth/README.md .vscode/settings.json .netlify/state.json .aws/README.md
+    login.json cookies.js database.yml auth.py seeds.txt report-2.json report.new.json
 """
 SPACED = [
     "Copy of .env",
@@ -51,6 +68,10 @@ SPACED = [
     ".env copy",
     "server - Copy.key",
     ".env (copy)",
+    "credentials 2.json",
+    "credentials (from Eve, conflicted copy 2026-01-31).json",
+    "server (conflicted copy 2026-01-31 120000).key",
+    "Login Data",
 ]
 ROWS = [(path, True) for path in (*SECRET_NAMES.split(), *SPACED)] + [(path, False) for path in PUBLIC_NAMES.split()]
 
@@ -91,7 +112,15 @@ def test_originals_are_found_for_any_text(name: str) -> None:
 
 def test_every_login_that_is_taken_into_a_project_is_secret_in_the_home() -> None:
     """The pairs of the name list follow the home list: what is a login here is one there."""
-    own = {"config/secrets.yml", ".streamlit/secrets.toml", ".git/credentials", "age/keys.txt"}  # of projects
+    own = {
+        "config/secrets.yml",
+        ".streamlit/secrets.toml",
+        ".git/credentials",
+        "age/keys.txt",
+        ".dlt/secrets.toml",
+        ".auth/*.json",
+        ".vscode/sftp.json",
+    }  # of projects
     home = machine().home
     for entry in (entry for entry in profile().secret_names if "/" in entry and entry not in own):
         places = (
@@ -128,6 +157,30 @@ LOGINS = [
     ("pip.conf",     "index-url = https://u:p@r.example/simple\n",               True,  "in the address"),
     ("pip.conf",     "index-url = https://r.example/simple\n",                   False, "no login"),
     ("nuget.config", "<add key=\"ClearTextPassword\" value=\"x\" />",            True,  "a password"),
+    ("pip.ini",      "index-url = https://u:p@r.example/simple\n",               True,  "in the address"),
+    ("uv.toml",      "[[index]]\nurl = \"https://u:p@r.example/\"\n",           True,  "in the address"),
+    ("poetry.toml",  "[http-basic.x]\nusername = \"u\"\npassword = \"p\"\n",     True,  "a password"),
+    ("poetry.toml",  "[virtualenvs]\nin-project = true\n",                       False, "settings"),
+    ("bunfig.toml",  "\"@x\" = { token = \"abc\", url = \"https://r.example\" }\n", True,  "a token"),
+    ("bunfig.toml",  "\"@x\" = { token = \"$npm_token\" }\n",                    False, "the name of a variable"),
+    ("auth.json",    '{"http-basic": {"r.example": {"username": "u"}}}',           True,  "of Composer"),
+    ("auth.json",    '{\n "github-oauth": {\n  "github.com": "x"}}',              True,  "of Composer, over several lines"),
+    ("auth.json",    '{"tokens": {"access_token": "x"}}',                          True,  "of an agent"),
+    ("auth.json",    '{"login": "Sign in", "token": "Your token"}',                False, "a translation"),
+    ("auth.json",    '{"http-basic": {}}',                                         False, "nothing in it"),
+    ("settings.xml", "<server><password>\n x</password></server>",                True,  "of Maven"),
+    ("settings.xml", "<server><password>${env.PW}</password></server>",            False, "the name of a variable"),
+    ("gradle.properties", "nexusPassword=x\n",                                    True,  "a password"),
+    ("gradle.properties", "org.gradle.jvmargs=-Xmx2g\nuseTokens=true\n",         False, "settings"),
+    ("local.properties", "signing.storePassword = x\n",                           True,  "a password"),
+    ("local.properties", "sdk.dir=/opt/android\n",                                False, "settings"),
+    (".curlrc",      "user = \"me:pw\"\n",                                        True,  "a password"),
+    (".curlrc",      "-u me:pw\n",                                                True,  "a password"),
+    (".curlrc",      "user-agent = x\nsilent\n",                                 False, "settings"),
+    (".wgetrc",      "http_password = x\n",                                       True,  "a password"),
+    (".hgrc",        "[auth]\nx.password = y\n",                                 True,  "a password"),
+    (".gemrc",       ":rubygems_api_key: x\n",                                    True,  "a key"),
+    ("odbc.ini",     "[db]\nPWD=x\n",                                            True,  "a password"),
     ("notes.txt",    "//npm.example.test/:_authToken=npm_0123\n",              False, "no such file"),
     (".npmrc",       "#" * (MOST + 1),                                           True,  "too long to be looked at whole"),
 ]
