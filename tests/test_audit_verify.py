@@ -58,6 +58,21 @@ BEHIND = (
     " 'CREATE INDEX card_of_denial ON cards (verdict) WHERE verdict = ''deny''' WHERE name = 'card_of_denial'"
 )
 TEXT = "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, '{old}', '{new}')"
+COLUMNS = {
+    "records": "id, body, hash",
+    "cards": "id, log, number, kind, time, session, decided, verdict, mode, tool, tiers, rules, name",
+    "logs": "number, name, last, hash, merged",
+}
+
+
+def endless(table: str, row: str) -> str:
+    """A view in the place of a table. Who reads from it never comes to an end."""
+    return (
+        f"ALTER TABLE {table} RENAME TO other; CREATE VIEW {table} ({COLUMNS[table]}) AS WITH RECURSIVE"
+        f" counted(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM counted) SELECT {row} FROM counted"
+    )
+
+
 # fmt: off
 SCHEMAS = [
     (BEHIND.format(index="(verdict) WHERE verdict = 'zzz'"),              "indexes do not hold",           True,  "an index without entries"),
@@ -83,6 +98,9 @@ SCHEMAS = [
     ("ANALYZE",                                                           "the table `sqlite_stat1` is none", False, "what the planner believes"),
     ("CREATE VIRTUAL TABLE x USING fts5(a)",                              "the table `x` is none",         False, "a table of a module"),
     ("ALTER TABLE cards RENAME TO c; CREATE VIEW cards AS SELECT * FROM c WHERE verdict IS NOT 'deny'", "", False, "a view in the place of a table"),
+    (endless("logs", "x, '', 0, '', 0"),                "`logs` is another",            False, "a view with rows without end in the place of the heads"),
+    (endless("cards", "x, 1, x" + ", ''" * 10),         "`cards` is another",            False, "one in the place of the cards"),
+    (endless("records", "x, '{}', ''"),                 "`records` is another",          False, "one in the place of the records"),
     ("PRAGMA user_version = 1",                                           "",                             False, "another format"),
     ("PRAGMA user_version = -1",                                          "",                             False, "a format that never was"),
     ("PRAGMA application_id = 7",                                         "`application_id`",              True,  "a file of another program"),

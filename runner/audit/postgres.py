@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from runner.audit.card import Card, card_of, holdable
 from runner.audit.chain import NAME
 from runner.audit.postgres_rights import LOCKS_HEAD, TAKES_HEAD, too_wide, uses
-from runner.audit.postgres_schema import unlike
+from runner.audit.postgres_schema import replaced, unlike
 from runner.audit.postgres_server import FENCED, LOGS, OWN, RECORDS, SCHEMA, engine_of, prepare, speaking, understand
 from runner.audit.store import Head, Row, Span, Wanted
 
@@ -162,6 +162,10 @@ class PostgresStore:
                 if tuple(card) != card_of(body):
                     return int(number)
         return None
+
+    def unreadable(self) -> str:
+        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+            return replaced(connection)
 
     def faults(self) -> str:
         with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from runner.audit.postgres_rights import functions
 
 _TABLES = ("ringfence_logs", "ringfence_records")
+_OIDS = "ARRAY['ringfence_logs'::regclass, 'ringfence_records'::regclass]::oid[]"
 _NO_INDEX = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
 # fmt: off
 # Each is a list of texts, in which the schema's name is left out.
@@ -81,6 +82,13 @@ _ANSWERS = (
 # fmt: on
 
 
+def replaced(connection: sa.Connection) -> str:
+    """Name a view, or whatever else is no plain table, that stands under the name of one of ours; else empty."""
+    query = f"SELECT relname FROM pg_class WHERE oid = ANY({_OIDS}) AND relkind <> 'r'"  # noqa: S608  # a constant
+    found = connection.exec_driver_sql(query).scalars().first()
+    return f"its table `{found}` is none that this program makes" if found else ""
+
+
 def unlike(connection: sa.Connection) -> str:
     """Say what of the tables this program did not make, or which index answers something else; empty when nothing."""
     schema = str(
@@ -89,9 +97,8 @@ def unlike(connection: sa.Connection) -> str:
             " WHERE c.oid = 'ringfence_records'::regclass"
         ).scalar_one()
     )
-    tables = "ARRAY['ringfence_logs'::regclass, 'ringfence_records'::regclass]::oid[]"
     for kind, query in _FOUND.items():
-        rows = connection.exec_driver_sql(query.replace("@tables@", tables)).scalars()
+        rows = connection.exec_driver_sql(query.replace("@tables@", _OIDS)).scalars()
         found = {re.sub(rf"(?<![\w.\"]){re.escape(schema)}\.", "", str(row)) for row in rows}
         for odd in sorted(found - _MADE[kind]):
             return f"its {kind} `{odd[:160].strip()}` is none that this program makes"

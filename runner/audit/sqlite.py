@@ -49,8 +49,11 @@ class SqliteStore:
     schema = SCHEMA
     marks = True
 
-    def __init__(self, database: sqlite3.Connection, path: Path, mode: str = "ro", *, heads: bool = True) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, path: Path, mode: str = "ro", *, heads: bool = True, unreadable: str = ""
+    ) -> None:
         self._database = database
+        self._unreadable = unreadable
         self._mode = mode  # in which it can be opened once more to read
         self._files = files(path)
         self.path = path
@@ -85,12 +88,12 @@ class SqliteStore:
             mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
             database = connect(path, mode)
             try:
-                understand(database, whatever=whatever)
-                heads = not whatever or has_heads(database)
+                unreadable = understand(database, whatever=whatever)
+                heads = not whatever or (not unreadable and has_heads(database))
             except BaseException:
                 database.close()
                 raise
-        return cls(database, path, mode, heads=heads)
+        return cls(database, path, mode, heads=heads, unreadable=unreadable)
 
     def close(self) -> None:
         self._database.close()
@@ -197,6 +200,9 @@ class SqliteStore:
                 if not found:
                     raise
         return min(found, default=None)
+
+    def unreadable(self) -> str:
+        return self._unreadable
 
     def faults(self) -> str:
         """Describe how the file differs from one that this program makes. The text is empty if nothing differs."""

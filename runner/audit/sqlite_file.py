@@ -15,7 +15,7 @@ from pathlib import Path
 
 from policy.verdict import Problem
 from runner.audit.chain import NAME
-from runner.audit.sqlite_schema import difference
+from runner.audit.sqlite_schema import difference, replaced
 from runner.audit.store import AuditError
 
 NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
@@ -183,21 +183,25 @@ def prepare(database: sqlite3.Connection) -> None:
         raise
 
 
-def understand(database: sqlite3.Connection, *, whatever: bool = False) -> None:
+def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
     """Give a file of the first format, which is not ours to write now, its cards in memory.
 
-    Raises ValueError for a file without a log, and, unless `whatever` is asked for, for one with another schema than
+    Answer, where `whatever` is asked for, what stands in the place of a table; then nothing was read, and nothing is to
+    be: it would run what somebody put there. Raises ValueError for a file without a log, and, unless `whatever` is asked for, for one with another schema than
     this program makes: what is selected from it might leave records out.
     """
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
     if not whatever:
         _refuse(unlike(database))
+    elif found := replaced(database, *layouts(_version(database))):
+        return f"{found}; somebody changed the file"
     if _version(database) == SCHEMA:
-        return
+        return ""
     database.execute("PRAGMA temp_store = MEMORY")
     for statement in statements(CARDS.format(temp="TEMP", where="temp.") + (_FILL if _is_old(database) else "")):
         database.execute(statement)
+    return ""
 
 
 def has_heads(database: sqlite3.Connection) -> bool:

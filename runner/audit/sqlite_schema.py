@@ -45,6 +45,19 @@ def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
     return f"{_shown(kind, name)} is missing"
 
 
+def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
+    """Name an object of the schema that stands under a table's name of `layouts` and is not that table; else empty.
+
+    Reading from such an object runs what its definition says: a view can have rows without end.
+    """
+    known = {entry for layout in layouts for entry in _made_by(layout)}
+    names = {name for kind, name, _, _ in known if kind == "table"}
+    for entry in sorted(_schema(database)):
+        if entry[1].lower() in names and entry not in known:
+            return f"{_shown(*entry[:2])} is another one than this program makes"
+    return ""
+
+
 def damage(database: sqlite3.Connection, logs: str) -> str:
     """Say what of a file is not as SQLite would have written it, whatever its records say; empty when nothing is.
 

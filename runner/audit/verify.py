@@ -59,6 +59,8 @@ class _Fault(Exception):
 
 def verify(store: Store, expected: Expected, progress: Progress | None = None) -> Sealed | Broken:
     """Recompute everything. Raises AuditError only when the store cannot be read at all."""
+    if unreadable := store.unreadable():
+        return Broken(0, unreadable)
     strays = _Strays(store)
     last = 0
     try:
