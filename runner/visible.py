@@ -26,6 +26,10 @@ _HIDING_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
 _MARKS = {"Mn", "Me", "Mc"}  # characters that are drawn onto the one before
 _STACKED = 2  # marks on one letter that a language needs; more of them cover the lines around
 _STACKED_IN_PROSE = 3
+# Parts of a Hangul syllable. Vowels and finals take no room of their own: they are drawn onto what stands before them.
+_LEADING = frozenset(map(chr, (*range(0x1100, 0x115F), *range(0xA960, 0xA97D))))
+_VOWELS = frozenset(map(chr, (*range(0x1161, 0x11A8), *range(0xD7B0, 0xD7C7))))
+_FINALS = frozenset(map(chr, (*range(0x11A8, 0x1200), *range(0xD7CB, 0xD7FC))))
 _KEYCAP, _KEYS = "\u20e3", frozenset("0123456789#*")  # the frame of a keycap emoji, and what stands in it
 EMOJI_SELECTORS = "\ufe0e\ufe0f"  # they make the sign before them a plain one or an emoji
 
@@ -35,7 +39,8 @@ def visible(text: str, *, lines: bool = True, prose: bool = False) -> str:
 
     Those are control, bidirectional, zero-width and invisible characters, blanks that are not the blank, variation
     selectors, and combining marks where no language has them: a mark stays on a letter with which it makes one
-    character (Unicode normalization form C) or on a letter of its own script.
+    character (Unicode normalization form C) or on a letter of its own script. Vowels and finals of Hangul stay in a
+    syllable.
 
     With `lines`, newlines stay (CR LF becomes LF) and tabs become spaces; without, both are spelled out too, so that
     the answer is one line. `prose` is for what nobody decides on (words of the model and of the user, output of
@@ -59,21 +64,34 @@ def spelled(text: str) -> list[str]:
     for char in text:
         if char >= "\u0300" and unicodedata.category(char) in _MARKS:
             stacked += 1
-            found.append(char if stacked <= _STACKED and _belongs(char, base) else f"<U+{ord(char):04X}>")
+            if stacked > _STACKED or not _belongs(char, base):
+                char = base = f"<U+{ord(char):04X}>"  # what follows would be drawn onto its end
+            found.append(char)
             continue
-        base, stacked = char, 0
-        found.append(char if char == "\n" else _spell(char))
+        base, stacked = (char if char == "\n" else _spell(char, base)), 0
+        found.append(base)
     return found
 
 
 def _belongs(mark: str, base: str) -> bool:
     """Return True if a language has `mark` on the letter `base`."""
+    if len(base) != 1:  # none, or one that is spelled out
+        return False
     drawn_over = unicodedata.category(mark) == "Me" or unicodedata.combining(mark) == 1  # it strikes out, or encloses
     if drawn_over or not base.isalpha() or _spell(mark) != mark:
         return False
     if len(unicodedata.normalize("NFC", base + mark)) == 1:
         return True
     return not base.isascii() and _script(mark) in (_script(base), "COMBINING")
+
+
+def _has_room(char: str, before: str) -> bool:
+    """Return False for a part of a Hangul syllable that is drawn onto `before`, which does not begin that syllable."""
+    if char in _VOWELS:
+        return before in _LEADING
+    if char in _FINALS:
+        return before in _VOWELS or ("\uac00" <= before <= "\ud7a3" and (ord(before) - 0xAC00) % 28 == 0)
+    return True
 
 
 def _script(char: str) -> str:
@@ -86,18 +104,23 @@ def _in_prose(text: str) -> Iterator[str]:
     base, stacked = "", 0
     for place, char in enumerate(text):
         if char >= "\u0300" and unicodedata.category(char) in _MARKS:
+            shown = _spell(char)
             if char in EMOJI_SELECTORS:
                 key = base in _KEYS and text[place + 1 : place + 2] == _KEYCAP
-                yield char if _has_emoji(base) or key else f"<U+{ord(char):04X}>"
+                if _has_emoji(base) or key:
+                    yield char
+                    continue
+                shown = f"<U+{ord(char):04X}>"
+            if shown == char:
+                stacked += 1
+                if stacked <= _STACKED_IN_PROSE:
+                    yield char
                 continue
-            stacked += 1
-            if stacked <= _STACKED_IN_PROSE or _spell(char) != char:
-                yield _spell(char)
-            continue
+            char = shown
         if stacked > _STACKED_IN_PROSE:
             yield f"⟨{stacked - _STACKED_IN_PROSE} marks more⟩"
-        base, stacked = char, 0
-        yield char if char == "\n" else _spell(char)
+        base, stacked = (char if char == "\n" or len(char) > 1 else _spell(char, base)), 0
+        yield base
     if stacked > _STACKED_IN_PROSE:
         yield f"⟨{stacked - _STACKED_IN_PROSE} marks more⟩"
 
@@ -116,10 +139,10 @@ def one_line(text: str, limit: int) -> str:
     return shown if len(shown) <= limit else shown[: max(limit - 1, 0)] + "…"
 
 
-def _spell(char: str) -> str:
+def _spell(char: str, before: str = "") -> str:
     code = ord(char)
     if char == " " or (code not in _HIDING and unicodedata.category(char) not in _HIDING_CATEGORIES):
-        return char
+        return char if char < "\u1161" or _has_room(char, before) else f"<U+{code:04X}>"
     if code < 0x20:
         return chr(0x2400 + code)  # the control pictures: ESC becomes ␛
     return "␡" if code == 0x7F else f"<U+{code:04X}>"

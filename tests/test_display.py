@@ -22,6 +22,7 @@ CODES = (
     0xFE00, 0xFE0F, 0xE0100, 0x180B,                   # variation selectors
     0x0300, 0x0336, 0x0488, 0x20DD, 0x1D167, 0x3099,   # combining
     0x115F, 0x3164, 0x2800, 0x1D159, 0xFFFC, 0x00A0,   # blank
+    0x1161, 0x11A8, 0x11FF, 0xD7B0, 0xD7FB,            # parts of a Hangul syllable, without their beginning
     0xE0041, 0x2028, 0xE000, 0x10FFFF,                 # tags, separators, private, unassigned
 )
 # fmt: on
@@ -131,6 +132,9 @@ OUTPUTS: list[tuple[str, ...]] = [
     ("audit", "stats"), ("audit", "suggest"), ("audit", "verify"), ("audit", "replay"),
     ("audit", "merge", "{home}/.local/state/ringfence", "--into", f"../merged{NAME}"),
     ("audit", "merge", f"../none{NAME}", "--into", f"../merged2{NAME}"),
+    ("audit", "export", "--format", "csv"), ("audit", "export", "--format", "sarif"), ("audit", "export", "--format", "html"),
+    ("audit", "export", "--format", "jsonl"), ("audit", "--json"), ("audit", "tail", "--lines", "9"),
+    ("ci", "--model", "scripted:{model}", "--summary", "/dev/stderr", "go"), ("undo", "--diff"), ("apply", "--check", "--json", "patch"),
     ("audit", "export", "--format", "table"), ("audit", "export", "--format", NAME),
     ("audit", "prune", "--before", NAME), ("audit", "prune", "--keep", "1d", "--dry-run"),
     ("sessions", "list"), ("sessions", "list", "--all"), ("sessions", "show", "last"), ("sessions", "show", NAME),
@@ -158,6 +162,37 @@ def test_no_output_shows_a_hostile_character(words: tuple[str, ...], world: Worl
     text = world.agent(*said)
     assert text, "it says something"
     assert raw(text) == [], text
+
+
+@pytest.mark.threat("T28")
+def test_a_session_shows_no_hostile_character_of_a_refused_action(world: World) -> None:
+    session = json.loads(world.agent("sessions", "list", "--json").splitlines()[0])["id"]
+    for words in (("show", session), *(("export", session, "--format", form) for form in ("md", "html"))):
+        text = world.agent("sessions", *words)
+        refused = [line for line in text.splitlines() if "not done" in line]
+        assert refused, text
+        for line in refused:
+            assert raw(line) == [], line
+
+
+# fmt: off
+PILED = [
+    ("\u3164\u0301",             "<U+3164><U+0301>",         "a mark behind a blank letter"),
+    ("é\U0001d167\u0301",        "é<U+1D167><U+0301>",       "a mark behind another one that is spelled out"),
+    ("a\u1161\u11a8",            "a<U+1161><U+11A8>",        "parts of a syllable on another letter"),
+    ("각\u11a8",                 "각<U+11A8>",               "a final that the syllable has no room for"),
+    ("\u1112\u1161\u11ab",       "\u1112\u1161\u11ab",      "a syllable in parts, as some file systems spell it"),
+    ("가\u11a8",                 "가\u11a8",                 "a syllable without its final, and then that"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T28")
+@pytest.mark.parametrize(("text", "shown", "why"), PILED, ids=[row[2] for row in PILED])
+def test_nothing_is_drawn_onto_what_it_does_not_belong_to(text: str, shown: str, why: str) -> None:
+    assert visible(text) == shown, why
+    assert visible(shown) == shown
+    assert visible(visible(text, prose=True), prose=True) == visible(text, prose=True)
 
 
 @pytest.mark.threat("T28")

@@ -61,7 +61,7 @@ def as_text(session: Session) -> Iterator[str]:
         yield f"\n[{_minute(part.time)}] {name}{': ' if part.title else ''}{visible(part.title)}"
         for label, words in part.facts:
             yield f"    {label:<8} {one_line(words, 2000)}"
-        yield from (f"    {row}" for row in visible(part.text, prose=True).split("\n") if part.text)
+        yield from (f"    {row}" for row in visible(part.text, prose=part.prose).split("\n") if part.text)
         yield from (f"    [an image, {image.media_type}]" for image in part.images)
 
 
@@ -82,7 +82,7 @@ def as_markdown(session: Session) -> Iterator[str]:
         if body:
             yield from _fence("\n".join(body))
         if part.text:
-            yield from _fence(visible(part.text, prose=True))
+            yield from _fence(visible(part.text, prose=part.prose))
         for image in part.images:
             if (source := _data(image)) is not None:
                 yield f"![an image]({source})\n"
@@ -122,7 +122,7 @@ def _folded(part: Part) -> Iterator[str]:
     """Long results are folded, and what was sent for a /command; what people and the model said is not."""
     if not part.text:
         return
-    text = f"<pre>{_safe(visible(part.text, prose=True))}</pre>"
+    text = f"<pre>{_safe(visible(part.text, prose=part.prose))}</pre>"
     rows = part.text.count("\n") + 1
     if part.kind == "thinking" or (part.title and rows > 12):
         yield f"<details><summary>{rows} {'line' if rows == 1 else 'lines'}</summary>{text}</details>"

@@ -13,7 +13,10 @@ from runner.sessions.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`kind` is `user`, `model`, `thinking`, `tool` or `note`. Nothing in it is safe to show as it is."""
+    """`kind` is `user`, `model`, `thinking`, `tool` or `note`. Nothing in it is safe to show as it is.
+
+    `prose`: the text is what the user, the model or a program wrote, and not a refusal, which is about an action.
+    """
 
     kind: str
     time: str
@@ -22,6 +25,7 @@ class Part:
     images: tuple[ImageBlock, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     failed: bool = False
+    prose: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +158,8 @@ def _tool(call: ToolCall, verdicts: dict[str, Entry], answered: Answered | None,
     content = answered.result.content
     text = "\n".join(block.text for block in content if isinstance(block, TextBlock))
     images = tuple(block for block in content if isinstance(block, ImageBlock))
-    return Part("tool", time, title, text, images, tuple(facts), answered.result.is_error)
+    ran = said is not None and said.body["verdict"] == "allow"
+    return Part("tool", time, title, text, images, tuple(facts), answered.result.is_error, prose=ran)
 
 
 def _granted(form: object) -> str:
