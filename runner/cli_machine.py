@@ -22,8 +22,9 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
         agent doctor --require full                  for a script: exit 4 unless a sandbox enforces everything
         agent doctor --json | jq '.findings[] | select(.state != "ok")'
     """
+    from runner.audit.place import of as audit_place
     from runner.config import load
-    from runner.doctor import examine, render, verdict
+    from runner.doctor import examine, record, render, verdict
     from runner.doctor_models import models
     from runner.gate import folder
     from runner.gate_args import least
@@ -34,6 +35,8 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     minimum = Level(said.upper()) if said else settings.sandbox_minimum
     findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials))
     findings += models(settings, os.environ)
+    if isinstance(place := audit_place(settings, os.environ), str):
+        findings += (record(place),)
     if json:
         from dataclasses import asdict
         from json import dumps

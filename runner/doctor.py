@@ -27,6 +27,9 @@ _API = 3  # of libseccomp 2.4; seccomp_api_get(3) also says what the kernel can 
 _OUTSIDE = "run it outside of the container, or in one that may make namespaces (`--privileged`)"
 
 
+_NAMED = 4  # rights of others that are named
+
+
 class State(StrEnum):
     OK = "ok"
     WEAK = "weak"
@@ -299,6 +302,23 @@ def _keyring() -> Finding:
         fix = f"{error.fix}; or " if error.fix else ""
         fix += "keep keys in the provider's variable, print them by a helper command, or pipe one to --api-key-stdin"
         return Finding("keyring", State.WEAK, error.why, fix)
+
+
+def record(url: str) -> Finding:
+    """Whether the record in a database can be read, and who else could end it."""
+    from runner.audit.log import AuditLog
+    from runner.audit.store import AuditError
+
+    try:
+        with AuditLog.open_to_read(url) as log:
+            name, cautions = log.store.name, log.store.cautions()
+    except AuditError as error:
+        return Finding("record", State.MISSING, f"{error.problem.what}: {error.problem.why}", error.problem.fix)
+    if not cautions:
+        return Finding("record", State.OK, name)
+    said = "; ".join(cautions[:_NAMED]) + ("; ..." if len(cautions) > _NAMED else "")
+    fix = "take those rights back (docs/audit.md, rights); `agent audit verify` names all"
+    return Finding("record", State.WEAK, f"{name}, which others could end for all: {said}", fix)
 
 
 def _lent(names: tuple[str, ...]) -> list[Finding]:

@@ -21,6 +21,7 @@ from runner.audit.postgres import PostgresStore
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.query import Query
 from runner.audit.store import AuditError
+from runner.doctor import State, record
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, denied, info, refusal
 from tests.postgres import PASSWORD, Server, postgres
@@ -595,6 +596,54 @@ def test_rights_of_an_earlier_version_still_append_and_are_pointed_out(server: S
         server.sql("SELECT to_regproc('ringfence_append'), to_regproc('ringfence_head')")
         == "ringfence_append|ringfence_head"
     )
+
+
+# fmt: off
+WIDE = [
+    ("GRANT INSERT (id, body, hash) ON ringfence_records TO other",  ("the role `other` has the right INSERT on the column id of ringfence_records",), "columns of the records"),
+    ("GRANT UPDATE (last) ON ringfence_logs TO other",               ("the role `other` has the right UPDATE on the column last of ringfence_logs",), "a column of the head"),
+    ("GRANT DELETE ON ringfence_records TO PUBLIC",                  ("every role has the right DELETE on ringfence_records",), "everybody"),
+    ("GRANT ringfence TO other",                                     ("the role `other` has the rights of ringfence, who owns the tables",), "a member of the owner"),
+    ("GRANT ringfence TO between; GRANT between TO other",           ("the role `other` has the rights of ringfence, who owns the tables",), "a member of a member"),
+    ("GRANT pg_write_all_data TO other",                             ("the role `other` has the rights of pg_write_all_data, who writes all tables",), "who writes all tables"),
+    ("ALTER SCHEMA rights OWNER TO between; GRANT USAGE ON SCHEMA rights TO ringfence; GRANT between TO other", ("the role `other` has the rights of between, who owns the schema",), "who may drop what is in the schema"),
+    ("GRANT SELECT ON ringfence_records TO other; GRANT SELECT (last) ON ringfence_logs TO PUBLIC", (), "a reader"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T118")
+@pytest.mark.parametrize(("statement", "said", "why"), WIDE, ids=[row[2] for row in WIDE])
+def test_who_may_do_more_than_append_is_named(
+    server: Server, home: dict[str, str], statement: str, said: tuple[str, ...], why: str
+) -> None:
+    """By verification, and by `agent doctor` before anything happened."""
+    for role in ("other LOGIN", "between"):
+        server.sql(f"DO $$BEGIN CREATE ROLE {role}; EXCEPTION WHEN duplicate_object THEN NULL; END$$")
+    server.sql("DROP SCHEMA IF EXISTS rights CASCADE; CREATE SCHEMA rights AUTHORIZATION ringfence")
+    url = f"{server.url}&options=-csearch_path%3Drights"
+    AuditLog(PostgresStore.open(url, write=True)).close()
+    server.sql(f"SET search_path = rights; {statement}")
+    try:
+        with AuditLog.open_to_read(url) as log:
+            named = [each for each in log.store.cautions() if "`other`" in each or "every" in each]
+        assert set(said) <= set(named), why
+        assert bool(said) == bool(named), why
+        found = record(url)
+        assert found.state is (State.WEAK if said else State.OK), why
+        assert any(each in found.detail for each in named) == bool(said)
+    finally:
+        server.sql("DROP OWNED BY other; REVOKE ringfence, between, pg_write_all_data FROM other, between")
+        server.sql("DROP SCHEMA rights CASCADE")
+
+
+def test_the_doctor_says_where_the_record_is_kept(home: dict[str, str], server: Server, url: str) -> None:
+    assert record(url).fix.startswith("run something first")
+    AuditLog(PostgresStore.open(url, write=True)).close()
+    assert record(url).state is State.OK
+    assert record(url.replace("/audit?", "/none?")).state is State.MISSING
+    told = json.loads(agent(home, "doctor", "--json").stdout)
+    assert [each["state"] for each in told["findings"] if each["name"] == "record"] == ["ok"]
 
 
 def test_a_pipeline_whose_record_is_in_a_database(url: str, home: dict[str, str]) -> None:

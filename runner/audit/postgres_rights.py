@@ -116,8 +116,9 @@ _SIGNATURES = {
     "ringfence_append": ("body text, OUT number bigint, OUT hash text", _APPEND),
 }
 # fmt: off
-# What nobody but the owner needs: more than this on a table, or more than USAGE of the schema, and one role can end the
-# record of all.
+# What nobody but the owner needs: more than this on a table or a column of one, more than USAGE of the schema, or what
+# a role may do as a member of another one (of the owner's, of the one whose schema it is and who may drop what is in
+# it, or of one that writes all tables), and one role can end the record of all. Superusers can, whatever is granted.
 _WIDE = """
 SELECT CASE WHEN a.grantee = 0 THEN 'every role' ELSE 'the role `' || pg_get_userbyid(a.grantee) || '`' END
        || ' has the right ' || a.privilege_type || ' on ' || o.name
@@ -125,12 +126,24 @@ FROM (
     SELECT c.relname::text, c.relowner, c.relacl FROM pg_class c
         WHERE c.oid IN ('ringfence_records'::regclass, 'ringfence_logs'::regclass)
     UNION ALL
+    SELECT 'the column ' || a.attname || ' of ' || c.relname, c.relowner, a.attacl
+        FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE c.oid IN ('ringfence_records'::regclass, 'ringfence_logs'::regclass) AND NOT a.attisdropped
+    UNION ALL
     SELECT 'the schema ' || n.nspname, n.nspowner, n.nspacl
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = 'ringfence_records'::regclass
     ) AS o(name, owner, acl), aclexplode(o.acl) AS a
 WHERE a.privilege_type NOT IN ('SELECT', 'USAGE') AND a.grantee <> o.owner
     AND a.grantee <> (SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass)
+UNION
+SELECT 'the role `' || r.rolname || '` has the rights of ' || pg_get_userbyid(o.oid) || ', ' || o.what
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+    LATERAL (VALUES (c.relowner, 'who owns the tables'), (n.nspowner, 'who owns the schema'),
+                    (to_regrole('pg_write_all_data')::oid, 'who writes all tables')) AS o(oid, what),
+    pg_roles r
+WHERE c.oid = 'ringfence_records'::regclass AND r.rolcanlogin AND NOT r.rolsuper
+    AND r.oid NOT IN (c.relowner, o.oid) AND pg_has_role(r.oid, o.oid, 'MEMBER')
 ORDER BY 1
 """
 # fmt: on

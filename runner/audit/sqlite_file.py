@@ -187,8 +187,8 @@ def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
     """Give a file of the first format, which is not ours to write now, its cards in memory.
 
     Answer, where `whatever` is asked for, what stands in the place of a table; then nothing was read, and nothing is to
-    be: it would run what somebody put there. Raises ValueError for a file without a log, and, unless `whatever` is asked for, for one with another schema than
-    this program makes: what is selected from it might leave records out.
+    be: it would run what somebody put there. Raises ValueError for a file without a log, and, unless `whatever` is
+    asked for, for one with another schema than this program makes: what is selected from it might leave records out.
     """
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
