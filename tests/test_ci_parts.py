@@ -248,6 +248,117 @@ def test_logins_that_git_keeps_are_found_and_taken_out(
     subprocess.run(["git", "-C", str(tmp_path), "config", "--list"], check=True, capture_output=True)
 
 
+PASS = "hunter2-0k"
+# fmt: off
+ADDRESSES = [  # of any server: with a login, in forms that are no `https://`
+    f"ext::sshpass -p {PASS} ssh u@h %S", f"ext::sshpass -p{PASS} ssh u@h %S", f"ext::tool --token% {PASS} %S", f"ext::tool --password {PASS} %S", f"ext::curl -u user:{PASS} h",
+    f"ext::curl -H 'PRIVATE-TOKEN: {PASS}' h", f"ext::curl -H 'Authorization: token {PASS}' h", f"ext::env SSHPASS={PASS} sshpass -e ssh h", f"hg::https://u:{PASS}@h/r", f"ext::x -p {PASS}",
+    f"user:{PASS}@host:path/x.git", f"user:{PASS}@[::1]:x.git", f"user:{PASS}@github.com/x/y.git", f"ssh://user:{PASS}@host/x", f"HTTPS://u:{PASS}@h/r", f"codecommit::us://u:{PASS}@r", f"u:{PASS}@proxy:3128",
+]
+KEYS = [  # a setting as a whole: section, key
+    ('remote "o"', "url"), ('remote "o"', "pushurl"), ('remote "o"', "proxy"), ('remote "o"', "lfsurl"), ("http", "proxy"), ('http "https://h"', "proxy"), ("lfs", "url"), ('submodule "s"', "url"),
+    ('branch "m"', "remote"), ('branch "m"', "pushRemote"), ('svn-remote "svn"', "url"), ('bundle "b"', "uri"), ('url "https://h/"', "insteadOf"),
+]
+VALUES = [
+    f'[core]\n\tgitProxy = proxycmd -p {PASS} for x\n', f'[core]\n\tgitProxy = "socat --proxyauth=u:{PASS} x"\n', f"[core]\n\tsshCommand = SSHPASS={PASS} sshpass -e ssh\n",
+    f'[url "u:{PASS}@h:"]\n\tinsteadOf = https://h/\n', f'[lfs "customtransfer.x"]\n\targs = --password {PASS}\n', f'[credential]\n\thelper = "!printf \'username=u\\\\npassword={PASS}\\\\n\'"\n',
+    f'[alias]\n\tx = "!curl -u u:{PASS} https://h"\n', f'[alias]\n\tx = "!curl -H \\"Authorization: token {PASS}\\" https://h"\n', f"[sendemail]\n\tsendmailCmd = msmtp --password {PASS}\n",
+    f"[imap]\n\ttunnel = \"sshpass -p {PASS} ssh h\"\n", f"[imap]\n\ttunnel = x; sshpass -p {PASS} ssh h\n", f"[jira]\n\tapi-key = {PASS}\n", f"[x]\n\tauth = {PASS}\n", f"[bz]\n\tpwd = {PASS}\n",
+    f'[remote "o"]\n\tannex-s3creds = {PASS}\n', f"[gerrit]\n\tcookie = {PASS}\n", f"[a]\n\tb = c\n# old: u:{PASS}@h:x\n", f"[a]\n\tb = c\n# extraheader = AUTHORIZATION: basic {PASS}\n",
+]
+FILES = [  # of Git, and of tools like it
+    (".git/lfs/logs/2020.log", f"> Authorization: Basic {PASS}AAA\n"), (".git/lfs/cache/locks/x", f"https://u:{PASS}@h/x\n"), (".git/logs/HEAD", f"0 1 a <a@b> 1 +0\tpull u:{PASS}@h:x: Fast-forward\n"),
+    (".git/worktrees/a/logs/HEAD", f"0 1 a <a@b> 1 +0\tclone: from u:{PASS}@h:x\n"), (".git/FETCH_HEAD", f"1\t\tbranch 'main' of u:{PASS}@h:x\n"), (".git/packed-refs", f"# https://u:{PASS}@h\n"),
+    (".git/description", f"token: {PASS}\n"), (".git/branches/x", f"u:{PASS}@h:x#main\n"), (".git/remotes/o", f"URL: u:{PASS}@h:x\nPull: x\n"), (".git/MERGE_MSG", f"Merge branch 'a' of https://u:{PASS}@h/x\n"),
+    (".git/hooks/pre-push", f"#!/bin/sh\ncurl -u u:{PASS} https://h\n"), (".git/hooks/pre-push", f"#!/bin/sh\nexport TOKEN={PASS}\n"), (".git/hooks/x.sample", f'curl -H "Authorization: Bearer {PASS}" h\n'),
+    (".git/cookies", f"h\tTRUE\t/\tFALSE\t0\tsession\t{PASS}\n"), (".git/svn/auth/svn.simple/a", f"K 8\npassword\nV 10\n{PASS}\nEND\n"), (".git/annex/creds/a", f"{PASS}\n"),
+    (".git/git-crypt/keys/default", f"\0GITCRYPTKEY\0{PASS}"), (".git/objects/info/alternates", f"https://u:{PASS}@h/x\n"), (".git/objects/info/http-alternates", f"https://u:{PASS}@h/x\n"),
+    (".hg/hgrc", f"[auth]\nx.password = {PASS}\n"), (".hg/hgrc", f"[paths]\ndefault = https://u:{PASS}@h/x\n"), (".hg/hgrc-not-shared", f"[http_proxy]\npasswd = {PASS}\n"), ("a/.sl/config", f"[paths]\ndefault = https://u:{PASS}@h/x\n"),
+    (".jj/repo/config.toml", f'[git]\npush = "https://u:{PASS}@h"\n'), (".bzr/branch/branch.conf", f"parent_location = https://u:{PASS}@h/\n"), (".svn/auth/svn.simple/a", f"K 8\npassword\nV 10\n{PASS}\nEND\n"),
+    ("CVS/Root", f":pserver:u:{PASS}@h:/x\n"),
+]
+ORDINARY = [  # what a project has without a login
+    (".git/config", """[remote "o"]
+\turl = git@github.com:x/y.git
+\turl = ssh://git@ssh.github.com:443/x/y.git
+\turl = https://bob@github.com/x/y.git
+\turl = user@host:~/x@2.git
+\turl = codecommit::eu-west-1://profile@repo
+\turl = "ext::ssh -i ~/.ssh/id -p 2222 u@h %S 'x'"
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+[alias]
+\tlg = log --pretty=format:'%C(yellow)%h %an <%ae>: %s' --date=format:'%H:%M'
+\tdone = "!echo done and dusted"
+\tauth = "!gh auth login"
+\ttok = "!gh auth token --hostname github.com"
+\tsecret = "!git secret reveal"
+\trun = "!docker run -u 1000:1000 --rm x"
+\th = "!f() { curl -sH \\"Authorization: Bearer $TOKEN\\" https://h; }; f"
+\tg = "!f() { curl -u \\"$USER:$PASS\\" https://h; }; f"
+[core]
+\tsshCommand = ssh -i ~/.ssh/deploy_key_2 -p 2222 -F /dev/null
+\tgitProxy = none for x
+[http]
+\tproxy = http://proxy:3128
+\tproxyAuthMethod = basic
+\temptyAuth = true
+\tuserAgent = git/2.39 (x; y:z)
+[sendemail]
+\tsmtpAuth = LOGIN PLAIN
+\tsmtpServerOption = -t
+[branch "main"]
+\tdescription = fix token: rotate password handling
+[lfs "https://h/x.git/info/lfs"]
+\taccess = basic
+# token: see the vault; password=<yours>
+"""),
+    (".git/hooks/pre-commit", """#!/usr/bin/env bash
+# ID: 138fd403232d2ddd5efb44317e38bf03
+cache_key="v2-$(md5sum x)"
+GPG_KEY=$1
+TOKEN="${TOKEN:-}"
+read -s -p "Password: " password
+curl -H "Authorization: token $GITHUB_TOKEN" https://api.github.com
+docker run -u node:node --rm x
+ssh -p 2222 user@host ls
+export PASSWORD_STORE_DIR=~/.password-store2
+"""),
+    (".git/logs/HEAD", "0 1 A <a@b.c> 1 +0\tcommit: set token=abc123def in tests; user:name@host.com/x\n0 1 A <a@b> 1 +0\tclone: from github.com:x/y.git\n"),
+    (".git/FETCH_HEAD", "1\t\tbranch 'main' of github.com:x/y\n1\tnot-for-merge\ttag 'v1@2' of ssh://git@h:22/x\n"),
+    (".git/lfs/logs/1.log", "git-lfs/3.3.0\nAccessDownload=none\n  goroutine 1 [running]:\nmain.main() /x.go:17 +0x1b\n"),
+    (".git/rebase-merge/git-rebase-todo", "pick abc1234 token: fix password=x1y2z3 handling\n"),
+    (".hg/hgrc", "[paths]\ndefault = https://bob@h/x\n[ui]\nusername = A B <a@b.c>\n[auth]\nx.username = u\n"),
+]
+EVERY = [
+    *((".git/config", f"[{section}]\n\t{key} = \"{address}\"\n") for section, key in KEYS for address in ADDRESSES),
+    *((".git/config", text) for text in VALUES), *FILES,
+]
+# fmt: on
+
+
+@pytest.mark.threat("T89")
+def test_every_form_of_a_login_is_found_and_taken_out(tmp_path: Path) -> None:
+    for number, (name, text) in enumerate(EVERY):
+        top = tmp_path / str(number)
+        for each in (".git/HEAD", ".git/objects/info/packs", ".git/refs/x", name):
+            (top / each).parent.mkdir(parents=True, exist_ok=True)
+            (top / each).write_text(text if each == name else "")
+        found = git_logins.credentials(str(top))
+        assert {each.file for each in found} == {name}, (name, text, found)
+        assert PASS not in found[0].key
+        git_logins.strip(str(top))
+        assert git_logins.credentials(str(top)) == (), text
+        assert PASS.encode() not in (top / name).read_bytes(), text
+
+
+@pytest.mark.parametrize(("name", "text"), ORDINARY, ids=[row[0] for row in ORDINARY])
+def test_ordinary_files_hold_no_login(name: str, text: str, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text)
+    assert git_logins.credentials(str(tmp_path)) == ()
+
+
 def spelled(value: str, rng: random.Random) -> str:
     """A value of a setting with quotes, and lines that are continued, at random places."""
     text, quoted = '"', True

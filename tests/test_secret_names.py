@@ -156,6 +156,8 @@ LOGINS = [
     (".yarnrc.yml",  "npmAuthToken: \"${TOKEN-}\"\nnodeLinker: pnp\n",          False, "the name of a variable"),
     ("pip.conf",     "index-url = https://u:p@r.example/simple\n",               True,  "in the address"),
     ("pip.conf",     "index-url = https://r.example/simple\n",                   False, "no login"),
+    ("hgrc",         "[auth]\nx.password = x1\n",                                True,  "of Mercurial"),
+    ("hgrc",         "[paths]\ndefault = https://u@h/x\n",                       False, "an ordinary one"),
     ("nuget.config", "<add key=\"ClearTextPassword\" value=\"x\" />",            True,  "a password"),
     ("pip.ini",      "index-url = https://u:p@r.example/simple\n",               True,  "in the address"),
     ("uv.toml",      "[[index]]\nurl = \"https://u:p@r.example/\"\n",           True,  "in the address"),

@@ -15,39 +15,41 @@ from policy.git_config import LONGEST, GitConfigError, Setting, read_settings
 from policy.record import dataclass
 from policy.secrecy import inside
 from runner import live_secrets
+from runner.ci import login_words
+from runner.ci.login_words import Text
 from runner.problems import usage
 from runner.secrets import Secret
-from runner.token_shapes import shaped
 from runner.undo import below
 from sandbox.git_settings import UncertainSettingsError, git_folders, included_by
 
-_LOGIN = re.compile(r"(?P<kept>://)(?P<login>[^/\s\"'<>]+)@")
-_PARAMETER = re.compile(r"(?P<kept>[?&#;](?P<name>[\w.-]+)=)(?P<value>[^&#;\s\"'<>]+)")
-_NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
-_SIGNED = ("SIGNATURE", "SIG", "JWT")  # names of parameters, beside those that a variable could have
-# In a command or a header: a password that is written out, and not the name of a variable.
-_WRITTEN = (
-    re.compile(
-        r"(?:\b|_)(?:password|passwd|token|secret)[\"']?\s{0,4}[=:\s]\s{0,4}[\"']?([^\s\"';&|)}$`]+)", re.IGNORECASE
-    ),
-    re.compile(r"\b(?:bearer|basic)\s+([A-Za-z0-9+/=._~-]{8,})", re.IGNORECASE),
-    re.compile(r"\bsshpass\s+-p\s*([^\s$`]+)"),
+_KEYS = re.compile(
+    r".*(?:pass(?:word|wd|phrase)?|token|secret|(?:api|private|access|secret)-?key|extraheader|pwd|creds|cookie)"
+    r"|_?auth|authorization|credentials?"
 )
-_ASSIGNED = re.compile(
-    r"(?P<kept>(?:\b|_)(?:password|passwd|token|secret)=[\"']?)(?P<value>[^\s\"';&|)}$`\\]+)", re.IGNORECASE
-)
-_PRINTED = re.compile(r"\b(?:echo|printf)\s+([^;&|)}\n]+)")
-_HARMLESS = ("username", "protocol", "host", "path", "quit")  # git-credential(1), what a helper may print
-_KEYS = re.compile(r".*(?:pass(?:word|wd|phrase)?|token|secret|apikey|extraheader|privatekey)")
-_COMMANDS = frozenset(("credential.helper", "core.askpass", "core.sshcommand", "core.gitproxy"))
+_PRINTING = frozenset(("credential.helper", "core.askpass"))
+_REACHING = frozenset(("core.sshcommand", "core.gitproxy", "imap.tunnel"))
+_COMMANDS = _PRINTING | _REACHING
+# Keys of any tool whose value is a command line, or a part of one.
+_COMMAND_KEYS = re.compile(r".*(?:command|cmd|program|tunnel|args|options?|hook)")
+_KEY_FILES = frozenset(("http.cookiefile", "http.sslkey", "http.proxysslkey", "sendemail.smtpsslclientkey"))
 _STORE = re.compile(r"--file(?:=|\s+)(?:\"([^\"]+)\"|'([^']+)'|(\S+))")
 _HIDING = re.compile(r"\\(?:\r?\n)?")
 _HEADERS = re.compile(r'(?:[ \t]*\[[A-Za-z0-9.-]+(?:[ \t]+"(?:[^"\\\n]|\\[^\n])*")?\])+')
 _MOST = 1000  # files of settings
 _MOST_LOGINS = 200  # of a file, that are told and masked
 _LONGEST_TEXT = 16 << 20  # bytes of any other file
-_NO_TEXT = ("objects", "lfs")  # folders of a repository
-_PASSED_OVER = re.compile(r"index|sharedindex\..*|.*MSG|.*\.(?:sample|pack|idx|rev|bitmap)")
+# Folders of a repository that hold content of files, and no text of Git's.
+_NO_TEXT = ("objects", "lfs/objects", "lfs/incomplete", "lfs/tmp", "annex/objects", "annex/tmp")
+_ALTERNATES = ("objects/info/alternates", "objects/info/http-alternates")
+_SECRET_FOLDERS = ("annex/creds", "git-crypt/keys")  # every file is a key as a whole
+_OTHER_FOLDERS = re.compile(r"/(?:\.(?:hg|sl|jj|bzr|pijul|svn)|_darcs|CVS)(?:/|\Z)")
+_PASSED_OVER = re.compile(r"index|sharedindex\..*|COMMIT_EDITMSG|TAG_EDITMSG|.*\.(?:pack|idx|rev|bitmap)")
+_RECORDS = re.compile(r"(?:^|/)(?:logs/.*|rebase-(?:merge|apply)/.*|sequencer/.*|[A-Z_]*(?:HEAD|MSG)|packed-refs)")
+# What other tools for versions keep in a working folder: their settings, and the addresses of repositories.
+_OTHER_TOOLS = re.compile(
+    r"/(?:\.hg/hgrc(?:-not-shared)?|\.sl/(?:config|hgrc)|\.jj/(?:repo/)?config\.toml|\.bzr/branch/(?:branch\.conf|parent)"
+    r"|_darcs/prefs/[a-z]+|\.pijul/config|CVS/Root|\.svn/auth/.*)\Z"
+)
 _IN_GIT = re.compile(r"(?:^|/)\.git(?:/|$)")
 
 
@@ -128,16 +130,16 @@ def without(content: bytes) -> tuple[bytes, Logins]:
         settings = read_settings(content)
     except GitConfigError as error:
         return b"", ((f"line {error.line}, which cannot be read with certainty", ""),)
-    logins = [(_without_addresses(each.name), word) for each in settings for word in _words_of(each)]
+    logins = [pair for each in settings for pair in _logins_of(each)]
     if len(logins) > _MOST_LOGINS:
         return b"", tuple(logins[:_MOST_LOGINS])
     text = _decoded(content)
-    rest = dict.fromkeys((*_anywhere(text), *(found["value"] for found in _ASSIGNED.finditer(text))))
+    rest = dict.fromkeys(_anywhere(text))
     unnamed = (word for word in rest if not any(word in known for _, known in logins))
     logins = [*logins, *(("a comment", word) for word in islice(unnamed, _MOST_LOGINS))]
     if not logins:
         return content, ()
-    text = _ASSIGNED.sub(lambda found: found["kept"], _without_addresses(text))
+    text = login_words.without(text, Text.SETTINGS)
     try:
         text = _without_settings(text, [each for each in read_settings(_encoded(text)) if any(_words_of(each))])
         left = any(any(_words_of(each)) for each in read_settings(_encoded(text))) or any(_anywhere(text))
@@ -146,75 +148,37 @@ def without(content: bytes) -> tuple[bytes, Logins]:
     return b"" if left else _encoded(text), tuple(logins)
 
 
+def _logins_of(setting: Setting) -> Logins:
+    """The logins in one setting, with its name, which may hold them itself."""
+    words = tuple(dict.fromkeys(_words_of(setting)))
+    name = login_words.without_addresses(setting.name)
+    for word in words:
+        name = name.replace(word, "")
+    return tuple((name, word) for word in words)
+
+
 def _words_of(setting: Setting) -> Iterator[str]:
     """The logins in one setting."""
     value = setting.value or ""
-    yield from _addresses(value)
-    yield from _addresses(setting.subsection or "")
     plain = f"{setting.section}.{setting.key}"
-    if plain in _COMMANDS or value.startswith("!"):
-        yield from _written(value)
-        yield from _printed(value)
-    elif _KEYS.fullmatch(setting.key) and value.strip() and value.lower() not in ("true", "false"):
-        yield value
-
-
-def _addresses(text: str) -> Iterator[str]:
-    """The logins in addresses, and what is somebody's key by its shape."""
-    for found in _LOGIN.finditer(text):
-        if word := _password(found):
-            yield word
-    for found in _PARAMETER.finditer(text):
-        if _speaks(found["name"]):
-            yield found["value"]
-    for start, end in shaped(text):
-        yield text[start:end]
+    command = plain in _COMMANDS or value.startswith("!") or setting.section == "alias"
+    if not command and _KEYS.fullmatch(setting.key) and value.strip():
+        yield from [value] if value.lower() not in ("true", "false") else ()
+        value = ""
+    for text in (value, setting.subsection or ""):
+        yield from login_words.value(text)
+        if "::" in text:  # an address may be a command (git-remote-ext(1))
+            yield from login_words.transport(text.partition("::")[2])
+    if command or _COMMAND_KEYS.fullmatch(setting.key):
+        yield from (login_words.transport if plain in _REACHING else login_words.command)(value)
+        yield from login_words.printed(value) if plain in _PRINTING else ()
 
 
 def _anywhere(text: str) -> Iterator[str]:
-    """The logins in addresses of a text of settings: in comments, and in headers, also as a backslash hides them."""
-    yield from _addresses(text)
-    yield from _addresses(_HIDING.sub("", text))
-
-
-def _password(found: re.Match[str]) -> str:
-    """The secret part of the login of an address; empty for a name alone, which an address may have."""
-    name, _, word = found["login"].partition(":")
-    web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
-    if not word or word in _NO_WORDS:
-        return name if web and len(name) >= live_secrets.SHORTEST else word
-    return word
-
-
-def _speaks(name: str) -> bool:
-    name = name.replace("-", "_").replace(".", "_")
-    return live_secrets.speaks_of_one(name) or name.upper().endswith(_SIGNED)
-
-
-def _written(text: str) -> Iterator[str]:
-    for each in _WRITTEN:
-        yield from each.findall(text)
-
-
-def _printed(text: str) -> Iterator[str]:
-    """Yield the literal words that a command prints, without variables and the public fields of a helper."""
-    for words in _PRINTED.findall(text):
-        for word in words.split():
-            name, equals, value = word.strip("\"'").partition("=")
-            literal = value if equals else name
-            if name not in _HARMLESS and literal and literal[0] not in "$-%`<>" and not literal.startswith("\\n"):
-                yield literal
-
-
-def _without_addresses(text: str) -> str:
-    """A text without what `_addresses` finds."""
-    text = _LOGIN.sub(lambda found: found["kept"] if _password(found) else found[0], text)
-    text = _PARAMETER.sub(lambda found: found["kept"] if _speaks(found["name"]) else found[0], text)
-    kept, last = [], 0
-    for start, end in sorted(shaped(text)):
-        kept.append(text[last:start])
-        last = max(last, end)
-    return "".join((*kept, text[last:]))
+    """The logins in a text of settings outside of the values: in comments, and in headers, also as a backslash hides
+    them."""
+    yield from login_words.logins(text, Text.SETTINGS)
+    yield from login_words.addresses(_HIDING.sub("", text))
 
 
 def _without_settings(text: str, dropped: list[Setting]) -> str:
@@ -251,21 +215,30 @@ def _unclean(workspace: str, gits: tuple[str, ...]) -> Iterator[tuple[str, bytes
             yield path, b"", ((f"the file of `{name}`", _decoded(content)),)
     for path in texts:
         if path not in known and path not in secrets:
-            cleaned, logins = _without_logins(os.path.basename(path), _content(path, _LONGEST_TEXT))
+            cleaned, logins = _without_logins(path, _content(path, _LONGEST_TEXT))
             if logins:
                 yield path, cleaned, logins
 
 
-def _without_logins(name: str, content: bytes) -> tuple[bytes, Logins]:
+def _without_logins(path: str, content: bytes) -> tuple[bytes, Logins]:
     """Any other file of Git without logins: what reads as settings is a copy of some."""
-    with contextlib.suppress(GitConfigError):
-        if read_settings(content):
-            return without(content)
+    if any(f"/{each}/" in path for each in _SECRET_FOLDERS):
+        return (b"", (("a key", _decoded(content)),)) if content else (content, ())
+    if not _OTHER_TOOLS.search(path):
+        with contextlib.suppress(GitConfigError):
+            if read_settings(content):
+                return without(content)
     text = _decoded(content)
-    if name.endswith("netrc") and (words := tuple(_written(text))):
+    if path.endswith("netrc") and (words := tuple(login_words.netrc(text))):
         return b"", tuple(("a password", word) for word in words)
-    found = islice(_addresses(text), _MOST_LOGINS)
-    return _encoded(_without_addresses(text)), tuple(("an address", word) for word in found)
+    kind = Text.RECORD if _RECORDS.search(path) and "/lfs/" not in path else Text.OTHER
+    found = tuple(islice(login_words.addresses(text), _MOST_LOGINS))
+    others = (word for word in dict.fromkeys(login_words.logins(text, kind)) if word not in found)
+    logins = (*(("an address", word) for word in found), *(("a login", word) for word in islice(others, _MOST_LOGINS)))
+    if not logins:
+        return content, ()
+    cleaned = login_words.without(text, kind)
+    return b"" if any(login_words.logins(cleaned, kind)) else _encoded(cleaned), logins
 
 
 def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str]]:
@@ -283,7 +256,7 @@ def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str
         except (UncertainSettingsError, ValueError):
             continue  # what only Git can find lies elsewhere
         value, plain = setting.value or "", f"{setting.section}.{setting.key}"
-        places = [value] if plain == "http.cookiefile" else []
+        places = [value] if plain in _KEY_FILES else []
         if plain == "credential.helper":
             places = [next(filter(None, found)) for found in _STORE.findall(value)]
         words = (
@@ -300,14 +273,15 @@ def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str
 
 def _files(workspace: str, gits: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """The files of settings, `.gitmodules` and `.lfsconfig` of the working files among them, and all others of Git's
-    folders that may hold a text."""
+    folders, and of the folders of tools like it, that may hold a text."""
     settings: list[str] = []
     texts: list[str] = []
+    skipped: set[str] = set()
     for top in gits:
         for folder, folders, files in os.walk(top, followlinks=False):
-            if "HEAD" in files:
-                folders[:] = [name for name in folders if name not in _NO_TEXT]
-            for name in files:
+            skipped |= {f"{folder}/{each}" for each in _NO_TEXT} if "HEAD" in files else set()
+            folders[:] = [name for name in folders if f"{folder}/{name}" not in skipped]
+            for name in (*files, *(_ALTERNATES if "HEAD" in files else ())):
                 real = os.path.realpath(f"{folder}/{name}")
                 if not _PASSED_OVER.fullmatch(name) and any(inside(real, each) for each in (workspace, *gits)):
                     (settings if name in ("config", "config.worktree") else texts).append(real)
@@ -316,6 +290,9 @@ def _files(workspace: str, gits: tuple[str, ...]) -> tuple[list[str], list[str]]
         for name in (".gitmodules", ".lfsconfig"):
             real = os.path.realpath(f"{folder}/{name}") if name in files else "/"
             settings += [real] if inside(real, workspace) else []
+        if _OTHER_FOLDERS.search(folder):
+            others = [os.path.realpath(path) for name in files if _OTHER_TOOLS.search(path := f"{folder}/{name}")]
+            texts += [real for real in others if inside(real, workspace)]
     return list(dict.fromkeys(settings)), list(dict.fromkeys(texts))
 
 
