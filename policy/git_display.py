@@ -1,9 +1,9 @@
 """Settings of Git that choose how it shows, converts or merges, and make it start no program (git-config(1))."""
 
-import re
+from policy.pattern import pattern
 
 # Of the first any value, of the others only these.
-_DISPLAY = re.compile(
+_DISPLAY = pattern(
     r"(?:advice|color|column|i18n)\.[a-z0-9.-]+|core\.(?:abbrev|quotepath|commentchar|precomposeunicode|ignorecase|filemode"
     r"|autocrlf|safecrlf|eol|whitespace|longpaths|bigfilethreshold|preloadindex|checkstat|trustctime)"
     r"|diff\.(?:algorithm|colormoved|colormovedws|context|interhunkcontext|mnemonicprefix|noprefix|renames|renamelimit"
@@ -15,7 +15,7 @@ _DISPLAY = re.compile(
     r"|rebase\.(?:autosquash|autostash|updaterefs)|user\.(?:name|email)|init\.defaultbranch|rerere\.enabled|safe\.directory"
     r"|fetch\.prune|stash\.showincludeuntracked|versionsort\.suffix|pack\.threads|index\.threads|gc\.auto"
 )
-_OFF = re.compile(
+_OFF = pattern(
     r"(?:pager\.[a-z-]+|core\.(?:fsmonitor|untrackedcache)|(?:commit|tag)\.gpgsign|log\.showsignature|submodule\.recurse"
     r"|status\.submodulesummary|core\.usebuiltinfsmonitor)=(?:false|no|off|0)"
     r"|core\.pager=(?:cat)?|core\.hookspath=/dev/null|(?:core|sequence)\.editor=(?:true|:)"

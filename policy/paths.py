@@ -9,6 +9,7 @@ from policy.budget import Budget
 from policy.facts import Facts, Kind
 from policy.hosts import endpoint
 from policy.logins import sometimes
+from policy.pattern import pattern
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, inside
@@ -32,7 +33,8 @@ LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of mac
 _LOOK = 15  # what a look at the disk costs
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
-_SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
+_SOCKET = pattern(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
+_SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
 
 
 class Device(StrEnum):
@@ -113,7 +115,7 @@ class Atlas:
         return known
 
     def _judge(self, path: str, bound: bool) -> Place:
-        if _VEILED.match(path) and path not in HARMLESS:
+        if path.startswith(_VEILS) and _VEILED.match(path) and path not in HARMLESS:
             return self._veiled(path, bound)
         self.budget.spend(_LOOK + 6 * path.count("/"))
         fact = self._facts.look(path)
@@ -310,25 +312,26 @@ def socket_host(text: str) -> str | None:
 
     Empty when its name or port is not certain.
     """
-    found = _SOCKET.match(text)
+    found = _SOCKET.match(text) if text.startswith(_SOCKETS) else None
     return (endpoint(f"tcp://{found[1]}:{found[2] or ''}") or "") if found else None
 
 
 def _device(path: str) -> Device:
     if path in HARMLESS:
         return Device.HARMLESS
-    if _SOCKET.match(path):
+    if path.startswith(_SOCKETS) and _SOCKET.match(path):
         return Device.SOCKET
     shared = path.startswith("/dev/disk/") or path == "/dev/shm" or path.startswith("/dev/shm/")  # noqa: S108  # named, not used
     return Device.OTHER if path.startswith("/dev/") and not shared else Device.NONE
 
 
 # What it leads to is another folder, file or root for every process that asks.
-_VEILED = re.compile(
+_VEILED = pattern(
     r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/(?:cwd|root|exe|fd|map_files|ns)(?:/|\Z)|/dev/fd/(?![012]\Z)"
 )
+_VEILS = ("/proc/", "/dev/fd/")
 # Facts about the machine that hold no one's data; a process's own memory, environment and files are not among them.
-_SAFE_PROC = re.compile(
+_SAFE_PROC = pattern(
     r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"
     r"|modules|devices|interrupts|net(/.*)?|sys(/.*)?|self/(status|stat|limits|cgroup|mounts|mountinfo|comm)))?\Z"
     r"|/sys(/.*)?\Z|/dev(/disk(/.*)?)?\Z"
@@ -344,8 +347,8 @@ _MIXED = (".config", ".github")
 def _above_locked(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Match a path (from the workspace, leading slash) that holds something locked: removing it removes that too."""
     tops = []
-    for pattern in patterns:
-        parts = pattern.strip("/").split("/")
+    for locked in patterns:
+        parts = locked.strip("/").split("/")
         if parts[0] in _MIXED:
             continue
         tops += ["/".join(re.escape(part) for part in parts[:count]) for count in range(1, len(parts))]

@@ -3,7 +3,8 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, replace
+from typing import Any
 
 from policy.backups import originals
 from policy.glob import glob
@@ -176,14 +177,19 @@ _latest: list[_Index] = []  # hashing a profile takes longer than most decisions
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
     listed = [*(f"{home}/{entry}" for entry in profile.secret_home if not _wild(entry)), *private]
     places = [_words(path) for path in (*listed, *(path for path in profile.secret_paths if not _wild(path)))]
+    where: dict[str, Any] = {
+        "of": (profile, home, private),
+        "places": frozenset("/".join(words) for words in places),
+        "tops": frozenset(words[0] for words in places if words),
+        "above": frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
+        "depth": len(_words(home)),
+    }
+    if _latest and _latest[0].of[0] is profile:  # the other lists are the same, wherever the home and our state lie
+        return replace(_latest[0], **where)
     return _Index(
-        of=(profile, home, private),
-        places=frozenset("/".join(words) for words in places),
-        tops=frozenset(words[0] for words in places if words),
-        above=frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
+        **where,
         patterns=_by_first(path for path in profile.secret_paths if _wild(path)),
         home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
-        depth=len(_words(home)),
         locked=_by_first((*profile.locked, *profile.personal)),
         secret=_names(tuple(folded(name) for name in profile.secret_names if "/" not in name)),
         pairs={folder: _names(names) for folder, names in paired(tuple(map(folded, profile.secret_names))).items()},

@@ -8,10 +8,10 @@ ssh_config(5), bash(1), environ(7), python(1), node(1), perlrun(1), ruby(1), jav
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from policy.git_config import GitConfigError, read_settings
+from policy.glob import glob
 from policy.pattern import pattern
 
 
@@ -203,7 +203,7 @@ _DEEPEST = 4  # command lines inside the words of command lines
 def kind_of(name: str, table: tuple[tuple[str, Kind], ...]) -> Kind | None:
     """Return how the setting with this full name names paths; None for one that names none."""
     lower = name.lower()
-    return next((kind for pattern, kind in table if fnmatchcase(lower, pattern)), None)
+    return next((kind for pattern, kind in table if glob(lower, pattern)), None)
 
 
 @lru_cache(maxsize=64)

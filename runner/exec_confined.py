@@ -111,11 +111,15 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
     running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
     loop = asyncio.get_running_loop()
     # What our caller told us to ignore (nohup, a background job) stays ignored.
-    heard = list(ending_signals())
+    heard = ending_signals()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        heard.append(signal.SIGINT)
-    for number in heard:
-        loop.add_signal_handler(number, end, 128 + number)
+        heard = (signal.SIGINT, *heard)
+    # Only the first one by the loop, which then wakes at each of them: it takes longer over every signal than the start
+    # of a command does, since it builds the set of all signals each time.
+    first, *others = heard
+    loop.add_signal_handler(first, end, 128 + first)
+    for number in others:
+        signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, 128 + number))
     try:
         outcome = await running
     except asyncio.CancelledError as cancel:
@@ -123,6 +127,7 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
             raise
         outcome = Outcome(status=ended[0], ended_by="cancelled", connections=noted_connections(cancel))
     finally:
-        for number in heard:
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(first)
+        for number in others:
+            signal.signal(number, signal.SIG_DFL)
     return outcome, ended[0] if ended else None

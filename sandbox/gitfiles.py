@@ -98,7 +98,10 @@ def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def harmless(path: str, workspace: str) -> bool:
-    """Whether what lies at `path`, of a kind that Git obeys, is as Git itself makes it and starts nothing."""
+    """Return True if the file or folder at `path`, of a kind that Git obeys, is as Git makes it and starts nothing.
+
+    A path at which nothing lies any more is harmless: a running command moved it, and its new place is judged as well.
+    """
     try:
         status = os.lstat(path)
         name = os.path.basename(path)
@@ -108,6 +111,8 @@ def harmless(path: str, workspace: str) -> bool:
             return False
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
             content = file.read(_MOST)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
     except (OSError, ValueError):
         return False
     if name == "hgrc" or path.endswith("/.sl/config"):

@@ -520,11 +520,12 @@ def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:
         return list(patterns)  # it can be entered perhaps
     plain, wild = _first_names(patterns)
     found = {name for name in map(str.casefold, names) if name in plain or wild(name)}
+    fit = {name for name in found if wild(name)}
     return [
         pattern
         for pattern in patterns
         if (first := pattern.partition("/")[0].casefold()) in found
-        or (any(c in first for c in "*?[") and any(fnmatch.fnmatchcase(name, first) for name in found))
+        or (fit and any(c in first for c in "*?[") and any(fnmatch.fnmatchcase(name, first) for name in fit))
     ]
 
 

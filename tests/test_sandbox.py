@@ -576,8 +576,12 @@ def test_what_was_named_exactly_is_open_in_a_folder_that_is_locked_and_nothing_b
 
 
 def told_of_planting(answer: dict[str, Any]) -> set[str]:
-    """Return the files that were set aside, at least one. A command that runs on for some milliseconds is ended (T116)."""
-    assert answer["status"] == 0 or answer["ended"] == "watch", answer
+    """Return the files that were set aside, at least one. A command that runs on for some milliseconds is ended (T116).
+
+    A command also ends by itself when it writes into a folder that was just set aside.
+    """
+    missed = "No such file or directory" in answer["err"]
+    assert answer["status"] == 0 or answer["ended"] == "watch" or missed, answer
     told = {violation[1] for violation in answer["violations"]}
     assert told, answer
     return told
