@@ -214,9 +214,17 @@ LOCKED = [
     # editors
     ".helix/languages.toml", ".dir-locals-2.el", "x.code-workspace", "a/b/My Work.code-workspace", ".lazy.lua", ".lvimrc", ".local.vimrc",
     ".run/x.run.xml", ".nova/Configuration.json", ".theia/tasks.json", ".lite_project.lua", "x.sublime-project", ".bsp/x.json", "hie.yaml",
+    "Session.vim", ".projections.json", ".atom-build.yml", ".merlin", ".ghcid",
+    # managers of hooks and sessions, version control, servers of pages
+    ".githooks/pre-commit", ".trunk/trunk.yaml", "cog.toml", ".git/machete-hooks/x", ".pijul/config.toml", "_MTN/monotonerc", ".tgitconfig",
+    ".tmuxinator.yml", ".smug.yml", ".tmuxp.yaml", ".powrc", ".pumaenv", ".valet-env.php", "LocalValetDriver.php",
+    # clients of databases, programs of science and electronics
+    ".myclirc", "clickhouse-client.xml", "login.sql", ".pymolrc.py", ".vmdrc", ".spiceinit", ".magicrc", "xschemrc", "gafrc", ".cdsinit",
+    ".synopsys_dc.setup", "login.cl", ".swiplrc", ".mapleinit",
     # languages and debuggers
     ".RData", ".Renviron", ".perldb", "startup.m", ".erlang", ".rdbgrc", ".byebugrc", "rootlogon.C", ".psysh.php", "ipython_config.py",
     # agents
+    ".gitlab/duo/mcp.json", ".github/lsp.json", ".github/agents/x.agent.md", ".mcphub/servers.json", ".llxprt/settings.json",
     ".aider.conf.yml", "opencode.json", ".crush.json", ".clinerules/hooks/PreToolUse", ".amazonq/mcp.json", ".factory/settings.json",
     ".qwen/settings.json", ".augment/x", ".trae/mcp.json", ".junie/mcp/mcp.json", ".kilocode/mcp.json", ".agent/rules", "mcp.json",
     ".github/hooks/x.json", ".openhands/setup.sh", ".pi/extensions/x.ts", ".iflow/settings.json",
@@ -237,7 +245,9 @@ EDITED_DAILY = [
     ".gitignore", ".gitattributes", "pyproject.toml", "AGENTS.md", "CLAUDE.md", ".npmrc",
     "Cargo.toml", "conftest.py", "build.gradle", "eslint.config.js", ".eslintrc.js", ".tool-versions", ".nvmrc", ".config/x.toml", ".github",
     ".config", "mise-notes.md", "src/agent/x.py", "docs/mcp.json.md", "rust-toolchain.toml", ".cargo/config.toml", ".env.example", "config", "hooks/x",
-    "tests/.git-config",
+    "tests/.git-config", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", ".bazelrc", ".bundle/config", "sitecustomize.py", ".pylintrc",
+    ".prettierrc.js", "queries/login_user.sql", "login.py", ".gitlab-ci.yml", ".gitlab/issue_templates/x.md", ".github/dependabot.yml",
+    ".github/copilot-instructions.md", ".trunk/configs/x.yaml", "flake.nix", "docker-compose.yml", "session.py", ".nvmrc", ".python-version",
 ]  # fmt: skip
 
 
