@@ -16,7 +16,7 @@ from pathlib import Path
 from policy.verdict import Rights, Terms
 from sandbox import removal
 from sandbox.backend import Violation
-from sandbox.gitfiles import harmless, inside_git
+from sandbox.gitfiles import POINTERS, harmless, inside_git
 from sandbox.scan import Scan, appearing, marks, moment, plain_names, scan, unchanged
 from sandbox.tree import Trees
 
@@ -112,10 +112,10 @@ class Watch:
         paths |= {path for root in found.inner for path in appearing(root, inside_git(self.terms.locked))}
         top = self.terms.workspace
         # What a link led to before there was anything is no longer among those that lead to nothing.
-        places = {*found.named, *self.found.named}
+        places = {*found.named, *self.found.named, *self.found.led}
         paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
         # A `.git` that is a file names the folder with the settings.
-        paths |= {path for path in found.locked if path.endswith("/.git")}
+        paths |= {path for path in found.locked if path.endswith(tuple(f"/{each}" for each in POINTERS))}
         paths -= set(self.terms.write)
         return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
 

@@ -18,6 +18,8 @@ from sandbox.git_settings import UncertainSettingsError, common_folder
 # Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
 # the settings in them.
 OTHERS = frozenset((".hg", ".sl", ".jj"))
+# Of these, a file names the folder with the settings: gitrepository-layout(5), `jj workspace add`.
+POINTERS = (".git", ".jj/repo")
 SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the inside of a repository
 _MOST = 64 << 10  # bytes
 _INCLUDED = 100  # files of settings that are followed

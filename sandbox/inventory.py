@@ -1,10 +1,10 @@
 """Inventory of the files in one tree that other programs run or obey without being asked.
 
 The tree is judged as it will be: what lies on the disk, together with the changes that are about to be made. A file
-counts when its name fits a pattern of the profile (`Profile.locked`), at any depth; when it lies where the settings of
-a repository lead (`Scan.locked`, `Scan.named`); or when Git takes a folder around it for the inside of a repository
-(gitrepository-layout(5)) and obeys it there. A change also counts when it completes such a repository around files that
-lie there already.
+counts when its name fits a pattern of the profile (`Profile.locked`), at any depth; when it lies where links or the
+settings of a repository lead (`Scan.locked`, `named`, `led`); or when Git takes a folder around it for the inside of a
+repository (gitrepository-layout(5)) and obeys it there. A change also counts when it completes such a repository around
+files that lie there already, or is a link behind which files count by their names.
 
 `agent apply`, `--review` and `agent undo` ask before they write files or hand out a patch. Commands are judged by what
 they left on the disk (`sandbox/scan.py`, `sandbox/autorun.py`), with the same patterns and the same rule for
@@ -24,12 +24,13 @@ from typing import Literal
 from policy.glob import glob
 from policy.record import dataclass
 from policy.secrecy import Secrets, folded, inside
-from sandbox.gitfiles import SHAPE, inside_git, like_repository
+from sandbox.gitfiles import POINTERS, SHAPE, inside_git, like_repository
 
 _LONGEST = 4096  # bytes of HEAD and `commondir` that are read
 _REF = re.compile(rb"(?:ref:\s*refs/|[0-9a-f]{40})")  # setup.c, validate_headref()
 
 BY_NAME = "other programs run it by themselves"
+_LINKED = "it is a link, and other programs run files behind a name like this by themselves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Inventory:
         self._repositories = tuple(each for each in repositories if inside(each, top))
         self._known = {folded(each) for each in self._repositories}
         locked = (*secrets.profile.locked, *secrets.profile.personal)
+        self._deep = tuple(pattern for pattern in (folded(each).split("/") for each in locked) if len(pattern) > 1)
         self._obeyed = tuple(folded(pattern).split("/") for pattern in inside_git(locked))
 
     def named(self, path: str) -> bool:
@@ -88,6 +90,7 @@ class Inventory:
         """Return the paths of `changes` that count, each with why."""
         before, after = _Tree(self._top, {}), _Tree(self._top, changes)
         found = {path: Finding(BY_NAME) for path, node in changes.items() if self.named(path) or _pointer(path, node)}
+        found |= {path: Finding(_LINKED) for path, node in changes.items() if self._leads(path, node, after)}
         below: dict[str, list[str]] = {}
         for path in changes:
             for folder in _above(path):
@@ -105,6 +108,20 @@ class Inventory:
             for path, finding in obeyed.items():
                 found.setdefault(path, finding)
         return {**self._led(changes, before), **found}
+
+    def _leads(self, path: str, node: Node | None, after: "_Tree") -> bool:
+        """Return True for a link above the last name of a pattern (`.hg` of `.hg/hgrc`) that is hidden, or behind which
+        something lies."""
+        if node is None or node.kind != "link":
+            return False
+        names, target = folded(path).split("/"), after.target(path)
+        for pattern in self._deep:
+            for count in range(1, min(len(names), len(pattern) - 1) + 1):
+                if all(map(glob, names[-count:], pattern)) and (
+                    pattern[0].startswith((".", "_")) or after.holds("/".join((target, *pattern[count:])))
+                ):
+                    return True
+        return False
 
     def _led(self, changes: Changes, before: "_Tree") -> dict[str, Finding]:
         """Changes that complete a repository because one of its names is a link that leads to them."""
@@ -165,6 +182,13 @@ class _Tree:
         place = os.path.realpath(f"{self._top}/{path}")
         return _below(self._top, place) if self._kind(path) == "link" and inside(place, self._top) else ""
 
+    def target(self, path: str) -> str:
+        """Return where a link leads below the top, by its words and then by the links on the disk; empty when it leads
+        elsewhere."""
+        above = os.path.dirname(f"{self._top}/{path}")
+        place = os.path.realpath(os.path.join(above, os.fsdecode(self._data(path)).replace("\0", "")))
+        return _below(self._top, place) if inside(place, self._top) else ""
+
     def holds(self, path: str) -> bool:
         """Return True if `path` is a file or link, or a folder with more than samples of hooks in it."""
         if self._kind(path) != "folder":
@@ -219,9 +243,12 @@ def _completed(folder: str) -> str:
     return f"with it Git takes {_shown(folder)} for a repository, and obeys settings or hooks that lie there already"
 
 
+_POINTERS = tuple(f"/{each}" for each in POINTERS)
+
+
 def _pointer(path: str, node: Node | None) -> bool:
     """Return True for a `.git` that is no folder: it names the folder with the settings (gitrepository-layout(5))."""
-    return node is not None and node.kind != "folder" and folded(path.rpartition("/")[2]) == ".git"
+    return node is not None and node.kind != "folder" and f"/{folded(path)}".endswith(_POINTERS)
 
 
 def _below(top: str, place: str) -> str:

@@ -3,10 +3,16 @@
 An editor obeys `.vscode/settings.json`, and a prompt runs `git status`, before the command ends that made the files. So
 folders are watched from outside of the sandbox, by inotify(7). The look at the whole workspace at the
 end stays (`sandbox/autorun.py`): it also finds what is beyond the bounds here.
+
+A `git checkout` that is ended midway leaves half a worktree. So while Git writes an index, the files that it brings are
+set aside one by one, and the command is ended a moment later. A command can pretend that Git writes: it wins no more
+than that it goes on for GRACE seconds.
 """
 
 import os
 import stat
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -14,12 +20,14 @@ from policy.action import RunArgv, RunScript
 from policy.verdict import Permit, Terms
 from sandbox.autorun import Watch
 from sandbox.backend import Enforcement, Violation
-from sandbox.gitfiles import OTHERS, SHAPE, common, harmless, inside_git, like_repository
+from sandbox.git_settings import UncertainSettingsError, git_folders
+from sandbox.gitfiles import OTHERS, POINTERS, SHAPE, common, harmless, inside_git, like_repository
 from sandbox.inotify import Inotify
 from sandbox.scan import Scan, appearing, marks
 from sandbox.tree import Trees
 
 MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
+MOST_POLLED = 16_384  # further folders, which are looked at in each `tick`
 SLICE = 128  # folders that are taken up between two looks at the command
 _KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
 # Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
@@ -31,6 +39,10 @@ _PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "sit
 LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
 
 _PATIENCE = 3  # looks, after which a file that still changes is judged
+GRACE = 30.0  # seconds for which a command goes on while Git writes
+_SETTLED = 1.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
+_MOST_ASIDE = 200  # files that are set aside before the command is ended in any case
+_FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may change again without another time
 
 _idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
 
@@ -68,10 +80,16 @@ class Live:
         self._watch = watch
         self._terms: Terms = watch.terms
         self._tops = (self._terms.workspace, *self._terms.write)
-        self._named = found.named
+        self._named = (*found.named, *found.led)
         self._trees = trees
         self._inotify: Inotify | None = None
         self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; whether they are new to us
+        self._polled: dict[str, tuple[int, ...]] = {}  # folders that cannot be watched, with their stamps
+        self._lost = False  # whether events were lost since the last `tick`
+        self._aside: set[str] = set()  # the paths of what was set aside
+        self._again = False  # whether one of those came again
+        self._git: set[str] = set()  # Git's folders of the repositories in which something was set aside
+        self._until = 0.0  # on the monotonic clock: when the command is ended in any case
         self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
         self._kept = {who for who in watch.before.values() if isinstance(who, tuple)}
         self._inner = inside_git(self._terms.locked)
@@ -114,23 +132,31 @@ class Live:
 
     @property
     def raised(self) -> bool:
-        return bool(self.found)
+        if not self.found or self._again or len(self.found) > _MOST_ASIDE or time.monotonic() > self._until:
+            return bool(self.found)
+        return not self._git_writes()
 
     def look(self) -> None:
         """Judge what happened."""
         watched = self._inotify
         for folder, name, is_folder, complete in watched.read() if watched is not None else ():
             if not folder:
-                self._lost()
+                self._lost = True
+                for top in self._tops:
+                    self._candidates(top, self._terms.locked, complete=False)
                 continue
             if is_folder and self._counts(f"{folder}/{name}"):
                 self._left.append((f"{folder}/{name}", True))
-            self._judge(folder, name, complete or is_folder)
-        while self._left and self._left[-1][1] and not self.found:
+            self._judge(folder, name, complete or is_folder, happened=True)
+        self._grow_new()
+
+    def _grow_new(self) -> None:
+        while self._left and self._left[-1][1] and not self.raised:
             self.grow()  # what is new may hold something already
 
     def tick(self) -> None:
-        """Look again at files that Git writes in steps: nobody has to close a file."""
+        """Look again at files that Git writes in steps (nobody has to close a file), at folders that cannot be watched,
+        and at all folders where events were lost."""
         for path, steps in list(self._waiting.items()):
             now = _stamp(path)
             steps.turns += 1
@@ -138,6 +164,14 @@ class Live:
                 self._candidate(path, complete=True)
                 steps.judged, steps.turns = now, 0
             steps.seen = now
+        if self._lost and self._inotify is not None:
+            self._lost = False
+            self._left += [(top, True) for top in self._tops]
+        for path, stamp in list(self._polled.items()):
+            if (seen := _folder_stamp(path)) != stamp:
+                del self._polled[path]
+                self._left += [(path, True)] if seen else []
+        self._grow_new()
 
     def close(self) -> None:
         """Keep the instance for the next command."""
@@ -157,18 +191,22 @@ class Live:
         return _PACKAGES.isdisjoint(path[len(top) :].split("/"))
 
     def _add(self, path: str) -> bool:
+        """Watch a folder, or poll it where that cannot be. Returns False when it can be neither."""
         watched = self._inotify
         assert watched is not None
-        if len(watched) >= MOST:
-            self.lacks = LACKS.format(why=f"there are more than {MOST} folders")
+        why = f"there are more than {MOST + MOST_POLLED} folders"
+        if len(watched) < MOST or path in watched:
+            try:
+                if watched.add(path):
+                    return True
+            except OSError:
+                why = "your user has no inotify watches left (`fs.inotify.max_user_watches`)"
+        if len(self._polled) >= MOST_POLLED:
+            self.lacks = LACKS.format(why=why)
             self._left.clear()
             return False
-        try:
-            watched.add(path)
-        except OSError:
-            self.lacks = LACKS.format(why="your user has no inotify watches left (`fs.inotify.max_user_watches`)")
-            self._left.clear()
-            return False
+        if stamp := _folder_stamp(path):  # one that is closed to us now may be opened later
+            self._polled[path] = stamp
         return True
 
     def _changed(self, path: str) -> bool:
@@ -194,19 +232,17 @@ class Live:
         except OSError:
             return  # gone, or closed to us: the look at the end opens it again
 
-    def _lost(self) -> None:
-        """Events were lost: what lies in the outermost folders is looked at again."""
-        for top in self._tops:
-            self._candidates(top, self._terms.locked, complete=False)
-
     # ---- what counts
 
-    def _judge(self, folder: str, name: str, complete: bool) -> None:
-        """Set aside what counts because `name` came to `folder`."""
+    def _judge(self, folder: str, name: str, complete: bool, *, happened: bool = False) -> None:
+        """Set aside what counts because `name` came to `folder`. `happened`: it came there, whether or not it still is;
+        else it was found there."""
         path = f"{folder}/{name}"
-        if name == ".git" or name in OTHERS:
+        gone = happened and not os.path.lexists(path)
+        plain = name.lower()  # some file systems make no difference
+        if plain == ".git" or plain in OTHERS:
             self._candidates(folder, self._terms.locked, complete=complete)
-        elif name in SHAPE and _repository(folder):
+        elif plain in _SHAPE and _repository(folder):
             self._inside(folder, complete)
         for named in self._named:
             if path == named or path.startswith(f"{named}/") or named.startswith(f"{path}/"):
@@ -216,10 +252,12 @@ class Live:
             return
         names = path[len(top) + 1 :].split("/")
         root = top
-        for each in names:
+        for count, each in enumerate(names):
             patterns = self._first.of(each)
             if patterns and (root == top or _top(root)):
                 self._candidates(root, patterns, complete=complete)
+                if gone and any(_is(names[count:], pattern) for pattern in patterns):
+                    self._passed(path)
             if self._inner_first.of(each) and _repository(root):
                 self._inside(root, complete)
             root = f"{root}/{each}"
@@ -234,8 +272,9 @@ class Live:
     def _candidates(self, root: str, patterns: tuple[str, ...], *, complete: bool) -> None:
         for path in appearing(root, patterns):
             self._candidate(path, complete=complete)
-        if patterns is self._terms.locked and os.path.isfile(f"{root}/.git"):
-            self._candidate(f"{root}/.git", complete=complete)  # it names the folder with the settings
+        for pointer in POINTERS:
+            if patterns is not self._inner and os.path.isfile(f"{root}/{pointer}"):
+                self._candidate(f"{root}/{pointer}", complete=complete)  # it names the folder with the settings
 
     def _candidate(self, path: str, *, complete: bool) -> None:
         now = marks((path,))
@@ -256,7 +295,54 @@ class Live:
         if harmless(path, self._terms.workspace):
             return
         self._waiting.pop(path, None)
-        self.found.append(self._watch.set_aside(path, quickly=True))
+        self._set_aside(path)
+
+    def _set_aside(self, path: str) -> None:
+        """Set a file or folder aside; of a folder that Git is filling, what lies in it."""
+        self._git |= self._git_around(path)
+        filled = os.path.isdir(path) and not os.path.islink(path) and self._git_writes()
+        for each in _files(path) if filled else (path,):
+            if not self.found:
+                self._until = time.monotonic() + GRACE
+            self._again = self._again or each in self._aside
+            self._aside.add(each)
+            self.found.append(self._watch.set_aside(each, quickly=True))
+
+    def _passed(self, path: str) -> None:
+        """Report what came under a name that counts and was gone before anybody looked: others may have been quicker.
+        What Git writes may have been harmless."""
+        told = path in self._watch.before or any(f"{path}/".startswith(f"{each}/") for each in self._aside)
+        if told or "/.git/" in path or os.path.basename(path) in _WRITTEN:
+            return
+        self._aside.add(path)
+        what = f"`{path}` appeared and was gone again: other programs run files of this name by themselves"
+        self.found.append(Violation(what, path, "make no files of this name", False, "watch"))
+
+    # ---- what Git is doing
+
+    def _git_around(self, path: str) -> set[str]:
+        """Git's folder of the repository that `path` lies in."""
+        top = next((each for each in self._tops if path.startswith(f"{each}/")), "")
+        while top and len(path) > len(top):
+            path = os.path.dirname(path)
+            if os.path.lexists(f"{path}/.git"):
+                try:
+                    return {each.path for each in git_folders(path)}
+                except UncertainSettingsError:
+                    return set()
+        return set()
+
+    def _git_writes(self) -> bool:
+        """Whether an index is being written, or was a moment ago: what follows, such as HEAD, may not be yet."""
+        for folder in self._git:
+            if os.path.lexists(f"{folder}/index.lock"):
+                return True
+            try:
+                if abs(time.time() - os.lstat(f"{folder}/index").st_ctime) < _SETTLED:
+                    return True
+            except OSError:
+                continue
+        return False
 
 
 class _Firsts:
@@ -268,12 +354,13 @@ class _Firsts:
         self._plain: dict[str, tuple[str, ...]] = {}
         self._wild: dict[str, tuple[str, ...]] = {}
         for pattern in patterns:
-            first = pattern.strip("/").partition("/")[0]
+            first = pattern.strip("/").partition("/")[0].lower()
             found = self._wild if any(c in first for c in "*?[") else self._plain
             found[first] = (*found.get(first, ()), pattern)
 
     def of(self, name: str) -> tuple[str, ...]:
-        """The patterns whose first name fits."""
+        """The patterns whose first name fits, in any case of letters: what is really there is asked of the disk."""
+        name = name.lower()
         found = self._plain.get(name, ())
         for first, patterns in self._wild.items():
             if fnmatchcase(name, first):
@@ -288,6 +375,40 @@ class _Steps:
     seen: tuple[int, ...]
     judged: tuple[int, ...] = ()
     turns: int = 0
+
+
+_SHAPE = frozenset(map(str.lower, SHAPE))
+
+
+def _is(names: list[str], pattern: str) -> bool:
+    """Return True if `pattern` is about the path of `names` itself."""
+    parts = pattern.strip("/").split("/")
+    return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
+
+
+def _files(folder: str) -> Iterator[str]:
+    """Yield the paths of what lies in `folder` and is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _files(entry.path)
+                else:
+                    yield entry.path
+    except OSError:
+        return  # gone, or closed to us
+
+
+def _folder_stamp(path: str) -> tuple[int, ...]:
+    """While it is the same, no name came to the folder at `path`; empty when there is none."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return ()
+    if not stat.S_ISDIR(status.st_mode):
+        return ()
+    now = time.time_ns()
+    return (status.st_dev, status.st_ino, status.st_ctime_ns, now if now - status.st_ctime_ns < _FRESH else 0)
 
 
 def _top(folder: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from policy.backups import originals
 from policy.record import dataclass
 from policy.secrecy import paired
-from sandbox.gitfiles import OTHERS, common, inside_git, named
+from sandbox.gitfiles import OTHERS, POINTERS, common, inside_git, named
 from sandbox.login import login_at
 from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, HAS_LINK, IS_GIT, Mark, Stamp, Tree, Trees
 
@@ -31,6 +31,7 @@ MOST = 4000
 # What has further hard links is mostly the objects of a repository that was cloned from a neighbouring folder: Git
 # packs them when there are 6,700 (git-gc(1), gc.auto). Each takes a mount where the workspace may be written.
 MOST_SHARED = 10_000
+_MOST_LINKS = 40  # that the kernel follows on one way (path_resolution(7))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Scan:
     `closed`: folders among the masked that we cannot look into.
     `named`: where the settings of repositories say that hooks and further settings are, there or not, and where links
     of locked names lead to nothing yet.
+    `led`: where links of locked names, and of those that settings name, do lead, and the further links on the way:
+    who changes one of them changes what is obeyed.
     `marks`: which file each of the first four was (path, device, number, birth): editors replace a file rather than
     change it.
     `truncated`: the walk found more than MOST of them, so the answer is not complete and nothing may run on it.
@@ -57,6 +60,7 @@ class Scan:
     inner: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    led: tuple[str, ...] = ()
     marks: tuple[tuple[str, int, int, int], ...] = ()
     truncated: bool = False
     crowded: bool = False
@@ -67,7 +71,7 @@ class Scan:
 
     def with_guarded(self, other: "Scan") -> "Scan":
         """The same, with the secret and auto-run files of a further folder that may be written."""
-        return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named")
+        return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named", "led")
 
     def _joined(self, other: "Scan", *fields: str) -> "Scan":
         both = {name: tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in fields}
@@ -137,7 +141,7 @@ def scan(
     started = time.time_ns()
     placed = tuple(place[1:] for place in hidden if place[:1] == "/")
     masked = _placed(workspace, placed) | uncovered
-    led = {*masked}  # secret by where they lie, or where links lead: whoever moves what is above them uncovers them
+    linked = {*masked}  # secret by where they lie, or where links lead: whoever moves what is above them uncovers them
     roots, inner, closed = [], [], []
     settings: set[str] = set()  # files that are secret while they hold a login
     git = inside_git(locked)
@@ -160,7 +164,7 @@ def scan(
                 if real != f"{path}/{name}" or (
                     named_so and not secret(name)
                 ):  # by a link, or by the folder that it lies in
-                    led.add(real)
+                    linked.add(real)
         if path == workspace or folder[7] & HAS_GIT or not OTHERS.isdisjoint(folder[5]):
             roots.append(path)
         if git and folder[7] & IS_GIT:
@@ -178,19 +182,24 @@ def scan(
         said |= {
             path for path in places if path.startswith(workspace + "/") and not f"{inside}/".startswith(f"{path}/")
         }
-    said |= {path for root in roots for path in _promised(root, locked, workspace)}
-    said |= {path for root in inner for path in _promised(root, git, workspace)}
+    hits = {hit for root in roots for pattern in _begun(root, locked) for hit in _hits(root, pattern)}
+    hits |= {hit for root in inner for pattern in _begun(root, git) for hit in _hits(root, pattern)}
+    behind = {hit: real for hit in (*hits, *said) if (real := os.path.realpath(hit)) != hit}
+    # Where nothing lies, but such a link leads: what comes there counts.
+    said |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
+    led = {each for hit, real in behind.items() for each in (real, *_links(hit)) if each.startswith(workspace + "/")}
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
     if git:  # a `.git` that is a file names the folder with the settings: whoever changes it changes them all
         fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
+        fixed |= {path for root in roots for path in existing(root, POINTERS[1:], workspace) if os.path.isfile(path)}
     fixed |= {
         real for path in said if os.path.lexists(real := os.path.realpath(path)) and real.startswith(workspace + "/")
     }
     masked |= _twins(tree, masked)
     fixed |= _twins(tree, fixed)
     pinned = {path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)}
-    pinned |= {above for path in led for above in _between(workspace, path)}
+    pinned |= {above for path in linked for above in _between(workspace, path)}
     answer = Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(sorted(fixed))[:MOST],
@@ -200,6 +209,7 @@ def scan(
         inner=tuple(sorted(set(inner))),
         closed=tuple(sorted(closed)),
         named=tuple(sorted(said)),
+        led=tuple(sorted(led)),
         marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[: 3 * MOST]), *shared})),
         truncated=max(len(masked), len(fixed), len(pinned)) > MOST,
         crowded=len(shared) > MOST_SHARED,
@@ -472,7 +482,11 @@ def _expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
     """What is there under `patterns`, links too: those who run such files follow them. Of a path that leads through a
-    link, that link, so that nobody who moves what was found follows it."""
+    link, that link, so that nobody who moves what was found follows it.
+
+    A link above the last name (`bin` of `bin/hermit`) counts when something lies behind it, and one that is hidden
+    (`.hg` of `.hg/hgrc`) always does.
+    """
     found = set()
     for pattern in _begun(root, patterns):
         for hit in _hits(root, pattern):
@@ -480,7 +494,8 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
             for name in hit[len(root) :].strip("/").split("/"):
                 current = os.path.join(current, name)
                 if os.path.islink(current):
-                    found.add(current)
+                    if current == hit or pattern.startswith((".", "_")) or os.path.lexists(hit):
+                        found.add(current)
                     break
             else:
                 if os.path.lexists(hit):
@@ -505,11 +520,25 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     return found
 
 
-def _promised(root: str, patterns: tuple[str, ...], workspace: str) -> set[str]:
-    """Places in `workspace` where nothing lies, but a link of a locked name leads: what comes there counts."""
-    hits = (hit for pattern in _begun(root, patterns) for hit in _hits(root, pattern))
-    led = {real for hit in hits if (real := os.path.realpath(hit)) != hit and not os.path.lexists(real)}
-    return {path for path in led if path.startswith(workspace + "/")}
+def _links(path: str) -> list[str]:
+    """The links that are followed on the way to `path`, the last one included."""
+    found: list[str] = []
+    at, left = "", path.split("/")
+    while left and len(found) < _MOST_LINKS:
+        name = left.pop(0)
+        if name == "..":
+            at = os.path.dirname(at)
+        elif name not in ("", "."):
+            at = f"{at}/{name}"
+        if name not in ("", ".", "..") and os.path.islink(at):
+            try:
+                target = os.readlink(at)
+            except OSError:
+                return found  # gone meanwhile
+            found.append(at)
+            at = "" if target.startswith("/") else os.path.dirname(at)
+            left = [*target.split("/"), *left]
+    return found
 
 
 def _begun(root: str, patterns: tuple[str, ...]) -> list[str]:

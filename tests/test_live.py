@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ LOCKED = (
     ".git/commondir",
     ".hg/hgrc",
     ".sl/config",
+    ".jj/repo/config.toml",
+    "bin/hermit",
     ".vscode",
     ".envrc",
     "*.code-workspace",
@@ -67,7 +70,11 @@ OBEYED = [
     ("mkdir -p r/.hg; sleep 0.1; printf '[hooks]\nupdate = ./x\n' > r/.hg/hgrc", "r/.hg/hgrc", "settings of Mercurial in a folder"),
     ("mkdir -p r/s; printf '[ui]\neditor = ./x\n' > r/s/config; mv r/s r/.sl", "r/.sl/config", "settings of Sapling, moved there"),
     ("mkdir -p r/.vscode; sleep 0.1; mkdir r/.hg",               "r/.vscode",     "a repository of Mercurial around what nobody obeyed before"),
+    ("mkdir -p r/.jj e; sleep 0.1; echo ../e > r/.jj/repo",      "r/.jj/repo",    "a file that names the folder with the settings of Jujutsu"),
+    ("ln -s s bin; mkdir s; echo x > s/hermit; sleep 0.1; ln -sfn s bin", "bin",  "a link of a plain name behind which something counts"),
     ("git init -q r; sleep 0.1; mv r q; sleep 0.1; echo x > q/.envrc", "q/.envrc", "in a folder that was moved"),
+    ("mkdir -m 300 c; git init -q c/r; printf '[core]\nfsmonitor = ./x\n' >> c/r/.git/config; sleep 0.5; chmod 755 c", "c/r/.git/config", "in a folder that was closed to us for a while"),
+    ("git init -q r; sleep 0.1; touch r/.git/index.lock; echo x > r/.envrc; sleep 0.5; echo x > r/.envrc", "r/.envrc", "a second time, while Git seems to write"),
 ]
 HARMLESS = [
     ("git init -q a && git init -q --bare b/c.git",              "what Git makes"),
@@ -76,6 +83,7 @@ HARMLESS = [
     ("git init -q s && sleep 0.3 && git -C s config user.name z && git -C s remote add origin https://a.test/x.git", "settings that start nothing"),
     ("git init -q s && git -C s -c user.name=n -c user.email=e commit -q --allow-empty -m m && git clone -q --mirror s m.git && git clone -q -c advice.detachedHead=false -c core.autocrlf=input --no-tags s c && git -C c remote add up git@a.test:b/c.git && sleep 0.3 && git -C c config branch.main.rebase true", "clones with settings of their own"),
     ("mkdir -p sub/.vscode node_modules/x/.vscode && echo x > node_modules/x/.envrc && git init -q node_modules/x", "a package's own, where nobody looks: at the end"),
+    ("mkdir s; ln -s s bin; mkdir -p .jj/repo",                     "a link of a plain name, and a repository of Jujutsu"),
     ("for i in $(seq 300); do mkdir -p t/$i && echo x > t/$i/f; done; rm -r t", "many folders that come and go"),
 ]
 # fmt: on
@@ -113,20 +121,76 @@ def test_the_next_command_is_watched_as_well(bench: Bench, folder: Path) -> None
         shutil.rmtree(folder / "n")
 
 
+# fmt: off
+BRINGING = [
+    ("git checkout -q evil",                 "evil", "a branch"),
+    ("git merge -q --no-edit evil",          "main", "a merge"),
+    ("git clone -q -b evil . nest",          "main", "a clone, of which the files of another repository are"),
+    ("git worktree add -q nest evil",        "main", "a second worktree"),
+]
+# fmt: on
+
+
 @pytest.mark.threat("T116")
-def test_git_leaves_no_lock_behind(bench: Bench, folder: Path) -> None:
-    """A branch that holds such a file is not checked out, and the next command of Git works all the same."""
+@pytest.mark.parametrize(("script", "head", "why"), BRINGING, ids=[row[2] for row in BRINGING])
+def test_git_finishes_what_it_writes(bench: Bench, folder: Path, script: str, head: str, why: str) -> None:
+    """The files are set aside at once, the command is ended behind Git, and no lock is left."""
     who = "-c user.name=n -c user.email=e"
-    make_branch = f"git init -q -b main && git {who} commit -q --allow-empty -m 1 && git checkout -q -b other"
-    script = f"{SETUP}{make_branch} && mkdir .plain && echo x > .plain/f && git add . && git {who} commit -qm 2"
-    assert bench.run(script, workspace=str(folder))["status"] == 0
-    plumbing = "git checkout -q main && git rm -q --cached -r . ; t=$(git rev-parse other:.plain); "
-    plumbing += "t=$(printf '040000 tree %s\\t.vscode\\n' $t | git mktree) && git branch -f evil $(git " + who
-    plumbing += " commit-tree -p main -m 3 $t)"
+    make_branch = (
+        f"git init -q -b main && echo 1 > a && git add . && git {who} commit -qm 1 && git checkout -q -b other"
+    )
+    make_branch += " && mkdir .plain && echo x > .plain/f && for i in $(seq 99); do echo 2 > z$i; done"
+    script_before = f"{SETUP}{make_branch} && git add . && git {who} commit -qm 2"
+    assert bench.run(script_before, workspace=str(folder))["status"] == 0
+    plumbing = "git checkout -q main; t=$(git ls-tree other | sed s/plain/vscode/ | git mktree)"
+    plumbing += f" && git branch -f evil $(git {who} commit-tree -p main -m 3 $t) && echo 3 > b && git add b"
+    plumbing += f" && git {who} commit -qm 4"
     assert bench.run(f"{SETUP}{plumbing}", workspace=str(folder), locked=list(LOCKED))["status"] == 0
-    answer = bench.run(f"{SETUP}git checkout -q evil; {LONG}", workspace=str(folder), locked=list(LOCKED))
-    assert answer["ended"] == "watch", answer
-    assert not (folder / ".git/index.lock").exists()
+    names = "export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e; "
+    answer = bench.run(f"{SETUP}{names}{script} && touch DONE; {LONG}", workspace=str(folder), locked=list(LOCKED))
+    assert answer["ended"] == "watch", (why, answer)
+    assert (folder / "DONE").exists(), (why, answer)
+    top = folder / "nest" if "nest" in script else folder
+    assert (top / "z99").exists()
+    assert not (top / ".vscode/f").exists()
+    assert str(top / ".vscode/f") in {violation[1] for violation in answer["violations"]}
+    assert (folder / ".git/HEAD").read_text() == f"ref: refs/heads/{head}\n"
+    assert not list(folder.glob(".git/**/*.lock"))
+
+
+# what there is, what is done to it, what is set aside
+SWAPS = [
+    ("mkdir -p a/vs b/vs; ln -s a conf; ln -s conf/vs .vscode", "ln -sfn b conf", "conf", "a link on the way"),
+    ("mkdir -p a/vs; ln -s a/vs .vscode", "mv a c; mkdir -p a/vs", "a/vs", "a folder above where a link leads"),
+    ("mkdir -p t/h; echo x > t/h/pre-push; ln -s t/h hooks; git config core.hooksPath hooks", "mv t u; mkdir -p t/h", "t/h", "the same of a link that settings name"),
+    ("mkdir -p a/vs; ln -s a conf; ln -s conf/vs .vscode", "rm conf; mkdir -p conf/vs", "conf", "a folder in the place of a link"),
+    ("mkdir -p a/vs", "ln -s a/vs .vscode", ".vscode", "a new link alone is taken, and not what it leads to"),
+    ("mkdir -p a/vs; ln -s a/vs .vscode", "mv a c; mkdir a", "", "nothing is obeyed any more"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T116")
+@pytest.mark.parametrize(("before", "done", "path", "why"), SWAPS, ids=[row[3] for row in SWAPS])
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "at the end"])
+def test_what_locked_links_lead_to_is_not_swapped(
+    tmp_path: Path, before: str, done: str, path: str, why: str, at_once: bool
+) -> None:
+    """A mount goes with the folder that it lies on: who moves what is above puts another one in its place."""
+    top = tmp_path / "w"
+    top.mkdir()
+    subprocess.run(f"git init -q . && {before}", shell=True, cwd=top, check=True)
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        subprocess.run(done, shell=True, cwd=top, check=True)
+        if at_once:
+            watch.look()
+        found = watch.found if at_once else watch._watch.settle()
+        assert [each.path for each in found] == ([str(top / path)] if path else []), why
+    finally:
+        watch.close()
 
 
 # ---- bounds
@@ -142,6 +206,7 @@ def watching(top: Path) -> tuple[Live, Scan]:
 @pytest.mark.threat("T116")
 def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(live, "MOST", 3)
+    monkeypatch.setattr(live, "MOST_POLLED", 0)
     top = tmp_path / "w"
     for number in range(5):
         (top / f"a/b{number}/c").mkdir(parents=True)
@@ -154,6 +219,94 @@ def test_too_many_folders_are_told_and_the_outermost_are_watched(tmp_path: Path,
         (top / ".envrc").write_text("x")
         watch.look()
         assert [each.path for each in watch.found] == [str(top / ".envrc")]
+    finally:
+        watch.close()
+
+
+@pytest.mark.threat("T116")
+def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkeypatch: Any) -> None:
+    """A command makes thousands of folders, so that nothing is left for the one that counts."""
+    monkeypatch.setattr(live, "MOST", 3)
+    top = tmp_path / "w"
+    top.mkdir()
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        for number in range(9):
+            (top / f"d{number}").mkdir()
+        watch.look()
+        (folder,) = [path for path in watch._polled if path.endswith("d4")]
+        for made in ("r", "r/.git"):
+            watch.tick()
+            os.mkdir(f"{folder}/{made}")
+        watch.tick()
+        Path(f"{folder}/r/.envrc").write_text("x")
+        watch.tick()
+        assert [each.path for each in watch.found] == [f"{folder}/r/.envrc"]
+        assert not watch.lacks
+    finally:
+        watch.close()
+
+
+@pytest.mark.threat("T116")
+@pytest.mark.parametrize(("path", "counts"), [(".envrc", True), ("r/.envrc", True), ("s/.envrc", False), (".vscode/x", False), (".ENVRC", False), ("r/.git/config", False)])  # fmt: skip
+def test_what_is_gone_before_anybody_looks_counts(tmp_path: Path, path: str, counts: bool) -> None:
+    """Who watches the same folder may have been quicker than we are."""
+    top = tmp_path / "w"
+    for name in ("r/.git", "s"):
+        (top / name).mkdir(parents=True)
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        (top / path).parent.mkdir(exist_ok=True)
+        (top / path).write_text("x")
+        (top / path).unlink()
+        if path == ".vscode/x":
+            (top / ".vscode").rename(tmp_path / "elsewhere")
+            counts = True
+            path = ".vscode"
+        watch.look()
+        assert [each.path for each in watch.found] == ([str(top / path)] if counts else [])
+        assert watch.raised is counts
+    finally:
+        watch.close()
+
+
+def test_names_are_looked_up_in_any_case_of_letters() -> None:
+    """On a file system without upper and lower case, an editor obeys `.VSCode`."""
+    firsts = live._Firsts(LOCKED)
+    assert firsts.of(".VSCode") == (".vscode",)
+    assert firsts.of("A.Code-Workspace") == ("*.code-workspace",)
+
+
+@pytest.mark.threat("T116")
+def test_no_command_goes_on_for_long_because_git_seems_to_write(tmp_path: Path, monkeypatch: Any) -> None:
+    top = tmp_path / "w"
+    (top / ".git/objects").mkdir(parents=True)
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        (top / ".git/index.lock").touch()
+        (top / ".vscode").mkdir()
+        (top / ".vscode/a").write_text("x")
+        watch.look()
+        assert [each.path for each in watch.found] == [str(top / ".vscode/a")], "set aside all the same"
+        assert not watch.raised
+        (top / ".git/index.lock").unlink()
+        assert watch.raised
+        (top / ".git/index.lock").touch()
+        assert not watch.raised
+        monkeypatch.setattr(live, "_MOST_ASIDE", 0)
+        assert watch.raised
+        monkeypatch.undo()
+        watch._until -= live.GRACE
+        assert watch.raised
     finally:
         watch.close()
 
@@ -186,7 +339,8 @@ def test_without_an_instance_the_look_at_the_end_remains(tmp_path: Path, monkeyp
 
 
 @pytest.mark.threat("T116")
-def test_lost_events_are_made_up_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", [".envrc", "n/r/.envrc"])
+def test_lost_events_are_made_up_for(tmp_path: Path, path: str) -> None:
     """More than fs.inotify.max_queued_events came before anybody looked."""
     top = tmp_path / "w"
     top.mkdir()
@@ -198,11 +352,13 @@ def test_lost_events_are_made_up_for(tmp_path: Path) -> None:
         most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
         for number in range(most // 2 + 10):  # two events each
             (top / f"f{number % 2}").write_text("x")
-        (top / ".envrc").write_text("x")
+        (top / "n/r/.git").mkdir(parents=True)
+        (top / path).write_text("x")
         for _ in range(most):
             watch.look()
-            if watch.raised:
+            if watch.raised or watch._lost:
                 break
-        assert [each.path for each in watch.found] == [str(top / ".envrc")]
+        watch.tick()
+        assert [each.path for each in watch.found] == [str(top / path)]
     finally:
         watch.close()

@@ -76,7 +76,7 @@ def inventory_of(ground: Ground, terms: Terms, root: str) -> Inventory:
     found = survey(terms, "", ground.cache)
     secrets = Secrets(ground.profile, ground.facts.home, ground.facts.private)
     workspace = ground.workspace if inside(root, ground.workspace) else root
-    return Inventory(secrets, root, workspace, (*found.locked, *found.named), found.inner)
+    return Inventory(secrets, root, workspace, (*found.locked, *found.named, *found.led), found.inner)
 
 
 def secret_of(ground: Ground) -> Callable[[str], bool]:
