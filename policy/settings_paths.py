@@ -24,6 +24,8 @@ class Kind(Enum):
         LIST: paths with `:` between them.
         COMMAND: a command line that the program runs by itself: each word may be a path.
         TYPED: a command line that runs when the user asks for it by name: only what is run in it counts.
+        SCRIPT: lines of which only the programs count, and the files that interpreters read: no argument does.
+        REPOSITORY: a folder that Git takes for the inside of a repository.
         MODULES: folders with `:` between them, in which Python looks for modules that it loads at every start.
     """
 
@@ -32,6 +34,8 @@ class Kind(Enum):
     LIST = "list"
     COMMAND = "command"
     TYPED = "typed"
+    SCRIPT = "script"
+    REPOSITORY = "repository"
     MODULES = "modules"
 
 
@@ -135,7 +139,9 @@ VARIABLES: Mapping[str, Kind] = {
             *("CVS_RSH", "RSYNC_RSH", "HGSSH", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS"),
             *("JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "VIMINIT", "EXINIT", "LUA_INIT", "FZF_DEFAULT_COMMAND"),
             *("FZF_DEFAULT_OPTS", "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_NODE_OPTIONS"),
-            *("TAR_OPTIONS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"),
+            *("GOFLAGS", "MAVEN_OPTS", "GRADLE_OPTS", "SBT_OPTS", "ANT_OPTS", "JAVA_OPTS"),
+            *("P4EDITOR", "P4DIFF", "P4MERGE", "P4PAGER", "TAR_OPTIONS"),
+            *("RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"),
         ),
         Kind.COMMAND,
     ),
@@ -148,7 +154,7 @@ VARIABLES: Mapping[str, Kind] = {
             *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG", "TF_CLI_CONFIG_FILE", "DOCKER_CONFIG"),
             *("ANSIBLE_CONFIG", "INPUTRC", "DIRENV_CONFIG", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "GIT_ATTR_GLOBAL"),
             *("GIT_ATTR_SYSTEM", "LESSKEYIN", "LESSKEY", "XINITRC", "NODE_REPL_EXTERNAL_MODULE"),
-            *("SCREENRC", "GRADLE_USER_HOME"),
+            *("SCREENRC", "GRADLE_USER_HOME", "P4CONFIG", "P4ENVIRO"),
         ),
         Kind.FILE,
     ),
@@ -159,6 +165,8 @@ VARIABLES: Mapping[str, Kind] = {
         ),
         Kind.LIST,
     ),
+    **dict.fromkeys(("GIT_DIR", "GIT_COMMON_DIR"), Kind.REPOSITORY),
+    **dict.fromkeys(("CC", "CXX"), Kind.SCRIPT),
     **dict.fromkeys(("PS0", "PS1", "PS2", "PS4", "PROMPT", "PERL5DB"), Kind.TYPED),
     "PYTHONPATH": Kind.MODULES,
 }
@@ -182,8 +190,9 @@ _GIT_FOLDER = pattern(
 )
 _WRAPPERS = frozenset((
     "exec", "env", "command", "builtin", "nohup", "nice", "setsid", "sudo", "doas", "time", "xargs", "timeout",
-    "stdbuf", "then", "do", "else", "if", "while", "until", "!",
+    "stdbuf", "then", "do", "else", "if", "while", "until", "!", "eval", "trap", "and", "or", "not",
 ))
+_FILE_FOLLOWS = frozenset(("-F", "--rcfile", "--init-file"))  # ssh(1), bash(1)
 _BEFORE_PROGRAM = frozenset(("-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "-exec", "-execdir"))
 _READS_FILE = pattern(
     r"(?:.*/)?(?:(?:ba|da|z|k|mk|fi|c|tc)?sh|(?:python|pypy|perl|ruby|php|lua)[\d.]*|node|deno|bun|luajit|tclsh|Rscript"
@@ -238,6 +247,12 @@ def paths(kind: Kind, value: str, variables: Mapping[str, str]) -> Iterator[str]
                 for name in ("sitecustomize", "usercustomize"):
                     yield f"{folder or '.'}/{name}.py"
                     yield f"{folder or '.'}/{name}"
+        case Kind.REPOSITORY:
+            yield from (
+                f"{value}/{name}" for name in ("config", "config.worktree", "commondir", "hooks", "info/attributes")
+            )
+        case Kind.SCRIPT:
+            yield from _in_command(value, variables, every=False, loose=False)
         case Kind.COMMAND:
             yield from _in_command(value.removeprefix("!"), variables, every=True)
         case Kind.TYPED:
@@ -247,6 +262,7 @@ def paths(kind: Kind, value: str, variables: Mapping[str, str]) -> Iterator[str]
 def located(path: str, top: str, home: str) -> str:
     """Return the absolute, normalised form of a path from `paths`, as seen from the folder `top`; empty for one that
     cannot lie anywhere. `~` is the home; `~name` is not known."""
+    path = path.removeprefix(":(optional)")  # of newer versions of Git (git-config(1))
     if "\0" in path or not path or path.startswith("%("):
         return ""
     if path == "~" or path.startswith("~/"):
@@ -263,8 +279,11 @@ def located(path: str, top: str, home: str) -> str:
     return "/" + "/".join(names)
 
 
-def _in_command(text: str, variables: Mapping[str, str], *, every: bool, depth: int = 0) -> Iterator[str]:
-    """Yield the words of a command line that may be paths. `every`: arguments as well, not only what is run."""
+def _in_command(
+    text: str, variables: Mapping[str, str], *, every: bool, loose: bool = True, depth: int = 0
+) -> Iterator[str]:
+    """Yield the words of a command line that may be paths. `every`: arguments as well, not only what is run. `loose`:
+    at least those that begin like a path."""
     # Whether the next word is a program, the file that an interpreter reads, or a module.
     runs, reads, module = True, False, False
     for word, quoted in _words(text, variables):
@@ -272,12 +291,14 @@ def _in_command(text: str, variables: Mapping[str, str], *, every: bool, depth: 
             runs, reads, module = True, False, False
             continue
         if depth < _DEEPEST and quoted and any(char in word for char in " \t\n;|&$`"):
-            yield from _in_command(word, variables, every=every, depth=depth + 1)
-            if "/" in word and not any(char in word for char in "\n;|&$`"):
+            yield from _in_command(word, variables, every=every, loose=loose, depth=depth + 1)
+            if loose and "/" in word and not any(char in word for char in "\n;|&$`"):
                 yield word  # a path with a blank in it
             runs = reads = False
             continue
-        if (runs and _ASSIGNED.match(word)) or "=./" in word or "=../" in word:
+        if runs and _ASSIGNED.match(word) and not loose:
+            continue
+        if (runs and _ASSIGNED.match(word)) or (loose and ("=./" in word or "=../" in word)):
             yield from _in_argument(word)
             continue
         if runs and not word.startswith("-"):
@@ -286,6 +307,8 @@ def _in_command(text: str, variables: Mapping[str, str], *, every: bool, depth: 
             runs, reads = word in _WRAPPERS, _READS_FILE.fullmatch(word) is not None
         elif word in _BEFORE_PROGRAM:
             runs = True
+        elif every and word in _FILE_FOLLOWS:
+            reads = True
         elif reads and word in ("-c", "-e", "-m"):
             reads, module = False, word == "-m"
         elif module:  # of Python: looked for in the folder that it starts in, before any other
@@ -296,7 +319,7 @@ def _in_command(text: str, variables: Mapping[str, str], *, every: bool, depth: 
         elif reads:
             yield from _as_path(word, sure=True)
             reads = False
-        elif every or word.startswith(("./", "../")):
+        elif every or (loose and word.startswith(("./", "../"))):
             yield from _as_path(word.removeprefix("@"), sure=False)
 
 

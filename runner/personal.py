@@ -8,7 +8,8 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from glob import glob
 
 from policy.pattern import pattern
 from policy.secrecy import inside
@@ -33,11 +34,46 @@ _GIT_FILES = (
     *("/etc/gitconfig", "/usr/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig"),
     *("/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig", "~/.gitconfig", "~/.config/git/config"),
 )
+_NAMES = "|".join(map(re.escape, VARIABLES))
+_ASSIGNMENT = pattern(
+    rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
+    r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
+)
 _INI: tuple[tuple[tuple[tuple[str, Kind], ...], tuple[str, ...]], ...] = (
     (MERCURIAL, ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
     (NPM, ("~/.npmrc",)),
 )
-_SSH = ("~/.ssh/config",)
+_SSH = ("~/.ssh/config", "/etc/ssh/ssh_config")
+# Files of JSON or TOML in which programs are named that their owners run by themselves.
+_STRUCTURED = (
+    *(
+        "~/.claude/settings.json",
+        "~/.claude.json",
+        "~/.codex/config.toml",
+        "~/.codex/hooks.json",
+        "~/.gemini/settings.json",
+    ),
+    *("~/.qwen/settings.json", "~/.cursor/mcp.json", "~/.cursor/hooks.json", "~/.codeium/windsurf/mcp_config.json"),
+    *(
+        "~/.aws/amazonq/mcp.json",
+        "~/.copilot/mcp-config.json",
+        "~/.config/opencode/opencode.json",
+        "~/.config/crush/crush.json",
+    ),
+    *("~/.config/Code/User/settings.json", "~/.config/Code/User/mcp.json", "~/.config/zed/settings.json"),
+    *(
+        "~/.config/helix/languages.toml",
+        "~/.config/starship.toml",
+        "~/.config/mise/config.toml",
+        "~/.cargo/config.toml",
+    ),
+    *("~/.config/jj/config.toml", "~/.jjconfig.toml"),
+)
+_RUN_KEYS = frozenset((
+    "command", "cmd", "program", "executable", "editor", "pager", "notify", "script", "run", "shell", "when", "source",
+    "enter", "leave", "cd", "preinstall", "postinstall", "rustc", "rustdoc", "rustc-wrapper", "rustc-workspace-wrapper",
+    "linker", "runner", "statusline", "apikeyhelper", "diff-editor", "merge-editor", "diff-formatter",
+))  # fmt: skip
 # Files that programs read whenever they start, by what includes another file there.
 _SCRIPTS = (
     (
@@ -45,7 +81,7 @@ _SCRIPTS = (
         (
             *("~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bash_aliases", "~/.zshrc"),
             *("~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.cshrc", "~/.tcshrc"),
-            *("~/.config/fish/config.fish", "~/.config/direnv/direnvrc", "~/.screenrc", "~/.gdbinit"),
+            *("~/.config/fish/config.fish", "~/.config/direnv/direnvrc", "~/.screenrc"),
             *("~/.bashrc.d/*", "~/.zshrc.d/*", "~/.config/fish/conf.d/*"),
         ),
     ),
@@ -63,6 +99,18 @@ _SCRIPTS = (
         pattern(r"""(?:^|[\s;"'{])(?:source(?:-file)?|run(?:-shell)?)[ \t]+(?:-\w+[ \t]+)*["']?([^\s;"']+)"""),
         ("~/.tmux.conf", "~/.config/tmux/tmux.conf"),
     ),
+    (
+        pattern(r"""^[ \t]*(?:source|command[ \t]+source|command[ \t]+script[ \t]+import)[ \t]+(\S+)"""),
+        ("~/.gdbinit", "~/.lldbinit"),
+    ),
+    (pattern(r"""\b(?:load|require)[ \t(]+["']((?:\.|~|/)[^"']+)"""), ("~/.irbrc", "~/.pryrc")),
+    (pattern(r"""\b(?:sys\.)?source[ \t]*\([ \t]*["']([^"']+)"""), ("~/.Rprofile", "~/.octaverc")),
+    (pattern(r"^[ \t]*:(?:script|load|l)[ \t]+(\S+)"), ("~/.ghci", "~/.config/ghc/ghci.conf")),
+    (pattern(r"""\bimport_file(?:_if_available)?[ \t(]+"([^"]+)"""), ("~/.iex.exs",)),
+    (
+        pattern(r"""\b(?:open|execfile|run_path)\([ \t]*["']([^"']+)"""),
+        ("~/.pythonrc", "~/.pythonrc.py", "~/.pdbrc.py"),
+    ),
     (pattern(r"^[ \t]*\$include[ \t]+(\S+)"), ("~/.inputrc",)),
     (pattern(r"^[ \t]*\\ir?[ \t]+'?([^\s']+)"), ("~/.psqlrc",)),
     (pattern(r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)"), ("~/.sqliterc",)),
@@ -71,6 +119,7 @@ _HERE = pattern(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --sho
 _HOME = pattern(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
 _ACTIVATION = pattern(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
 _LINE = pattern(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)")
+_TOOLS = pattern(r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?")  # which the user installs there
 # What Git itself writes in its folder: a pattern that is exactly one of these would stop every commit.
 _GITS_OWN = frozenset(
     (".git", ".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/tags", ".git/logs", ".git/info")
@@ -116,37 +165,138 @@ def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tu
     for name, value in environ.items():
         kind = VARIABLES.get(name) or VARIABLES.get(name.upper())
         if kind is not None and value:
-            yield kind, value, name.startswith("GIT_")
+            yield kind, value, name.startswith("GIT_") and kind is not Kind.REPOSITORY
     for name, value in _git(home, environ, workspace):
         if kind := kind_of(name, GIT):
             yield kind, value, True
-    for place in _places(home):
+        for text in (value, name.removeprefix("url.")):
+            if text.startswith("ext::"):  # git-remote-ext(1)
+                yield Kind.COMMAND, text.removeprefix("ext::").removesuffix(".insteadof"), False
+    at = _at(home, environ)
+    for place in _places(home, at):
         yield Kind.FILE, place, False
     for table, files in _INI:
-        for path in files:
-            for name, value in _ini(_text(_at(path, home))):
-                if kind := kind_of(name, table):
-                    yield kind, value, False
-    for path in _SSH:
-        for line in _text(_at(path, home)).splitlines():
-            if (setting := _LINE.fullmatch(line)) and (kind := kind_of(setting[1], SSH)):
-                yield kind, setting[2], False
-            elif setting and setting[1].lower() == "include":  # paths count from the folder of the file
-                for each in setting[2].split():
-                    yield Kind.FILE, located(each.strip('"'), f"{home}/.ssh", home), False
+        more = {MERCURIAL: ("HGRCPATH",), NPM: ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG")}[table]
+        given = (path for name in more for path in environ.get(name, "").split(":") if path)
+        left = [*(place for path in files for place in at(path)), *(located(path, workspace, home) for path in given)]
+        yield from ((kind, value, False) for kind, value in _in_ini(left, table, home))
+    yield from ((kind, value, False) for kind, value in _ssh([place for path in _SSH for place in at(path)], home))
     for includes, scripts in _SCRIPTS:
-        for path in _expanded(scripts, home):
-            for line in _text(path).splitlines():
-                if not line.lstrip().startswith(("#", '"', ";", "alias ")):
-                    yield from ((Kind.FILE, each, False) for each in map(_plain, includes.findall(line)) if each)
+        left = list(_expanded(scripts, at))
+        yield from ((kind, value, False) for kind, value in _in_scripts(left, includes, workspace, home))
+    for path in (place for each in _STRUCTURED for place in at(each)):
+        if content := _content(path):
+            yield from ((kind, value, False) for kind, value in _structured(path, content))
 
 
-def _places(home: str) -> Iterator[str]:
+def _in_ini(left: list[str], table: tuple[tuple[str, Kind], ...], home: str) -> Iterator[tuple[Kind, str]]:
+    """Yield what the files `left`, and those that they include, name."""
+    for count, path in enumerate(left):
+        if count >= _MOST_FILES:
+            return
+        for name, value in _ini(_text(path)):
+            if name == "%include":  # hgrc(5)
+                place = located(value, os.path.dirname(path), home)
+                yield Kind.FILE, place
+                left += [] if place in left else [place]
+            elif kind := kind_of(name, table):
+                yield kind, value
+
+
+def _ssh(left: list[str], home: str) -> Iterator[tuple[Kind, str]]:
+    for count, path in enumerate(left):
+        if count >= _MOST_FILES:
+            return
+        for line in _text(path).splitlines():
+            if (setting := _LINE.fullmatch(line)) and (kind := kind_of(setting[1], SSH)):
+                yield kind, setting[2]
+            elif setting and setting[1].lower() == "include":  # paths count from the folder of the user's file
+                for each in setting[2].split():
+                    place = located(each.strip('"'), f"{home}/.ssh", home)
+                    yield Kind.FILE, place
+                    left += [hit for hit in sorted(glob(place)) if hit not in left]
+
+
+def _in_scripts(left: list[str], includes: re.Pattern[str], workspace: str, home: str) -> Iterator[tuple[Kind, str]]:
+    """Yield what the scripts `left`, and those that they read, read and run. Of shells also what variables say there,
+    and programs by a relative path, which hooks of a prompt may run."""
+    first = len(left)
+    for count, path in enumerate(left):
+        if count >= first + _MOST_FILES:
+            return
+        shell = includes is _SCRIPTS[0][0]
+        for line in _text(path).splitlines():
+            if line.lstrip().startswith(("#", '"', ";", "alias ")):
+                continue
+            for each in filter(None, map(_plain, includes.findall(line))):
+                yield Kind.FILE, each
+                if each.startswith(("/", "~")) and (place := located(each, workspace, home)) not in left:
+                    left.append(place)
+            if shell:
+                for name, other, value in _ASSIGNMENT.findall(line):
+                    yield from _assigned(name or other, value, home)
+            if shell or "tmux" in path:
+                for word in paths(Kind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
+                    if word.startswith(("./", "../")) and not (_ACTIVATION.fullmatch(word) or _TOOLS.fullmatch(word)):
+                        yield Kind.FILE, word
+
+
+def _assigned(name: str, value: str, home: str) -> Iterator[tuple[Kind, str]]:
+    """Yield what one assignment of a shell says, where that is known before the shell runs."""
+    kind = VARIABLES[name]
+    if value[:1] in "\"'" and value[:1] == value[-1:]:
+        value = value[1:-1].replace('\\"', '"')
+    value = _HERE.sub(".", value.replace("${HOME}", home).replace("$HOME", home))
+    if kind in (Kind.LIST, Kind.MODULES):
+        value = ":".join(part for part in value.split(":") if part and "$" not in part)
+    if kind in (Kind.COMMAND, Kind.TYPED, Kind.SCRIPT) or ("$" not in value and ("/" in value or value[:1] == ".")):
+        yield kind, value
+
+
+def _structured(path: str, content: bytes) -> Iterator[tuple[Kind, str]]:
+    """Yield the commands in a file of JSON or TOML."""
+    try:
+        if path.endswith(".toml"):
+            import tomllib  # most users have no such file
+
+            left: list[object] = [tomllib.loads(content.decode())]
+        else:
+            import json
+
+            text = re.sub(r"^\s*//.*$", "", content.decode(), flags=re.MULTILINE)
+            left = [json.loads(re.sub(r",(\s*[}\]])", r"\1", text))]
+    except (ValueError, RecursionError):
+        return
+    while left:
+        item = left.pop()
+        if isinstance(item, list):
+            left += item
+        elif isinstance(item, dict):
+            left += item.values()
+            yield from _commands(item)
+
+
+def _commands(item: dict[str, object]) -> Iterator[tuple[Kind, str]]:
+    args = item.get("args")
+    for key, value in item.items():
+        name = key.lower().rpartition(".")[2]
+        words = value if isinstance(value, list) else [value]
+        if not all(isinstance(word, str) for word in words):
+            continue
+        text = [str(word) for word in words]
+        if name in _RUN_KEYS or ("." in key and name.endswith(("command", "path", "executable")) and len(text) == 1):
+            more = [str(word) for word in args] if isinstance(args, list) and name == "command" else []
+            line = text[0] if isinstance(value, str) and not more else shlex.join([*text, *more])
+            found = [*paths(Kind.SCRIPT, line, {}), *(paths(Kind.FILE, line, {}) if name == "source" else ())]
+            yield from ((Kind.FILE, word) for word in found if not _TOOLS.fullmatch(word))
+
+
+def _places(home: str, at: "_At") -> Iterator[str]:
     """Yield where settings of this user really lie: many keep those files in a repository, and link to them."""
-    read = (*_GIT_FILES, *(path for _, files in _INI for path in files), *_SSH)
-    yield from (_at(path, home) for path in read)
-    yield from (path for _, scripts in _SCRIPTS for path in _expanded(scripts, home))
-    for folder in (home, f"{home}/.config"):
+    read = (*_GIT_FILES, *(path for _, files in _INI for path in files), *_SSH, *_STRUCTURED)
+    yield from (place for path in read for place in at(path))
+    yield from (path for _, scripts in _SCRIPTS for path in _expanded(scripts, at))
+    for folder in (home, *(place[:-2] for place in at("~/.config/*"))):
         try:
             with os.scandir(folder) as entries:
                 hidden = (each for each in entries if folder != home or each.name.startswith("."))
@@ -155,9 +305,9 @@ def _places(home: str) -> Iterator[str]:
             continue
 
 
-def _expanded(scripts: tuple[str, ...], home: str) -> Iterator[str]:
+def _expanded(scripts: tuple[str, ...], at: "_At") -> Iterator[str]:
     """Yield the paths of `scripts`; of one that ends with `/*`, the files in that folder."""
-    for path in (_at(each, home) for each in scripts):
+    for path in (place for each in scripts for place in at(each)):
         if not path.endswith("/*"):
             yield path
             continue
@@ -224,6 +374,8 @@ def _ini(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         if line.startswith("[") and "]" in line:
             section = line[1 : line.index("]")].strip() + "."
+        elif line.startswith("%include "):
+            yield "%include", line.removeprefix("%include ").strip()
         elif not line.startswith(("#", ";")) and "=" in line:
             key, _, value = line.partition("=")
             value = value.strip().strip("\"'")
@@ -232,8 +384,22 @@ def _ini(text: str) -> Iterator[tuple[str, str]]:
             yield f"{section}{key.strip()}", value
 
 
-def _at(path: str, home: str) -> str:
-    return f"{home}{path[1:]}" if path.startswith("~") else path
+_At = Callable[[str], tuple[str, ...]]
+
+
+def _at(home: str, environ: Mapping[str, str]) -> _At:
+    """Return the function that says where a file of a user may lie: variables move whole folders."""
+    config, shell = environ.get("XDG_CONFIG_HOME", ""), environ.get("ZDOTDIR", "")
+
+    def places(path: str) -> tuple[str, ...]:
+        found = [f"{home}{path[1:]}" if path.startswith("~") else path]
+        if path.startswith("~/.config/") and config.startswith("/"):
+            found.append(f"{config}{path[9:]}")
+        if path.startswith("~/.z") and shell.startswith("/"):
+            found.append(f"{shell}{path[1:]}")
+        return tuple(dict.fromkeys(found))
+
+    return places
 
 
 def _text(path: str) -> str:
