@@ -86,6 +86,8 @@ class Call:
 
     def unknown(self, text: str, word: Sense | None = None) -> None:
         self.findings.unknown(text, self.rule.ref, (word.span if word else None) or self.span)
+        if word is not None:
+            suspect(self, word)
 
     def connects(self, host: str, word: Sense | None = None, scope: Scope = Scope.NONE) -> None:
         """It talks to `host`, as `policy.hosts.endpoint` names it; `scope` says whose settings name that."""

@@ -174,6 +174,8 @@ class Findings:
                     self.because(Tier.SECRET, f"{told} files below {store}, {secret_kind(store)}", rule, span)
         if not content:
             return
+        if store := self.atlas.shaped_store(word.shape):
+            self.because(Tier.SECRET, f"{told} files such as {store}, {secret_kind(store)}", rule, span)
         _, slash, end = word.tail.partition("/")
         if slash and not word.wild and self.atlas.secret_end(word.head, end):
             self.because(Tier.SECRET, f"{told} {end} in some folder, {secret_kind(end)}", rule, span)

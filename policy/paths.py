@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from policy.assessment import Scope
@@ -29,6 +30,7 @@ HARMLESS = frozenset(
     + [f"/dev/fd/{number}" for number in range(3)]
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
+_SIGNS = re.compile(r"[*?]|\[.*?\]")
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
 _LOOK = 15  # what a look at the disk costs
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
@@ -157,6 +159,31 @@ class Atlas:
                 if self._secrets.holds_folder(each):
                     return self.shown(each)
         return ""
+
+    def shaped_store(self, shape: str) -> str:
+        """Return the credential store that paths of this shape lie in, as people read it, or nothing.
+
+        `shape` is absolute, with `*` for what is not known: `/home/*/.ssh/*`, `/proc/*/environ`. That may be the user,
+        a process or a file; a name of which two characters are known may be a store that matches it.
+        """
+        if shape[:1] != "/" or "*" not in shape or len(shape) > LONGEST:
+            return ""
+        homes, _, user = self._facts.home.rpartition("/")
+        parts = shape.split("/")
+        for at, part in enumerate(parts):
+            above = "/".join(parts[:at])
+            if part and not part.strip("*"):
+                parts[at] = user if above == homes else "1"
+            elif _SIGNS.search(part):
+                stores = self._profile.secret_home if above == self._facts.home and at + 1 < len(parts) else ()
+                known = len(_SIGNS.sub("", part)) > 1
+                found = next((each for each in stores if known and "/" not in each and fnmatchcase(each, part)), None)
+                if found is None:
+                    return ""
+                parts[at] = found
+        path = "/".join(parts)
+        self.budget.spend(_LOOK)
+        return self.shown(path) if self._secrets.holds_folder(path) else ""
 
     def secret_end(self, head: str, end: str) -> bool:
         """Return True if a path that begins with `head` is a secret by the names `end` that it ends in."""

@@ -27,7 +27,8 @@ class Sense:
     `maybe`: texts that an unknown word is likely to be (`${x:-/etc/shadow}`): what they would do counts, too.
     `hints`: texts that known data would make of an unknown word (`$(echo x)`, lines of a here-string); `heads`: how it
     may begin, where that is not certain. Both only tell secrets: a word that may name one is refused. `pattern`: for
-    names of existing files, what bash matches them with. `content`: what the file that the word names likely holds.
+    names of existing files, what bash matches them with; `shape`: the same
+    of any word, with `*` for what is unknown. `content`: what the file that the word names likely holds.
     """
 
     texts: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class Sense:
     hints: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     pattern: str = ""
+    shape: str = ""
     content: tuple[str, ...] = ()
     number: bool = False
     frail: bool = False
@@ -125,6 +127,7 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
     # A `..` after the unknown part would lead out of the folder that bounds it.
     wild = all(part.wild for part in unknown) and not any(".." in (part.text or "") for part in parts)
     frail = any(part.frail for part in parts)
+    shape = _pattern(parts)
     return Sense(
         head=head,
         tail=tail,
@@ -136,7 +139,8 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
         maybe=_likely(parts),
         hints=_hinted(parts),
         heads=_heads(parts, head),
-        pattern=_pattern(parts) if all(part.wild for part in unknown) else "",
+        pattern=shape if all(part.wild for part in unknown) else "",
+        shape=shape,
         content=content,
         span=span,
     )

@@ -124,6 +124,15 @@ REFUSED = [
     ("echo 'cat ~/.ssh/id_rsa' | sh",                      "a script on the input of a shell"),
     ("bash -c \"cat ~/.ssh/$x\"",                          "a script whose beginning is known"),
     ("xargs -I% sh -c 'cat ~/.%/id_rsa' <<< ssh",          "a script into which known data goes"),
+    ("cat @HOMES/$USER/.ssh/$x",                           "in the home of whoever that is"),
+    ("cat @HOMES/*/.ssh/$x",                               "in the home of whoever that is"),
+    ("cat /proc/$PPID/environ",                            "of whichever process"),
+    ("cat /proc/$(pgrep x)/environ",                       "of whichever process"),
+    ("cat ~/.s*/$x",                                       "a pattern that a store matches"),
+    ("cat ~/.a[w]s/$x",                                    "a pattern that a store matches"),
+    ("test -r ~/.aws/$x",                                  "where a word may also be an operator"),
+    ("tar cf - ~/.ssh/$x",                                 "where a word may also be a flag"),
+    ("eval \"cat ~/.ssh/$x\"",                             "a script whose beginning is known"),
     ("awk -f .env a.txt",                                  "as a program, whose mistakes are printed"),
     ("make -f .env",                                       "as a program, whose mistakes are printed"),
 ]
@@ -149,6 +158,9 @@ ALLOWED = [
     ("find . -name '*.py' | xargs cat",                    "not secret"),
     ("find . -type f -not -name .env | xargs grep x",      "everything but the secret"),
     ("echo .env.example | xargs cat",                      "public"),
+    ("cat @HOMES/$USER/$x",                                "nothing secret is known of it"),
+    ("cat /proc/$PPID/status",                             "not secret"),
+    ("cat $d/.claude/$x",                                  "a folder of any project"),
     ("cd src; cat ../*.json",                              "mostly other files"),
     ("cd src; cat ../*.txt",                               "not secret"),
     ("find . -name '*env*' | xargs cat",                   "may be anything"),
@@ -182,7 +194,7 @@ ALLOWED = [
 def tier(script: str) -> Tier:
     facts = machine()
     names = lambda path: LISTED.get(path.removeprefix(facts.workspace).strip("/"))  # noqa: E731  # a table as a function
-    text = script.replace("@WORK", facts.workspace)
+    text = script.replace("@WORK", facts.workspace).replace("@HOMES", facts.home.rpartition("/")[0])
     return classify(RunScript(text, facts.workspace), replace(facts, names=names), BOOK, profile()).tiers[0]
 
 

@@ -399,6 +399,8 @@ def evaluate(call: Call) -> None:
         call.because(Tier.DANGEROUS, "`eval` runs what was just downloaded")
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
+        for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
+            shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
         call.after = (_lost(call),) * 2
         return
     script = " ".join(text for text in texts if text is not None)

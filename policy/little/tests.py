@@ -1,5 +1,6 @@
 """`test` and `[`: conditions. bash evaluates the subscript of a name, so `-v` and `-R` are not among them."""
 
+from policy.argument import suspect
 from policy.call import Call
 from policy.rule import Role
 from policy.sense import Sense
@@ -21,6 +22,8 @@ def test(call: Call) -> None:
         del words[-1]
     if any(word.many for word in words):
         call.unknown("a word known only when it runs may become an operator of a condition")
+        for word in words:
+            suspect(call, word)
         return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     if len(words) <= 1:
