@@ -96,7 +96,10 @@ _SCRIPTS = (
         ),
     ),
     (
-        pattern(r"""(?:^|[\s;"'{])(?:source(?:-file)?|run(?:-shell)?)[ \t]+(?:-\w+[ \t]+)*["']?([^\s;"']+)"""),
+        pattern(  # a program without `/` is looked for on PATH
+            r"""(?:^|[\s;"'{])(?:source(?:-file)?[ \t]+(?:-\w+[ \t]+)*["']?"""
+            r"""|run(?:-shell)?[ \t]+(?:-\w+[ \t]+)*["']?(?=[^\s;"']*/))([^\s;"']+)"""
+        ),
         ("~/.tmux.conf", "~/.config/tmux/tmux.conf"),
     ),
     (

@@ -40,7 +40,7 @@ LACKS = "files that other programs run by themselves are set aside when a comman
 
 _PATIENCE = 3  # looks, after which a file that still changes is judged
 GRACE = 30.0  # seconds for which a command goes on while Git writes
-_SETTLED = 1.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
+_SETTLED = 2.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
 _MOST_ASIDE = 200  # files that are set aside before the command is ended in any case
 _FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may change again without another time
 
@@ -89,6 +89,7 @@ class Live:
         self._aside: set[str] = set()  # the paths of what was set aside
         self._again = False  # whether one of those came again
         self._git: set[str] = set()  # Git's folders of the repositories in which something was set aside
+        self._since = time.time()
         self._until = 0.0  # on the monotonic clock: when the command is ended in any case
         self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
         self._kept = {who for who in watch.before.values() if isinstance(who, tuple)}
@@ -333,12 +334,14 @@ class Live:
         return set()
 
     def _git_writes(self) -> bool:
-        """Whether an index is being written, or was a moment ago: what follows, such as HEAD, may not be yet."""
+        """Whether an index is being written, or was a moment ago while this command ran: what follows, such as HEAD,
+        may not be yet."""
         for folder in self._git:
             if os.path.lexists(f"{folder}/index.lock"):
                 return True
             try:
-                if abs(time.time() - os.lstat(f"{folder}/index").st_ctime) < _SETTLED:
+                written = os.lstat(f"{folder}/index").st_ctime
+                if written > self._since and abs(time.time() - written) < _SETTLED:
                     return True
             except OSError:
                 continue
