@@ -11,6 +11,7 @@ from policy.paths import SCRATCH
 from policy.pieces import computed
 from policy.reckon import is_number, names, pasted, reckoned
 from policy.record import dataclass
+from policy.rule import Role
 from policy.script.tree import (
     ASSIGNS,
     Arithmetic,
@@ -99,6 +100,8 @@ class Expander:
     def senses(self, word: Word, state: State) -> list[Sense]:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
         whole = self.sense(word, state)
+        if whole.pattern:  # bash itself lists the folder, whatever the words are for
+            self.walk.findings.suspect(Role.NAMES, whole, state.cwds, HERE, whole.span)
         if isinstance(word.parts[0], Glob) and not whole.dashless:
             # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
             only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None

@@ -59,6 +59,7 @@ PUBLIC_NAMES = """
     private_key.go vault_password.py vault.yml keystore.ts signing.gradle history.md my_history.py .history.md auth.json settings.xml
     gradle.properties local.properties pip.ini uv.toml poetry.toml bunfig.toml .curlrc .wgetrc .hgrc .gemrc odbc.ini
     .ssh/id_work.pub github_id_ed25519.pub .kube/README.md .auth/README.md .vscode/settings.json .netlify/state.json .aws/README.md
+    reset_password.txt templates/email/password_reset.txt stop_token.txt test_credentials.json mock-credentials.json .env.d.ts
     login.json cookies.js database.yml auth.py seeds.txt report-2.json report.new.json
 """
 SPACED = [
