@@ -41,8 +41,11 @@ _INSTEAD = {
 }
 # fmt: on
 
-# Settings of which Git obeys every value, and not only the last.
-_MANY = frozenset(("gc.recentobjectshook",))  # since Git 2.42, by `prune -n` too
+# Settings that another value does not outrank.
+_LASTING = frozenset((
+    "gc.recentobjectshook",  # every value counts; since Git 2.42, by `prune -n` too
+    "tar.zip.command",       # a format of this name comes before Git's own, whatever the command is
+))  # fmt: skip
 _GITLINK = b"\x00\x00\xe0\x00"  # the mode of an index entry that is another repository
 
 
@@ -73,7 +76,7 @@ def drivers(workspace: str, home: str) -> Drivers:
                     names.add((setting.section, setting.subsection))
                 elif setting.name == "diff.external":
                     settings = [("diff.external", _DIFF)]
-                elif setting.name in _MANY:
+                elif setting.name in _LASTING:
                     raise UncertainSettingsError(f"name a program that no other setting outranks (`{setting.name}`)")
                 elif setting.name == "core.worktree":
                     for place in setting.values or ("",):

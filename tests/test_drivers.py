@@ -310,7 +310,7 @@ NAMING = (
     "gpg.ssh.defaultKeyCommand", "credential.helper", "sequence.editor", "interactive.diffFilter", "trailer.ev.cmd",
     "trailer.ev.command", "pager.log", "pager.diff", "pager.show", "pager.status", "pager.branch", "pager.blame",
     "pager.grep", "pager.stash", "browser.ev.cmd", "man.ev.cmd", "diff.tool", "difftool.ev.cmd", "mergetool.ev.cmd",
-    "alias.status", "alias.log", "alias.diff", "uploadpack.packObjectsHook", "hook.ev.command", "tar.tar.command",
+    "alias.status", "alias.log", "alias.diff", "uploadpack.packObjectsHook", "hook.ev.command", "tar.tar.command", "tar.ev.command",
     "web.browser",
 )  # fmt: skip
 READERS = (
@@ -321,7 +321,8 @@ READERS = (
     "describe --all --broken", "ls-files -m", "ls-files -s --recurse-submodules", "ls-tree -r HEAD",
     "cat-file -p HEAD:a", "branch -avv", "tag -l", "remote -v", "reflog", "shortlog -s HEAD", "rev-list --all", "fsck",
     "range-diff HEAD~1..HEAD HEAD~1..HEAD", "whatchanged -p", "worktree list", "config --list", "for-each-ref",
-    "count-objects -v", "check-attr -a a", "show-branch", "notes list", "bisect log",
+    "count-objects -v", "check-attr -a a", "show-branch", "notes list", "bisect log", "archive HEAD", "archive --format=tar HEAD",
+    "archive --format=zip HEAD",
 )  # fmt: skip
 
 
@@ -428,6 +429,7 @@ BEYOND = [
     (appended(b"[include]\npath = config\n"), "settings that include themselves"),
     (appended(b"a\0\n", ".git/commondir"), "a folder of settings with NUL in its name"),
     (sets("gc.recentObjectsHook"), "a program of newer versions, of which every one named is started"),
+    (sets("tar.zip.command"), "a format of archives that comes before Git's own of that name"),
     (a_git_file_of_another_kind, "a `.git` file with NUL in its name"),
     (far_away, "working files elsewhere, with an index and attributes of their own"),
     (many, "more names than fit into an environment"),
