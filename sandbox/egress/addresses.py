@@ -31,6 +31,7 @@ _METADATA_6 = (
     ("fd00:a9fe:a9fe::/48", "Akamai (Linode)"),
     ("fd00:100::/32",      "Alibaba"),
 )
+_ISATAP = (0x00005EFE, 0x02005EFE)  # RFC 5214: an IPv4 address follows, whatever network the first half names
 _LINK_LOCAL_WORD = 0xA9FE  # `169.254` as the last but one part of an IPv6 address, by which clouds spell their service
 _PRIVATE_4 = (
     ("127.0.0.0/8",      "this machine itself"),
@@ -95,9 +96,8 @@ def refusal(text: str, *, private: bool) -> str | None:
     if address.scope_id is not None:
         return "an address in one interface's scope"
     own = _found(address, _PRIVATE[6])
-    if own is not None:
-        return None if private else own
-    return _found(address, _NEVER[6]) or (None if address in _UNICAST else "reserved")
+    never = None if own is not None else _found(address, _NEVER[6]) or (None if address in _UNICAST else "reserved")
+    return never or _embedded(address) or (None if private else own)
 
 
 def can_be_private(text: str) -> bool:
@@ -120,6 +120,14 @@ def _spells_link_local(address: IPv4Address | IPv6Address) -> bool:
     """Return True for a unique local IPv6 address that ends in 169.254.x.x: clouds give metadata services such ones."""
     private = isinstance(address, IPv6Address) and _found(address, _PRIVATE[6]) is not None
     return private and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
+
+
+def _embedded(address: IPv6Address) -> str | None:
+    """Say what is wrong with an address of any network that ends in an IPv4 address: behind a translator, which may
+    have a prefix of any network (RFC 6052), or a tunnel (RFC 5214)."""
+    if _found(IPv4Address(int(address) & 0xFFFFFFFF), _METADATA[4]):
+        return "where clouds keep the credentials of a machine"
+    return "an IPv4 address behind a tunnel (ISATAP)" if int(address) >> 32 & 0xFFFFFFFF in _ISATAP else None
 
 
 _METADATA = {4: _networks(_METADATA_4, IPv4Network), 6: _networks(_METADATA_6, IPv6Network)}

@@ -31,13 +31,17 @@ _HOP = frozenset((
 # With a header or a parameter of these kinds some servers answer for another method, host or path than the request line
 # says, or read from another place. Names of this kind have no registry, so the words that they are made of count, and
 # what ordinary clients send is listed instead. SOURCE: RFC 7239; the documentation of Symfony, Rails, ASP.NET, IIS,
-# Envoy, nginx, gunicorn (`SCRIPT_NAME`) and Vault; of stores of objects, for what they copy from.
+# Envoy, nginx, gunicorn (`SCRIPT_NAME`), Vault, Consul and Nomad; RFC 4918 (`Destination`); of stores of objects, for
+# what they copy from.
 _OVERRIDE_PARTS = (
     "method", "override", "rewrit", "forward", "original", "upstream", "backend", "sendfile",
-    "copy-source", "copy-from", "rename-source", "symlink-target", "object-manifest",
+    "request-target", "copy-source", "copy-from", "rename-source", "symlink-target", "object-manifest",
 )
 _OVERRIDE_ENDS = ("url", "uri", "path", "host", "authority", "hostname", "verb")
-_OVERRIDE_STARTS = ("x-envoy-", "x-accel-", "x-real-", "x-script-", "script-name", "path-info", "x-vault-namespace")
+_OVERRIDE_STARTS = (
+    "x-envoy-", "x-accel-", "x-real-", "x-script-", "script-name", "path-info", "destination",
+    "x-vault-namespace", "x-consul-namespace", "x-consul-partition", "x-nomad-namespace",
+)
 _NO_OVERRIDES = (
     "access-control-request-method",  # a browser asks what another site may do
     "max-forwards",                   # how many proxies may pass it on
