@@ -27,6 +27,7 @@ def line_reader(*, forget: bool = False) -> ReadLine:
         history=DummyHistory() if forget else InMemoryHistory(),
         key_bindings=_pasting(),
         input=Intake(sys.stdin, ends="\r\n"),
+        enable_suspend=True,
     )
 
     async def read(prompt: str) -> str:

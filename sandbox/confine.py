@@ -21,6 +21,7 @@ from sandbox.wire import Plan
 # /proc/sys/user), and that of the whole machine. A count goes up through all user namespaces above.
 SHARED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
 SHARE = 4  # a command may take one part in so many of what its user may have
+TERMINALS = 1_024  # pseudo-terminals of a command; the machine has 4,096 (/proc/sys/kernel/pty/max)
 _SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP: who has them may map all ids (user_namespaces(7))
 STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will do: it is covered, then left behind
 
@@ -205,7 +206,7 @@ def _make_place(place: str, *, folder: bool) -> None:
 
 def _fill_dev(stage: str) -> None:
     flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
-    kernel.mount("devpts", stage + "/dev/pts", "devpts", flags, "newinstance,ptmxmode=0666,mode=620")
+    kernel.mount("devpts", stage + "/dev/pts", "devpts", flags, f"newinstance,ptmxmode=0666,mode=620,max={TERMINALS}")
     for name, target in (
         ("ptmx", "pts/ptmx"),
         ("fd", "/proc/self/fd"),

@@ -299,13 +299,20 @@ def test_space_is_taken_no_faster_than_it_is_written(bench: Bench, tier: str) ->
 
 
 SHARES = """
-import ctypes, resource
+import ctypes, os, resource
 libc, taken = ctypes.CDLL(None), 0
 while libc.inotify_init1(0) >= 0:
     taken += 1
 print(taken, int(open("/proc/sys/user/max_inotify_watches").read()))
 print(resource.getrlimit(resource.RLIMIT_SIGPENDING)[1], resource.getrlimit(resource.RLIMIT_MSGQUEUE)[1])
 print(open("/proc/self/uid_map").read().split())
+terminals = []
+try:
+    while len(terminals) < 2000:
+        terminals.append(os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY))
+except OSError:
+    pass
+print(len(terminals))
 """
 
 
@@ -314,11 +321,12 @@ def test_a_command_takes_a_part_of_what_is_counted_for_its_user(bench: Bench) ->
     """Inotify, queued signals and message queues are counted by user: a command must leave some to the user's programs."""
     whole = [int(Path(f"/proc/sys/fs/inotify/max_user_{name}").read_text()) for name in ("instances", "watches")]
     answer = bench.run(f"{PY} '{SHARES}'")
-    taken, rlimits, ids = answer["out"].splitlines()
+    taken, rlimits, ids, terminals = answer["out"].splitlines()
     assert [int(each) <= most for each, most in zip(rlimits.split(), (4096, 400 << 10), strict=True)] == [True, True]
     if bench.tier != "T1":
         pytest.skip("bubblewrap's user namespace, if any, is not ours to set")
     assert [int(each) for each in taken.split()] == [most // 4 for most in whole]
+    assert int(terminals) == 1024
     if bench.user == "root":
         own = Path("/proc/self/uid_map").read_text().split()
         assert ids == str([own[0], own[0], own[2]]), "files keep their owners"

@@ -1,8 +1,10 @@
 """A signal that ends the program leaves the terminal as it was, and no command behind: with a real pseudo-terminal."""
 
+import fcntl
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,7 +27,7 @@ SWITCHES = [("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[>1u", "\x1b[<u"), ("\x1b[>4;1
 class Window:
     """`agent` in a pseudo-terminal of its own session, which stays open behind it; `seen` is all that it wrote."""
 
-    def __init__(self, base: Path, *words: str, command: str) -> None:
+    def __init__(self, base: Path, *words: str, command: str, editor: str = "", shell: bool = False) -> None:
         self.seen = ""
         (base / "w").mkdir()
         (base / "home").mkdir()
@@ -34,10 +36,19 @@ class Window:
         self.master, self.slave = pty.openpty()
         self.before = termios.tcgetattr(self.slave)
         environ = {"HOME": str(base / "home"), "PATH": os.environ["PATH"], "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        if editor:
+            environ["EDITOR"] = str(base / "editor")
+            (base / "editor").write_text(f"#!/bin/sh\n{editor}\n")
+            (base / "editor").chmod(0o700)
+        run = [AGENT, *(word.replace("SCRIPT", str(script)) for word in words)]
+        controls = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731  # the terminal of its session
         self.run = subprocess.Popen(
-            [AGENT, *(word.replace("SCRIPT", str(script)) for word in words)],
+            ["bash", "--norc", "--noprofile", "-i"] if shell else run,
             cwd=base / "w", env=environ, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+            preexec_fn=controls if shell else None,  # this process has no other threads
         )  # fmt: skip
+        if shell:
+            self.type(f"{shlex.join(run)}\n")
 
     def read(self, seconds: float = 0.05) -> None:
         while select.select([self.master], [], [], seconds)[0]:
@@ -158,3 +169,60 @@ def test_a_stop_gives_the_terminal_back_first(tmp_path: Path, windows: list[Wind
     os.kill(window.run.pid, signal.SIGTERM)
     window.wait(lambda: window.run.poll() is not None)
     _as_before(window)
+
+
+RAW = "stty raw -echo < /dev/stdin; printf '\\033[?1049h\\033[?25l'; echo EDITING"
+# fmt: off
+EDITORS: list[tuple[str, str, str]] = [
+    ("SIGTERM",  "sleep {0}",                                                "an editor that goes at once and leaves its screen"),
+    ("SIGHUP",   "trap \"printf '\\033[?1049l\\033[?25h'; exit 1\" TERM; while :; do sleep 0.1; done", "one that gives the terminal back"),
+    ("SIGQUIT",  "trap '' TERM; sleep {0}",                                  "one that does not want to go"),
+    ("SIGUSR1",  "sleep {0} & wait",                                         "a script that calls another program"),
+    ("SIGXCPU",  "kill -STOP $$",                                            "one that is stopped"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T28")
+@pytest.mark.parametrize(("name", "editor", "why"), EDITORS, ids=[row[2] for row in EDITORS])
+def test_a_signal_ends_the_editor_that_has_the_terminal(
+    name: str, editor: str, why: str, tmp_path: Path, windows: list[Window]
+) -> None:
+    seconds = str(53_000 + int(getattr(signal, name)))
+    editor = f"{RAW}; {editor.format(seconds)}"
+    window = Window(tmp_path, "--model", "scripted:SCRIPT", command="true", editor=editor)
+    windows.append(window)
+    window.wait(lambda: "sandbox" in window.seen)
+    window.type("hello\x07")
+    window.wait(lambda: "EDITING" in window.seen)
+    os.kill(window.run.pid, int(getattr(signal, name)))
+    window.wait(lambda: window.run.poll() is not None)
+    assert window.run.returncode == 128 + int(getattr(signal, name)), why
+    _as_before(window)
+    assert window.seen.rfind("\x1b[?1049h") < window.seen.rfind("\x1b[?1049l")
+    window.wait(lambda: not _sleeping(seconds))
+
+
+@pytest.mark.threat("T28")
+@pytest.mark.parametrize("plain", [False, True])
+def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back(
+    plain: bool, tmp_path: Path, windows: list[Window]
+) -> None:
+    """As an editor does it, which stops its whole group; and at the question of `--plain`."""
+    editor = f'{RAW}; stty sane < /dev/stdin; kill -TSTP 0; echo RESUMED; echo from there >> "$1"'
+    words = ("--model", "scripted:SCRIPT", *(("--plain",) if plain else ()))
+    window = Window(tmp_path, *words, command="echo did it", editor=editor, shell=True)
+    windows.append(window)
+    window.wait(lambda: "/quit to leave" in window.seen if plain else "sandbox" in window.seen)
+    window.read(0.5)
+    window.type("\x1a" if plain else "hello \x07")
+    window.wait(lambda: "Stopped" in window.seen)
+    window.type("echo $((6*7))nd\n")
+    window.wait(lambda: "42nd" in window.seen)
+    window.type("fg\n")
+    if plain:
+        window.read(0.5)
+        window.type("go\r")
+        window.wait(lambda: "did it" in window.seen)
+    else:
+        window.wait(lambda: "from there" in window.seen)

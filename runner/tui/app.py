@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.input import Input
 from prompt_toolkit.styles import DynamicStyle, Style
 
@@ -27,6 +27,7 @@ from runner.tui.host import Host, Screen
 from runner.tui.keyboard import keyboard
 from runner.tui.keys import bindings
 from runner.tui.menu import Menu, Source
+from runner.tui.own_editor import OwnEditor
 from runner.tui.painter import Canvas, Painter
 from runner.tui.panel import Done, Edit, Panel, Step
 from runner.tui.picker import Picker, Row
@@ -63,6 +64,7 @@ class App:
         self.status = Status()
         self._wait = Wait()
         self.editor = Editor(history, self._edited)
+        self.own_editor = OwnEditor(environ, self._said)
         self.menu = Menu(sources)
         self.panel: Panel[Any] | None = None
         self.bell = Bell(self._said)
@@ -120,6 +122,8 @@ class App:
             self._output.flush()
 
     def leave(self, code: int = 0) -> None:
+        if self.own_editor.open:  # nothing is drawn, and nothing ends, while another program has the terminal
+            self.own_editor.end()
         if self.application.is_running and not self.application.is_done:
             self.application.exit(result=code)
 
@@ -220,6 +224,19 @@ class App:
     def lend_keyboard(self, *, lent: bool) -> None:
         """Another program reads the keys, as they are without what we asked the terminal for; or we do again."""
         self._said(self._keyboard.off if lent else self._keyboard.on)
+
+    async def write_elsewhere(self) -> None:
+        """Let the user write the input in an editor of their own."""
+        self.editor.unfold()
+        self.lend_keyboard(lent=True)
+        self.own_editor.open = True
+        try:
+            text = await run_in_terminal(lambda: self.own_editor.write(self.editor.text), in_executor=True)
+        finally:
+            self.own_editor.open = False
+            self.lend_keyboard(lent=False)
+        if text is not None:
+            self.editor.put(text)
 
     def propose(self) -> None:
         """Somebody typed: look what fits."""

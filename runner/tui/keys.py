@@ -171,10 +171,8 @@ def bindings(app: "App") -> KeyBindings:
 
     @keys.add("c-g", filter=typing)
     def editor(event: KeyPressEvent) -> None:
-        app.editor.unfold()
-        event.current_buffer.tempfile_suffix = ".md"
-        app.lend_keyboard(lent=True)
-        event.current_buffer.open_in_editor().add_done_callback(lambda _: app.lend_keyboard(lent=False))
+        if not app.own_editor.open:
+            event.app.create_background_task(app.write_elsewhere())
 
     @keys.add("c-z")
     def pause(event: KeyPressEvent) -> None:
@@ -186,13 +184,19 @@ def bindings(app: "App") -> KeyBindings:
 def suspend(app: "App") -> None:
     """Stop the program until somebody continues it; meanwhile the terminal is as it was before."""
 
-    def stopped() -> None:
-        app.lend_keyboard(lent=True)
+    def stop() -> None:
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(0, signal.SIGTSTP)  # the group, as a terminal's own Ctrl+Z does
         signal.signal(signal.SIGTSTP, before)
+
+    def stopped() -> None:
+        app.lend_keyboard(lent=True)
+        stop()
         app.lend_keyboard(lent=False)
 
+    if app.own_editor.open:  # whose terminal it is, and who stops with us
+        stop()
+        return
     with set_app(app.application):  # also where a signal asks for it, and no key
         run_in_terminal(stopped)
 
