@@ -69,7 +69,11 @@ class PlainReport:
         for violation in outcome.violations:
             path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
             why = "concluded from what the program said" if violation.inferred else _STOPPED[violation.layer]
-            print_problem(Problem(f"{violation.what}{path}", why, violation.fix), label="sandbox")
+            from runner.visible import visible  # most commands are stopped from nothing
+
+            # A command chose the name of the file: a line break in it would begin a line of ours.
+            what, fix = (visible(text, lines=False) for text in (f"{violation.what}{path}", violation.fix))
+            print_problem(Problem(what, why, fix), label="sandbox")
         problem, code = ending(outcome, limits)
         if problem is not None:
             print_problem(problem)

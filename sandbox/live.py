@@ -185,11 +185,14 @@ class Live:
     # ---- which folders
 
     def _counts(self, path: str) -> bool:
-        """Return True if the folder is one that is watched."""
-        if "/.git/objects" in path:
+        """Return True if the folder is one that is watched. A folder of packages is, and when it is itself a repository
+        (editors look for those in the folders of a workspace), Git's folder in it."""
+        if "/.git/objects/" in f"{path}/":
             return False
         top = next((each for each in self._tops if path.startswith(each)), "")
-        return _PACKAGES.isdisjoint(path[len(top) :].split("/"))
+        names = path[len(top) :].split("/")
+        at = next((count for count, name in enumerate(names) if name in _PACKAGES), len(names))
+        return at >= len(names) - 1 or names[at + 1] == ".git"
 
     def _add(self, path: str) -> bool:
         """Watch a folder, or poll it where that cannot be. Returns False when it can be neither."""

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from sandbox_bench import USERS, Bench, make
 
-from policy.verdict import Rights, Terms
+from policy.verdict import Limits, Rights, Terms
+from runner.exec_report import PlainReport
 from sandbox import live
 from sandbox.autorun import Watch
+from sandbox.backend import Outcome, Violation
 from sandbox.inotify import Inotify
 from sandbox.live import Live
 from sandbox.scan import Scan, scan
@@ -72,6 +74,7 @@ OBEYED = [
     ("mkdir -p r/.vscode; sleep 0.1; mkdir r/.hg",               "r/.vscode",     "a repository of Mercurial around what nobody obeyed before"),
     ("mkdir -p r/.jj e; sleep 0.1; echo ../e > r/.jj/repo",      "r/.jj/repo",    "a file that names the folder with the settings of Jujutsu"),
     ("ln -s s bin; mkdir s; echo x > s/hermit; sleep 0.1; ln -sfn s bin", "bin",  "a link of a plain name behind which something counts"),
+    ("git init -q venv; sleep 0.1; printf '[core]\nfsmonitor = ./x\n' >> venv/.git/config", "venv/.git/config", "a folder of packages that is itself a repository"),
     ("git init -q r; sleep 0.1; mv r q; sleep 0.1; echo x > q/.envrc", "q/.envrc", "in a folder that was moved"),
     ("mkdir -m 300 c; git init -q c/r; printf '[core]\nfsmonitor = ./x\n' >> c/r/.git/config; sleep 0.5; chmod 755 c", "c/r/.git/config", "in a folder that was closed to us for a while"),
     ("git init -q r; sleep 0.1; touch r/.git/index.lock; echo x > r/.envrc; sleep 0.5; echo x > r/.envrc", "r/.envrc", "a second time, while Git seems to write"),
@@ -190,6 +193,13 @@ def test_what_locked_links_lead_to_is_not_swapped(
         assert [each.path for each in found] == ([str(top / path)] if path else []), why
     finally:
         watch.close()
+
+
+def test_the_name_of_a_file_begins_no_line_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    name = "/w/a\nsandbox: all is well/.envrc"
+    outcome = Outcome(0, violations=(Violation(f"`{name}` appeared", name, f"look at {name}", False, "watch"),))
+    PlainReport().finished(outcome, Limits())
+    assert [line[:8] for line in capfd.readouterr().err.splitlines()] == ["sandbox:", "  why: f", "  fix: l"]
 
 
 # ---- bounds
