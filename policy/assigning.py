@@ -9,7 +9,7 @@ from policy.paths import Atlas
 from policy.profile import Profile
 from policy.reckon import is_number
 from policy.script.tree import ASSIGNS, ArrayAssignment, Assignment, Expansion, Text, Word
-from policy.sense import ANYTHING, NUMBER, Sense, either, exactly, joined
+from policy.sense import ANYTHING, MOST_HINTS, NUMBER, Sense, either, exactly, joined
 from policy.state import State
 from policy.traps import Traps
 from policy.variables import Standing, standing
@@ -91,12 +91,23 @@ class Assigning(Traps):
         self.arrays.add(item.name)
         items: tuple[Sense, ...] | None = tuple(self.senses(item.items, state))
         self.atlas.budget.spend(len(items or ()))
+        hints = tuple(text for each in items or () for text in self._words_meant(each, state))[:MOST_HINTS]
         if items is not None and any(each.many for each in items):
             items = None
         old = state.variables.get(item.name) if item.append else None
         if item.append and items is not None:
             items = (*old.items, *items) if old is not None and old.items is not None else None
-        return replace(items[0], items=items, span=None) if items else replace(ANYTHING, items=items)
+        if items:
+            return replace(items[0], items=items, span=None)
+        hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[:MOST_HINTS]
+        return replace(ANYTHING, items=items, hints=hints)
+
+    def _words_meant(self, word: Sense, state: State) -> tuple[str, ...]:
+        """The texts that a word may be, as far as known data or the files that a pattern finds tell."""
+        found = word.texts or word.hints
+        if found or not word.pattern:
+            return found
+        return tuple(text for cwd in state.cwds or () for text in self.atlas.only_secrets(word.pattern, cwd))
 
     def declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
         """What holds after `local name=(..)`."""

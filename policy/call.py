@@ -45,6 +45,7 @@ class Walker(Protocol):
     profile: Profile
     given: tuple[Sense, ...]
     heard: tuple[str, ...]
+    streams: dict[str, tuple[str, ...]]
 
     def simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool) -> tuple[State, State]: ...
 

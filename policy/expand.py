@@ -211,7 +211,9 @@ class Expander:
         if subscript not in ("", "0"):
             items = value.items if value is not None else None
             place = int(subscript)
-            return items[place] if items is not None and -len(items) <= place < len(items) else ANYTHING
+            known = items is not None and -len(items) <= place < len(items)
+            unknown = ANYTHING if value is None else replace(ANYTHING, hints=value.hints)
+            return items[place] if items is not None and known else unknown
         if name.isdigit():
             argument = state.argument(int(name)) if name != "0" else value
             hints = tuple(hint for word in state.arguments or () for hint in word.hints)

@@ -14,7 +14,7 @@ from policy.facts import Facts
 from policy.flow import MOST_SAID, SHELL, Ends, either_ends
 from policy.functions import Given
 from policy.getopt import parse
-from policy.little.picking import picked
+from policy.little.picking import cut_out, picked
 from policy.little.registry import grammar
 from policy.matches import braced
 from policy.paths import Atlas
@@ -67,6 +67,7 @@ class Walk(Assigning):
         self.heard: tuple[str, ...] = ()  # texts that are known to be on the standard input
         self.left: list[State] = []  # what held where a loop was left or a round cut short
         self._opened: set[str] = set()  # descriptors that the script has opened, perhaps
+        self.streams: dict[str, tuple[str, ...]] = {}  # texts that are known to come from them
         self._inner = 0
         self._interpreter = ""  # what was judged last, when it runs a text
         self._anchor: Span | None = None  # where the text being walked stands in the user's script
@@ -241,19 +242,15 @@ class Walk(Assigning):
         said = self.heard if rule.name in _PASSING else call.says
         if rule.name == "grep":
             said += picked(parse(rule, call.label, call.words))
+        elif rule.name in _CUTTING and self.heard:
+            said = cut_out(rule.name, call.words, self.heard)
         if rule.name in _NAMING:
-            said = tuple(text for word in call.words for text in self._meant(word, begin) if text[:1] != "-")
+            said = tuple(text for word in call.words for text in self._words_meant(word, begin) if text[:1] != "-")
         if rule.name in _PACKING:  # the names of files may come by their input
             heard = tokens([*self.heard, *(text for word in call.words for text in word.content)])
             self.findings.suspect(Role.READ, Sense(hints=heard), begin.cwds, rule.ref, call.span)
         self.said += [text for text in said if text not in self.said][: MOST_SAID - len(self.said)]
         return call.after or (begin, begin)
-
-    def _meant(self, word: Sense, state: State) -> tuple[str, ...]:
-        """The texts of a word, or the secrets that it finds where it is a pattern that finds nothing else."""
-        if word.texts or not word.pattern:
-            return word.texts
-        return tuple(text for cwd in state.cwds or () for text in self.atlas.only_secrets(word.pattern, cwd))
 
     def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Whom a command talks to that says no host: the registries in the settings, or somebody nobody can tell."""
@@ -303,15 +300,16 @@ class Walk(Assigning):
             span = self.span(redirect.span)
             match redirect.op:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
-                    self.heard = word.texts or word.maybe or word.hints
+                    self._hear(redirect.fd, word.texts or word.maybe or word.hints)
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
                     number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
                     # What the others lead to was judged where the script opened them.
                     if number not in _FDS and (number not in self._opened or self.findings.connected):
                         self.findings.unknown("copies a descriptor that was opened elsewhere", SHELL, span)
+                    self._hear(redirect.fd, self.streams.get(number, ()))
                 case RedirectOp.IN:
                     self._target(Role.READ, word, state, span)
-                    self.heard = word.content
+                    self._hear(redirect.fd, word.content)
                 case RedirectOp.READ_WRITE:
                     self._target(Role.READ, word, state, span)
                     self._target(Role.WRITE, word, state, span)
@@ -320,6 +318,13 @@ class Walk(Assigning):
             if redirect.fd is not None:
                 self._opened.add(str(redirect.fd))
         return self.findings.connected > before
+
+    def _hear(self, number: int | None, texts: tuple[str, ...]) -> None:
+        """Note what comes from a descriptor. The script may open one in several places, so all of it counts."""
+        if number in (None, 0):
+            self.heard = texts
+        elif texts:
+            self.streams[str(number)] = tuple(dict.fromkeys((*self.streams.get(str(number), ()), *texts)))[:MOST_SAID]
 
     def _target(self, role: Role, word: Sense, state: State, span: Span) -> None:
         before = len(self.findings)
@@ -434,6 +439,7 @@ def _runs_input(words: list[Sense]) -> bool:
 
 # Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
 _PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
+_CUTTING = frozenset(["cut", "tr", "awk"])
 _NAMING = frozenset(["ls", "realpath", "readlink", "basename", "dirname", "git ls-files"])  # print what they are given
 _PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])

@@ -252,7 +252,7 @@ SCRIPTS = [
     ("x=(a.txt); x=-o; sort \"${x[@]}\" out.txt", Tier.UNKNOWN,      "a plain assignment changes its start"),
     ("x=(a.txt); read -a x < a.txt; sort \"${x[@]}\"", Tier.UNKNOWN, "filled from elsewhere"),
     ("x=(a.txt); bash -c 'sort \"${x[@]}\"'",      Tier.UNKNOWN,      "a child does not have it"),
-    ("for f in ~/.ssh/id_rsa; do a+=($f); done; cat \"${a[@]}\"", Tier.READ, "the sandbox shows nothing else"),
+    ("for f in ~/.ssh/id_rsa; do a+=($f); done; cat \"${a[@]}\"", Tier.SECRET, "what is added is known data"),
     ("a=(~/.ssh/id_rsa); for f in \"${a[@]}\"; do cat $f; done", Tier.SECRET, "a loop over an array"),
     ("PATH=(.); ls",                              Tier.UNKNOWN,      "other programs"),
     ("x=(a); declare x='([$(touch y)]=1)'",       Tier.UNKNOWN,      "declare reads it as an array"),

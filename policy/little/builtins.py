@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.argument import enter
 from policy.assessment import Span
 from policy.call import Call, judge
-from policy.getopt import parse
+from policy.getopt import Shape, parse
 from policy.little.printing import echoed, printed
 from policy.little.shell import shell_of
 from policy.rule import Role
@@ -213,6 +213,12 @@ def unset(call: Call) -> None:
     call.after = (state, state)
 
 
+def _input(call: Call, shape: Shape) -> tuple[str, ...]:
+    """What is known to come from the descriptor that `-u` names, or from the standard input."""
+    numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
+    return call.walk.streams.get(numbers[-1] or "", ()) if numbers else call.walk.heard
+
+
 def read(call: Call) -> None:
     """`read` puts input into variables."""
     shape = parse(call.rule, call.label, call.words)
@@ -221,7 +227,7 @@ def read(call: Call) -> None:
         return
     state, walk = call.state, shell_of(call)
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
-    heard = Sense(many=True, hints=tokens(walk.heard))
+    heard = Sense(many=True, hints=tokens(_input(call, shape)))
     for word in [*shape.operands, *arrays] or [exactly("REPLY")]:
         if word.text == "_" and word not in arrays:
             continue  # what nobody wants: the next command gives it another value anyway
@@ -343,7 +349,7 @@ def mapfile(call: Call) -> None:
         return
     walk = shell_of(call)
     walk.arrays.add(names[0].text)
-    heard = Sense(many=True, hints=tokens(walk.heard))
+    heard = Sense(many=True, hints=tokens(_input(call, shape)))
     state = walk.assign(call.state, names[0].text, heard, names[0].span or call.span)
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)

@@ -115,7 +115,7 @@ def find(call: Call) -> None:
     starts = starts or [exactly(".")]
     for start in starts:
         call.touch(Role.TREE, start)
-    named = () if _CHOOSES.intersection(word.text for word in words) else _named(call, todo, starts)
+    named = _named(call, words, todo, starts)
     begun = tuple(text for start in starts for text in start.texts if call.findings.atlas.secret_parts(text))
     call.says = named or begun
     found = [replace(_found(start, narrowed), hints=named or begun) for start in starts]
@@ -125,15 +125,25 @@ def find(call: Call) -> None:
         _act(call, text, values, found)
 
 
-def _named(call: Call, todo: list[tuple[str, list[Sense]]], starts: list[Sense]) -> tuple[str, ...]:
-    """The names that every file found has, as they are written, and the secrets that such a pattern finds alone."""
+def _named(call: Call, words: list[Sense], todo: list[tuple[str, list[Sense]]], starts: list[Sense]) -> tuple[str, ...]:
+    """The names that every file found has, as they are written, and the secrets that such a pattern finds alone.
+
+    Behind an operator a test says not what is found, but for a choice between tests of names, all of them for secrets.
+    """
+    operators = _CHOOSES.intersection(word.text for word in words)
+    choice = bool(operators) and operators <= _OR_ALONE and all(test in _BY_NAME or test in _EXEC for test, _ in todo)
+    if operators and not choice:
+        return ()
     tests = [(text, values[0].text or "") for text, values in todo if values]
+    if choice and not all(call.findings.atlas.secret_parts(text) for test, text in tests if test in _BY_NAME):
+        return ()
     patterns = [text for test, text in tests if test in _BY_NAME]
     patterns += [spelled_out(text) for test, text in tests if test in _BY_EXPRESSION]
     return found_by(call, patterns, [text for start in starts for text in start.texts])
 
 
 _BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-samefile"])
+_OR_ALONE = frozenset(["-o", "-or"])
 _BY_EXPRESSION = frozenset(["-regex", "-iregex"])
 _CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from policy.assessment import EffectKind, Scope
 from policy.secret_words import secret_kind
-from policy.sense import Sense
+from policy.sense import Sense, tokens
 from policy.tier import Tier
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
@@ -21,6 +21,7 @@ _ESCAPED = re.compile(r"\\(.)")
 _AROUND = re.compile(r"\A\^?(?:\.\*)?/?|\$?\Z")  # what leaves a regular expression's name as it is
 # The flags that choose files by patterns for their names: of grep, ripgrep.
 _CHOOSING = frozenset(["--include", "-g", "--glob", "--iglob"])
+_PRINTS_A_FIELD = re.compile(r"\s*\{\s*print(?:\s+\$\w+)?\s*;?\s*\}\s*")
 _NO_CONTENT = frozenset(["--files", "--type-list"])  # ripgrep prints names only
 # Of grep: names are not what it prints, or not what it is given.
 _OTHER_LINES = frozenset(
@@ -74,6 +75,18 @@ def picked(shape: "Shape") -> tuple[str, ...]:
     if not patterns:
         patterns, operands = operands[:1], operands[1:]
     return () if operands else tuple(spelled_out(text) for word in patterns for text in word.texts)
+
+
+def cut_out(program: str, words: list[Sense], heard: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a program leaves of known lines that it only cuts apart: `cut`, `tr -d`, `awk '{print $2}'`."""
+    texts = [word.text or "" for word in words]
+    if program == "cut":
+        whole = True
+    elif program == "tr":
+        whole = texts[:1] in (["-d"], ["-s"])
+    else:
+        whole = bool(texts) and _PRINTS_A_FIELD.fullmatch(texts[-1]) is not None
+    return (*heard, *tokens(heard)) if whole else ()
 
 
 def chosen_by_fd(shape: "Shape") -> Sense:
