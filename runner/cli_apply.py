@@ -112,13 +112,14 @@ def _ground(cwd: str | None) -> "tuple[Ground, Settings]":
     from runner import places
     from runner.config import load
     from runner.facts import gather
-    from runner.gate import folder
+    from runner.gate import folder, refuse_folder
     from runner.live_secrets import from_environment
     from runner.undo.choice import choice_of, ground_of
 
     from_environment(os.environ)
     here = folder(cwd)
     settings = load(here, os.environ, unattended=True)
+    refuse_folder(str(here), os.environ, settings.profile)
     facts = gather(str(here), os.environ, settings.profile)
     state = places.state_dir(os.environ)
     ground = ground_of(facts, settings.profile, choice_of(settings), places.cache_dir(os.environ), state)

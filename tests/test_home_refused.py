@@ -24,6 +24,8 @@ ENTRIES = {
     "exec, words": ("exec", "--", "true"),
     "batch": ("batch", "{tasks}", "--model", "{model}"),
     "batch check": ("batch", "check", "{tasks}"),
+    "apply": ("apply", "--yes", "{tasks}"),
+    "apply, look": ("apply", "--check", "{tasks}"),
 }
 
 
