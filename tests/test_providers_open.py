@@ -238,6 +238,24 @@ def test_any_bytes_are_an_object_or_none(data: bytes) -> None:
     assert parse_object(data) is None or isinstance(parse_object(data), dict)
 
 
+# fmt: off
+CROWDED = [
+    ('{"a": [' + "[]," * 1_100_000 + "0]}",   None, "lists without end: 16 MB of them took 500 MB"),
+    ('{"a": [' + "{}," * 1_100_000 + "0]}",   None, "objects"),
+    ('{"a": [' + "1000," * 1_100_000 + "0]}", None, "numbers"),
+    ('{"a": "' + "x" * 4_000_000 + '"}',      4_000_000, "one long text"),
+    ('{"a": "' + "[1,2]," * 300_000 + '"}',   1_800_000, "a large table that a model writes"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T119")
+@pytest.mark.parametrize(("text", "length", "why"), CROWDED, ids=[row[2] for row in CROWDED])
+def test_an_answer_has_no_more_parts_than_memory_is_for(text: str, length: int | None, why: str) -> None:
+    for found in (parse_object(text), parse_object(text.encode()), parse_arguments(text)):
+        assert (found and len(str(found["a"]))) == length, why
+
+
 @pytest.mark.threat("T27")
 @pytest.mark.parametrize("given", [-1, True, 1.5, "7", None, [], 10**400, 1 << 53])
 def test_what_is_no_count_of_tokens(given: object) -> None:

@@ -8,11 +8,16 @@ from typing import NoReturn
 
 _MARKS = re.compile(r'["\\\\{}\[\]]')
 _MOST_TOKENS = 1 << 40  # of any answer: with more, nothing could be added up, and no session file could be read again
+# Lists, objects and items in one text. Each costs up to thirty times its length in memory, and packed a thousandth of
+# it on the wire. What is counted within strings does no harm: no model writes a million of them at once.
+_MOST_PARTS = 1 << 20
 DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test the parsers behind us
 
 
 def parse_object(text: str | bytes) -> dict[str, object] | None:
-    """The JSON object in `text`, or None when it is none."""
+    """The JSON object in `text`, or None when it is none, or has more parts than any answer."""
+    if _crowded(text):
+        return None
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -27,11 +32,21 @@ def parse_arguments(raw: str) -> dict[str, object] | None:
     """
     if not raw.strip():
         return {}
+    if _crowded(raw):
+        return None
     try:
         value: object = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and shallow(value) else None
+
+
+def _crowded(text: str | bytes) -> bool:
+    """Return True if `text` may hold more than _MOST_PARTS lists, objects and items."""
+    if len(text) <= _MOST_PARTS:
+        return False
+    marks = (text.count(mark) for mark in "[{,") if isinstance(text, str) else (text.count(mark) for mark in b"[{,")
+    return sum(marks) > _MOST_PARTS
 
 
 class Closing:
