@@ -15,7 +15,7 @@ from policy.verdict import Problem, ProblemError
 from runner.review.form import FILE, LINK, NOTHING, PROGRAM
 from runner.review.lines import Hunk
 
-LARGEST = 1 << 30  # bytes of all contents of binary files in one patch, unpacked
+LARGEST = 512 << 20  # bytes of all contents of binary files in one patch, unpacked: as many as ours hold
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?\s*\Z")
 _MODES = {b"100644": FILE, b"100664": FILE, b"100600": FILE, b"100755": PROGRAM, b"100775": PROGRAM, b"120000": LINK}
