@@ -12,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from policy.facts import Facts
-from policy.git_config import GitConfigError, read_settings
+from policy.git_config import GitConfigError, Setting, read_settings
 from policy.repositories import Repositories
 from runner.facts import look_at
 from sandbox.git_settings import UncertainSettingsError, git_folders, with_includes
@@ -151,7 +152,20 @@ def our_settings(content: bytes) -> list[tuple[bytes, bytes | None]] | None:
         settings = read_settings(content)
     except GitConfigError:
         return None
-    return [(_raw(each.name), None if each.older is None else _raw(each.older)) for each in settings]
+    return [(_raw(each.name), None if each.older is None else _raw(as_here(each) or "")) for each in settings]
+
+
+def as_here(setting: Setting) -> str | None:
+    """Return the value as the Git of this machine reads it."""
+    return setting.value if keeps_tabs() else setting.older
+
+
+@cache
+def keeps_tabs() -> bool:
+    """Return True if the Git of this machine keeps a tab inside a value, as versions from 2.45 on do."""
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(b"[a]\nb = c\td\n")
+        return git_settings(file.name) == [(b"a.b", b"c\td")]
 
 
 def _raw(text: str) -> bytes:
@@ -300,7 +314,7 @@ def repository_difference(top: Path) -> tuple[bool, str]:
         name, line_break, value = item.partition(b"\n")
         path = os.path.realpath(os.path.join(sub, os.fsdecode(origin.removeprefix(b"file:"))))
         theirs.append((path, name, value.decode("utf-8", "surrogateescape") if line_break else None))
-    ours = [(os.path.realpath(each.path), _raw(each.setting.name), each.setting.older) for each in found]
+    ours = [(os.path.realpath(each.path), _raw(each.setting.name), as_here(each.setting)) for each in found]
     # What stands under a condition, or for one working tree, is read by us in any case, and by Git perhaps; so are both
     # names of a file, where versions of Git differ about the name.
     surely = not any(
