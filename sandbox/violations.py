@@ -121,8 +121,8 @@ def _about(path: str, said: str, terms: Terms, found: Scan | None, private: bool
     ):
         return None  # the sandbox's own: what is missing there, nobody took away
     there = os.path.lexists(real) or (os.path.isdir(os.path.dirname(real)) and not _above(real, visible))
-    if said == _MISSING and not there:
-        return None  # it does not exist outside either
+    if said == _MISSING and not (there and private):
+        return None  # it does not exist outside either; where nothing is hidden, a denial says so
     if not private and not _may(real, os.R_OK):
         return None
     whole = os.path.realpath(path)

@@ -110,6 +110,7 @@ TOLD = [
     ("echo x > {home}/.ssh/id_rsa", "outside what this command was given", "nor is it known that this was no read"),
     ("ls {home}/.ssh",              "outside what this command was given", "a folder there"),
     ("echo x > /usr/planted",       "writing",                             "what may be read was to be written"),
+    ("cat {home}/none",             "",                                    "what is missing is not hidden here"),
     ("cat {given}/closed",          "",                                    "its own mode, which holds for root too"),
     ("cat {given}/shut/file",       "",                                    "or that of the folder around it"),
     ("cat {given}/open > /dev/null; echo x > {given}/open", "writing",     "a path that was given to be read"),
