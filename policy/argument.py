@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 from policy.assessment import EffectKind, Scope
 from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
+from policy.logins import sometimes
 from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
@@ -198,6 +199,20 @@ def _revision(call: "Call", word: Sense) -> None:
             target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
             call.findings.effect(EffectKind.READS, target, Scope.SECRET)
             call.because(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
+        elif ":" in text and sometimes(path.rpartition("/")[2]):
+            _kept_login(call, text, path, word)
+
+
+def _kept_login(call: "Call", text: str, path: str, word: Sense) -> None:
+    """Refuse settings as Git keeps them (`REV:PATH`) when that version, or one that may be meant, holds a login."""
+    facts, revision = call.walk.facts, text.partition(":")[0]
+    kept = facts.tracked(f"tree of {revision}" if revision else "index")
+    here = path[:1] == "." and path.startswith(("./", "../"))  # relative to a folder that may be any
+    last = path.rpartition("/")[2]
+    found = any(name == path or (here and name.rpartition("/")[2] == last) for name in kept or ())
+    if found or (kept is None and facts.login(f"{facts.workspace}/{path}")):
+        call.findings.effect(EffectKind.READS, f"{facts.workspace}/{path}", Scope.SECRET)
+        call.because(Tier.SECRET, f"reads {path}, settings that hold a login", word)
 
 
 def enter(call: "Call", word: Sense) -> State:

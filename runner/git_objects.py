@@ -19,7 +19,8 @@ _MOST_PACKS = 1000
 _DEEPEST = 4096  # deltas on top of each other; git(1) makes 50, or 250 when told to
 _CACHED = 512  # bases of deltas that are kept
 _COMMIT, _TREE, _TAG, _BY_OFFSET, _BY_ID = 1, 2, 4, 6, 7
-_KINDS = {b"commit": _COMMIT, b"tree": _TREE, b"tag": _TAG}
+_BLOB = 3
+_KINDS = {b"blob": _BLOB, b"commit": _COMMIT, b"tree": _TREE, b"tag": _TAG}
 _ENTRY = re.compile(rb"(\d{5,6}) ([^\0]+)\0(.{20})", re.DOTALL)
 _LINK = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
 
@@ -141,6 +142,11 @@ class Objects:
         found = self._read(id)
         return None if found is None or found[0] != _TREE else _entries(found[1])
 
+    def blob(self, id: bytes) -> bytes | None:
+        """Return the content of the file `id`, of a large one maybe nothing; None if there is no such object."""
+        found = self._read(id)
+        return None if found is None or found[0] != _BLOB else found[1]
+
     def beginning(self, digits: str) -> frozenset[bytes]:
         """Return the ids that begin with these hexadecimal digits, two or more; of many, at least two."""
         first, last = (bytes.fromhex(digits.ljust(2 * ID, fill)) for fill in "0f")
@@ -244,8 +250,8 @@ def _loose(data: bytes) -> tuple[int, bytes]:
     size, zero, body = rest.partition(b"\0")
     if not blank or not zero or not size.isdigit():
         raise Unreadable("a loose object")
-    if kind not in _KINDS:
-        return 3, b""  # a blob, which nobody reads here
+    if kind not in _KINDS or (kind == b"blob" and not ended):
+        return _BLOB, b""  # a long file, which nobody reads here
     if not ended or int(size) != len(body):
         raise Unreadable("a loose object")
     return _KINDS[kind], body
@@ -274,9 +280,9 @@ def _object(handle: int, at: int) -> tuple[int, bytes, bytes]:
             base, place = data[place : place + ID], place + ID
     except (IndexError, OverflowError) as error:
         raise Unreadable("a pack") from error
-    if kind == 3:
+    if kind == _BLOB and size > _LARGEST:
         return kind, b"", b""
-    if size > _LARGEST or kind not in (_COMMIT, _TREE, _TAG, _BY_OFFSET, _BY_ID):
+    if size > _LARGEST or kind not in (_COMMIT, _TREE, _BLOB, _TAG, _BY_OFFSET, _BY_ID):
         raise Unreadable("a pack")
     found, ended = _inflated(data[place:], size)
     if not ended or len(found) != size:  # more than the first page; zlib adds less than this to what does not shrink

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from policy.logins import MOST, holds_login, sometimes
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets
@@ -33,6 +34,7 @@ _LARGEST_FILE = 16 << 20  # bytes of a list of references or a log
 _LARGEST_INDEX = 256 << 20
 _MOST_FILES = 50_000  # below `refs` and `logs`
 _HEX = re.compile(rb"\b[0-9a-f]{40}\b")
+_LOGINS_READ = 1  # the version of what is looked for in files of settings
 _MODULE, _FOLDER = 0o160000, 0o40000
 
 Names = tuple[str, ...] | None
@@ -145,12 +147,25 @@ class _Secret:
                 self.names.add(noted)
         return found
 
+    def holds_login(self, path: str, id: bytes, objects: Objects) -> None:
+        """Note a file of settings that holds a login in the version `id`, or that cannot be read."""
+        name = path.rpartition("/")[2]
+        if path in self.names or not sometimes(name):
+            return
+        try:
+            content = objects.blob(id)
+        except Unreadable:
+            self.names.add(path)
+            return
+        if content is not None and holds_login(name, content[: MOST + 1]):
+            self.names.add(path)
+
     @property
     def fingerprint(self) -> str:
         """Return what tells these rules about names from others."""
         profile = self._secrets.profile
         lists = (profile.secret_names, profile.public_names, profile.secret_home, profile.secret_paths)
-        text = repr((lists, self._secrets.home, self._workspace))
+        text = repr((lists, self._secrets.home, self._workspace, _LOGINS_READ))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -195,8 +210,13 @@ class _Trees:
                 path = f"{each[1]}{os.fsdecode(name)}"
                 kind = int(mode, 8)
                 folder = kind == _FOLDER
-                if kind != _MODULE and not self._secret.is_one(path, folder=folder) and folder:
+                if kind == _MODULE or self._secret.is_one(path, folder=folder):
+                    continue
+                if folder:
                     pending.append((below, f"{path}/"))
+                elif sometimes(path.rpartition("/")[2]):
+                    self._budget.objects -= 1
+                    self._secret.holds_login(path, below, self._objects)
         return True
 
 
@@ -204,7 +224,7 @@ class _Trees:
 
 
 def _index(own: str, common: str, secret: _Secret, *, assumed: bool) -> None:
-    folders = []
+    folders, settings = [], []
     files = list(_index_files(own))
     if assumed and len(files) > 1:  # an entry that replaces one of a shared index has no name, so all count
         if not any(unchanged for data in files for *_, unchanged in _index_entries(data)):
@@ -216,11 +236,14 @@ def _index(own: str, common: str, secret: _Secret, *, assumed: bool) -> None:
             if mode == _FOLDER and not assumed:  # of a sparse index
                 folders.append((id, path))
             elif mode not in (_MODULE, _FOLDER) and (unchanged or not assumed):
-                secret.is_one(path)
+                if not secret.is_one(path) and sometimes(path.rpartition("/")[2]):
+                    settings.append((path, id))
                 for place in range(path.count("/")):
                     secret.is_one("/".join(path.split("/")[: place + 1]), folder=True)
-    if folders:
+    if folders or settings:
         with Objects(f"{common}/objects") as objects:
+            for path, id in settings:
+                secret.holds_login(path, id, objects)
             trees = _Trees(objects, secret, _Budget())
             if not all(trees.walk(id, path) for id, path in folders):
                 raise Unreadable("a sparse index")

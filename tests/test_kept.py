@@ -159,6 +159,33 @@ def test_a_secret_that_is_named_is_refused(script: str, holds: Repository) -> No
     assert holds.tier(script) is Tier.SECRET
 
 
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("packed", [False, True])
+def test_settings_with_a_login_count_in_the_versions_that_hold_it(repository: Repository, packed: bool) -> None:
+    many = "".join(f"setting-{number}=yes\n" for number in range(200))
+    repository.write("web/.npmrc", f"{many}//r.example/:_authToken={TOKEN}\n")
+    repository.write("locales/auth.json", '{"login": "Sign in"}')
+    repository.commit()
+    repository.write("web/.npmrc", f"{many}save-exact=true\n")
+    repository.commit()
+    if packed:
+        repository.git("gc", "-q")
+    assert repository.found("tree of HEAD~1") == repository.found("history") == ("web/.npmrc",)
+    assert repository.found("tree of HEAD") == repository.found("index") == ()
+    rows = {
+        "git show HEAD~1:web/.npmrc": Tier.SECRET,
+        "cd web && git show HEAD~1:./.npmrc": Tier.SECRET,
+        "git cat-file -p HEAD~1:web/.npmrc": Tier.SECRET,
+        "git show HEAD:web/.npmrc": Tier.READ,
+        "git show :web/.npmrc": Tier.READ,
+        "git show HEAD~1:locales/auth.json": Tier.READ,
+        "git log -p": Tier.READ_OUTSIDE,
+        "git log -p -- src": Tier.READ,
+        "cat web/.npmrc": Tier.READ,
+    }
+    assert {script: repository.tier(script) for script in rows} == rows
+
+
 @pytest.mark.parametrize("script", NAMES_ONLY)
 def test_what_prints_names_or_other_files_asks_nothing(script: str, holds: Repository) -> None:
     assert holds.tier(said(script, holds)) is Tier.READ
