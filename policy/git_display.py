@@ -8,7 +8,7 @@ _DISPLAY = pattern(
     r"|autocrlf|safecrlf|eol|whitespace|longpaths|bigfilethreshold|preloadindex|checkstat|trustctime)"
     r"|diff\.(?:algorithm|colormoved|colormovedws|context|interhunkcontext|mnemonicprefix|noprefix|renames|renamelimit"
     r"|statgraphwidth|statnamewidth|suppressblankempty|wordregex|ignoresubmodules|indentheuristic|relative)"
-    r"|log\.(?:abbrevcommit|date|decorate|follow|mailmap|showroot|graphcolors|initialdecorationset|excludedecoration)"
+    r"|log\.(?:abbrevcommit|date|decorate|mailmap|showroot|graphcolors|initialdecorationset|excludedecoration)"
     r"|status\.(?:short|branch|relativepaths|showstash|showuntrackedfiles|aheadbehind|renames|renamelimit)"
     r"|blame\.(?:date|showemail|showroot|coloring|blankboundary)|grep\.(?:linenumber|column|patterntype|fullname|threads)"
     r"|format\.pretty|merge\.(?:conflictstyle|ff|renames|renamelimit|stat)|pull\.(?:rebase|ff)|push\.default|branch\.sort|tag\.sort"

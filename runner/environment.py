@@ -26,6 +26,7 @@ _GIT = (
     ("protocol.ext.allow",        "never"),
     ("interactive.diffFilter",    "cat"),
     ("log.showSignature",         "false"),
+    ("log.follow",                "false"),  # past a rename, a log would show the secret that a file was before
     ("commit.gpgSign",            "false"),  # no key is in here
     ("tag.gpgSign",               "false"),
     ("gpg.program",               "gpg"),

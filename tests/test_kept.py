@@ -16,7 +16,7 @@ from policy.facts import Facts
 from policy.little.kept import _NO_PATCH, _PATCH
 from policy.tier import Tier
 from runner.config import shipped
-from runner.facts import gather
+from runner.facts import child_environment, gather
 from runner.tracked import tracked
 
 SETTINGS = shipped()
@@ -489,6 +489,15 @@ def test_a_log_of_lines_follows_a_file_to_the_name_of_a_secret(repository: Repos
     repository.commit()
     assert TOKEN in repository.git("log", "-L1,10:settings.txt"), "otherwise this proves nothing"
     assert repository.tier("git log -L1,10:settings.txt") is Tier.READ_OUTSIDE
+    repository.git("config", "log.follow", "true")
+    assert TOKEN in repository.git("log", "-p", "settings.txt"), "otherwise this proves nothing"
+    environ = {"HOME": str(repository.home), "PATH": ENVIRON["PATH"]}
+    facts = repository.facts()
+    env = dict(child_environment(facts, environ, SETTINGS.profile)) | dict(facts.reading)
+    done = subprocess.run(["git", "log", "-p", "settings.txt"], cwd=repository.work, env=env, capture_output=True)
+    assert b"other" in done.stdout, done.stderr
+    assert TOKEN.encode() not in done.stdout
+    assert repository.tier("git -c log.follow=true log -p settings.txt") is Tier.UNKNOWN
 
 
 # ---- what is there
