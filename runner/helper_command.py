@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from policy.record import dataclass
+from runner.ending_signals import ending_signals
 from runner.secrets import LONGEST, Secret, usable
 
 PATIENCE = 10.0  # seconds
@@ -70,7 +71,7 @@ def _listening() -> Iterator[list[int]]:
     would go on without us. Those that somebody handles or ignores are left alone, and so are other threads'."""
     ended: list[int] = []
     main = threading.current_thread() is threading.main_thread()
-    taken = [each for each in (signal.SIGTERM, signal.SIGHUP) if main and signal.getsignal(each) is signal.SIG_DFL]
+    taken = [each for each in ending_signals() if main and signal.getsignal(each) is signal.SIG_DFL]
     for number in taken:
         signal.signal(number, lambda number, _: ended.append(number))
     try:

@@ -128,7 +128,9 @@ def test_nothing_of_it_is_left(script: str, seconds: float, good: bool, why: str
 
 
 @pytest.mark.threat("T81")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM, signal.SIGXCPU]
+)
 def test_a_signal_that_ends_us_ends_it_too(number: signal.Signals, tmp_path: Path, nap: str) -> None:
     folder = tmp_path / ".config/ringfence"
     folder.mkdir(parents=True)

@@ -10,6 +10,7 @@ from runner.compaction.shorter import capped, lined, middle_out, trimmed
 from runner.compaction.units import start
 from runner.context.marked import marked
 from runner.messages import Message, TextBlock, UserMessage
+from runner.sessions.mark import OWN
 
 PLACES = ("cut", "lined", "trimmed", "capped")
 SPACE = 16_000  # characters of notes, and of the person's own words beside them
@@ -81,6 +82,7 @@ def _prompts(old: Sequence[Message], room: int) -> str:
         for message in old
         if isinstance(message, UserMessage)
         and (text := "\n".join(block.text for block in message.content if isinstance(block, TextBlock)).strip())
+        and not text.startswith(OWN)  # what a command of theirs printed
     ]
     room -= len(texts[0]) if texts else 0
     latest: list[str] = []

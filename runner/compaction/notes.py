@@ -15,6 +15,7 @@ from runner.messages import (
     ToolMessage,
     UserMessage,
 )
+from runner.sessions.mark import OWN
 from runner.visible import one_line
 
 LONGEST = 16_000  # characters of notes
@@ -86,6 +87,8 @@ def _calls_and_words(message: AssistantMessage) -> Iterator[str]:
 def _lines(old: Sequence[Message]) -> Iterator[str]:
     for message in old:
         match message:
+            case UserMessage(content) if (words := _words(content)).startswith(OWN):
+                yield _part("result", middle_out(words.removeprefix(OWN).strip(), _RESULT))
             case UserMessage(content):
                 yield _part("person", middle_out(_words(content), _SAID))
             case AssistantMessage(content):
