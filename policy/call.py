@@ -1,5 +1,6 @@
 """One simple command against its rule: flags letter by letter, operands by position."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -31,7 +32,7 @@ _VERBS = {
 _RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
 
 
-_SEARCHES = frozenset(["grep", "rg"])
+_SEARCHES = re.compile(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
 _REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
 # Flags whose value is a file that lists paths; `-f` is one of `file` alone.
 _LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])
@@ -165,7 +166,7 @@ def judge(call: Call) -> None:
         if role is Role.PORT:
             call.port = _port(word)
     _say(call, given)
-    if rule.name in _SEARCHES:
+    if _SEARCHES.fullmatch(call.label):
         from policy.little.picking import aims  # only where there is a search
 
         aims(call, shape)

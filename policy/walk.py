@@ -240,7 +240,11 @@ class Walk(Assigning):
         self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
         self.listed = () if self._traps else call.lists  # a trap may print between the words
         said = self.heard if rule.name in _PASSING else call.says
-        if rule.name == "grep":
+        if rule.name in _PASSING:
+            said += tuple(text for word in call.words for text in word.content)
+        if rule.name in _PRINTING:
+            said += tuple(text for word in call.words if word.pattern for text in self._words_meant(word, begin))
+        if call.label in ("grep", "egrep", "fgrep"):
             said += picked(parse(rule, call.label, call.words))
         elif rule.name in _CUTTING and self.heard:
             said = cut_out(rule.name, call.words, self.heard)
@@ -440,7 +444,11 @@ def _runs_input(words: list[Sense]) -> bool:
 # Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
 _PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
 _CUTTING = frozenset(["cut", "tr", "awk"])
-_NAMING = frozenset(["ls", "realpath", "readlink", "basename", "dirname", "git ls-files"])  # print what they are given
+# These print the names that they are given.
+_NAMING = frozenset(
+    ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname", "git ls-files", "git check-ignore"]
+)
+_PRINTING = frozenset(["echo", "printf"])
 _PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _UNRULED = CommandRule("", SHELL, "")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _SIGNS = frozenset("*?[")
 _ESCAPED = re.compile(r"\\(.)")
 _AROUND = re.compile(r"\A\^?(?:\.\*)?/?|\$?\Z")  # what leaves a regular expression's name as it is
-# The flags that choose files by patterns for their names: of grep, ripgrep.
-_CHOOSING = frozenset(["--include", "-g", "--glob", "--iglob"])
+# The flags that choose files by patterns for their names: of grep, ripgrep, and ag (a regular expression).
+_CHOOSING = frozenset(["--include", "-g", "--glob", "--iglob", "-G"])
 _PRINTS_A_FIELD = re.compile(r"\s*\{\s*print(?:\s+\$\w+)?\s*;?\s*\}\s*")
 _NO_CONTENT = frozenset(["--files", "--type-list"])  # ripgrep prints names only
 # Of grep: names are not what it prints, or not what it is given.
@@ -58,6 +58,8 @@ def aims(call: "Call", shape: "Shape") -> None:
         return
     chosen = [value for flag, value in shape.flags if flag.name in _CHOOSING and value is not None]
     texts = [text for value in chosen for text in value.texts if text[:1] != "!"]
+    if "-G" in given:
+        texts = [spelled_out(text) for text in texts]
     unknown = any(not value.texts for value in chosen)
     atlas = call.findings.atlas
     secret = [name for text in texts for name in found_by(call, [text])[-1:] if atlas.secret_parts(name)]
@@ -89,10 +91,10 @@ def cut_out(program: str, words: list[Sense], heard: tuple[str, ...]) -> tuple[s
     return (*heard, *tokens(heard)) if whole else ()
 
 
-def chosen_by_fd(shape: "Shape") -> Sense:
+def chosen_by_fd(call: "Call", shape: "Shape") -> Sense:
     """Return what `fd` hands to a command, as far as its patterns say."""
     texts = [spelled_out(text) for word in shape.operands[:1] for text in word.texts]
     endings = [
         f"*.{text}" for flag, word in shape.flags if flag.name in ("-e", "--extension") and word for text in word.texts
     ]
-    return Sense(wild=True, hints=(*texts, *endings))
+    return Sense(wild=True, hints=(*found_by(call, texts), *endings))

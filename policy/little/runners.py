@@ -124,7 +124,7 @@ def fd(call: Call) -> None:
     if not inner or any(word.text is None or word.text == ";" for word in inner):
         call.unknown(f"`{call.label}` runs a command known only when it runs")
         return
-    found = replace(chosen_by_fd(shape), many=several)
+    found = replace(chosen_by_fd(call, shape), many=several)
     line = " ".join(str(word.text) for word in inner)
     markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
     for marker in markers:
