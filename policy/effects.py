@@ -27,6 +27,7 @@ class Findings:
         "atlas",
         "connected",
         "deleted",
+        "loops",
         "step",
         "unless_read",
         "unplain",
@@ -41,6 +42,7 @@ class Findings:
         self._steps = [self.step]
         self.connected = 0  # how many times something talked to a network
         self.deleted = False  # whether a folder may be gone by now
+        self.loops = 0  # how many loops are around what is looked at now
         self.unless_read: list[Callable[[], None]] = []  # to be judged at the end, unless all of it only reads
         self.unplain = False  # whether something other than a plain file command changes files
 

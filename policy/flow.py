@@ -283,7 +283,9 @@ class Flow(ABC):
         known = state
         for attempt in range(MOST_ROUNDS):
             outer, self.left, marks = self.left, [], self.marks()
+            self.findings.loops += 1
             end = once(known)
+            self.findings.loops -= 1
             for early in self.left:
                 end = either_state(end, early)
             self.left = outer

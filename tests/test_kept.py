@@ -401,13 +401,17 @@ BRINGS = [  # bring an old secret into the workspace or the index, for the rest 
     "git worktree add build/tree v1~3; cat build/tree/.e*", "git worktree add -d build/tree v1~3 && grep -r KEY build/tree", "git bisect start v1 v1~5; grep -r KEY .", "git bisect run grep -r KEY .",
     "git cherry-pick v1~4 && cat .e*", "git cherry-pick v1~4..v1~3 && cat .e*", "git revert --no-edit v1~2; grep -r KEY .", "git merge v1~3 && cat .e*", "git rebase v1~3 && cat .e*",
     "git rebase --onto v1~3 main && cat .e*", "for b in main v1~3; do git checkout -q $b; grep -r x .; done", "f() {{ grep -r KEY .; }}; git checkout -q {old}; f", "git checkout {old} && python3 x.py",
-    "if git checkout -q v1~3; then head *; fi", "git checkout $(git rev-parse v1~3) && grep -r KEY .", "git checkout -b x v1~3 && grep -r KEY .", "git log -L1,1:src/a.py",
+    "if git checkout -q v1~3; then head *; fi", "git checkout $(git rev-parse v1~3) && grep -r KEY .", "git checkout -b x v1~3 && grep -r KEY .", "git checkout main~2; git checkout HEAD~1; tail .en*", "while true; do git checkout -q HEAD~1; cat .e*; done",
+    "for i in 1 2 3; do git checkout -q @^; cat *; done", "git branch -f x v1~3; git checkout x; cat .e*", "git update-ref refs/heads/main v1~3; git checkout main; cat .e*", "git fetch . v1~3:y && git checkout y && cat .e*",
+    "git log -L1,1:src/a.py",
 ]
 BRINGS_NONE = [
     "git checkout v1~3", "git switch --detach v1~3", "cd src && git checkout v1~3", "git checkout v1~3 && ls -a", "test -d src && git checkout v1~3", "git checkout v1~3 && echo done && git status", "git worktree add build/tree v1~3", "git reset v1~3 && git status",
     "git checkout main && make", "git checkout -b x && make", "git switch -c x && cat src/a.py", "git checkout v1 && grep -r KEY .", "git checkout {head} && make", "git worktree add build/tree && cat build/tree/src/a.py",
     "git stash && make && git stash pop && cat src/a.py", "git restore src/a.py && cat src/a.py", "git restore --staged . && git diff", "git reset && git diff", "git merge main && make", "git rebase main && make",
     "git rebase --continue && make", "git cherry-pick main && make", "git revert --no-edit HEAD && make", "git checkout -- src/a.py; cat src/a.py", "git bisect start v1 v1~5",
+    "git checkout main~1 && make", "git stash && git checkout main && make && git stash pop", "for f in a b; do git checkout main; cat src/a.py; done", "git reset HEAD~1 && git diff",
+    "git commit -qm x -a && git checkout main && make", "git branch -a && git checkout main && make",
 ]
 # fmt: on
 

@@ -7,6 +7,7 @@ from policy.call import Call
 from policy.facts import Kind
 from policy.getopt import Shape, parse
 from policy.little.kept import HISTORY, INDEX, Where, asked, before_dashes, is_revision, named
+from policy.pattern import pattern
 from policy.step import Step
 
 _READING = frozenset((EffectKind.READS, EffectKind.RUNS, EffectKind.UNKNOWN))
@@ -15,6 +16,13 @@ _PRINTING = frozenset(
     ("annotate", "blame", "cat-file", "diff", "diff-files", "diff-index", "difftool", "grep", "stash")
 )
 _NAMES = frozenset(("cd", "pushd", "popd", "ls", "test", "[", "mkdir", "rm"))  # print no content, though they look
+# What gives a revision another meaning for the rest of a script: a name, or a number of commits before a name.
+_NAMING = frozenset(("branch", "tag", "update-ref", "symbolic-ref", "replace", "fetch", "pull"))
+_MOVING = frozenset(
+    ("checkout", "switch", "reset", "merge", "rebase", "cherry-pick", "revert", "commit", "bisect", "am")
+)
+# `@{-1}` is not: it is HEAD, or what another command of the script brought, which is judged there.
+_RELATIVE = pattern(r".*(?:[~^]|@\{(?!-1\})).*")
 _GOING_ON = frozenset(("--continue", "--abort", "--quit", "--skip"))  # of what an earlier command began
 
 
@@ -32,8 +40,9 @@ def brought(call: Call) -> None:
         return
     shape = parse(call.rule, call.label, call.words)
     where = brings(call, shape, {flag.name for flag, _ in shape.flags})
-    step = call.findings.step
+    step, repeated = call.findings.step, call.findings.loops > 0
     own = step.step()
+    counted = any(_RELATIVE.fullmatch(each.partition(" of ")[2]) for each in where)
 
     def judged() -> None:
         others = [each for each in call.findings.steps if (each.words, each.named) != (own.words, own.named)]
@@ -41,7 +50,9 @@ def brought(call: Call) -> None:
         if not from_git and not any(_reads(each) for each in others):
             return
         call.findings.step = step
-        for each in where:
+        moved = repeated or any(_changes(each, _MOVING) for each in others)
+        unsure = where and ((counted and moved) or any(_changes(each, _NAMING) for each in others))
+        for each in HISTORY if unsure else where:
             names = call.walk.facts.tracked(each)
             if names is None:
                 asked(
@@ -56,6 +67,12 @@ def brought(call: Call) -> None:
 def _prints(step: Step) -> bool:
     texts = [word.text for word in step.named[:2]]
     return len(texts) > 1 and texts[0] == "git" and texts[1] in _PRINTING
+
+
+def _changes(step: Step, names: frozenset[str]) -> bool:
+    texts = [word.text for word in step.named[:2]]
+    named = len(texts) > 1 and texts[0] == "git" and texts[1] in names
+    return named and any(each.kind is EffectKind.WRITES for each in step.effects)
 
 
 def _reads(step: Step) -> bool:
