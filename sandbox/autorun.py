@@ -36,6 +36,8 @@ class Watch:
         self.found = found
         self.moment = self._moment()
         self.before = self._first(found) if self.working else {}
+        # The folders of the repositories there were, by what tells each from others wherever it lies.
+        self._roots = {mark[1:]: mark[0] for mark in marks((*found.roots, *found.inner))} if self.working else {}
 
     def settle(self) -> tuple[Violation, ...]:
         """Move every new auto-run file away. One that cannot be moved is reported as still there."""
@@ -48,15 +50,36 @@ class Watch:
             for path in closed:  # the command did it: what it hides there would be old when somebody opens it
                 _open_again(path)
             now = self._look()
-        kept = {who for who in self.before.values() if isinstance(who, tuple)}
+        roots = self._hits(now)
         new = {
             path
             for path, who in self._present(now).items()
-            # What was moved with the folder it lies in is the same file as before, and nobody could write to it.
-            if self.before.get(path) != who and who not in kept and not harmless(path, self.terms.workspace)
+            if self.before.get(path) != who
+            and not (path in roots and all(self.moved(path, who, root) for root in roots[path]))
+            and not harmless(path, self.terms.workspace)
         }
         outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
         return (*(self.set_aside(path) for path in sorted(outer)), *self._uncovered(now))
+
+    def moved(self, path: str, who: str | tuple[int, int, int], root: str) -> bool:
+        """Return True if the file at `path`, which counts because of the repository at `root`, came there together with
+        that repository: it is the same file as before at the same place in it, and nobody could write to it. One that
+        came alone, or with a folder that another repository obeys by its new name, is new there."""
+        was = next((self._roots.get(mark[1:]) for mark in marks((root,))), None)
+        return was is not None and isinstance(who, tuple) and self.before.get(was + path[len(root) :]) == who
+
+    def _hits(self, found: Scan) -> dict[str, set[str]]:
+        """The files that count by their names, each with the repositories that obey it."""
+        hits: dict[str, set[str]] = {}
+        for roots, patterns in ((found.roots, self.terms.locked), (found.inner, inside_git(self.terms.locked))):
+            for root in roots:
+                for path in appearing(root, patterns):
+                    hits.setdefault(path, set()).add(root)
+        for pointer in (f"/{each}" for each in POINTERS):
+            for path in found.locked:
+                if path.endswith(pointer):
+                    hits.setdefault(path, set()).add(path.removesuffix(pointer))
+        return hits
 
     def _uncovered(self, now: Scan) -> tuple[Violation, ...]:
         """THREAT T04: what was secret because a link led there is what it was when a command took that link away."""
@@ -108,14 +131,11 @@ class Watch:
 
     def _present(self, found: Scan) -> Present:
         """Where each one lies, and which file it is: a new one may lie under an old name. Of links, where they lead."""
-        paths = {path for root in found.roots for path in appearing(root, self.terms.locked)}
-        paths |= {path for root in found.inner for path in appearing(root, inside_git(self.terms.locked))}
+        paths = {*self._hits(found)}
         top = self.terms.workspace
         # What a link led to before there was anything is no longer among those that lead to nothing.
         places = {*found.named, *self.found.named, *self.found.led}
         paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
-        # A `.git` that is a file names the folder with the settings.
-        paths |= {path for path in found.locked if path.endswith(tuple(f"/{each}" for each in POINTERS))}
         paths -= set(self.terms.write)
         return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
 

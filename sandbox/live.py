@@ -92,7 +92,6 @@ class Live:
         self._since = time.time()
         self._until = 0.0  # on the monotonic clock: when the command is ended in any case
         self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
-        self._kept = {who for who in watch.before.values() if isinstance(who, tuple)}
         self._inner = inside_git(self._terms.locked)
         self._first = _Firsts(self._terms.locked)
         self._inner_first = _Firsts(self._inner)
@@ -275,12 +274,13 @@ class Live:
 
     def _candidates(self, root: str, patterns: tuple[str, ...], *, complete: bool) -> None:
         for path in appearing(root, patterns):
-            self._candidate(path, complete=complete)
+            self._candidate(path, root, complete=complete)
         for pointer in POINTERS:
             if patterns is not self._inner and os.path.isfile(f"{root}/{pointer}"):
-                self._candidate(f"{root}/{pointer}", complete=complete)  # it names the folder with the settings
+                self._candidate(f"{root}/{pointer}", root, complete=complete)  # it names the folder with the settings
 
-    def _candidate(self, path: str, *, complete: bool) -> None:
+    def _candidate(self, path: str, root: str = "", *, complete: bool) -> None:
+        """Set aside what lies at `path`, unless it was there, or came there with the repository at `root`."""
         now = marks((path,))
         if not now or path in self._terms.write:
             return
@@ -288,7 +288,7 @@ class Live:
             who: str | tuple[int, int, int] = os.readlink(path)
         except OSError:
             who = now[0][1:]
-        if self._watch.before.get(path) == who or who in self._kept:
+        if self._watch.before.get(path) == who or (root and self._watch.moved(path, who, root)):
             return
         steps = os.path.basename(path) in _WRITTEN and not os.path.islink(path)
         if steps and path not in self._waiting:

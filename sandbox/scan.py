@@ -9,7 +9,7 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from policy.backups import originals
 from policy.record import dataclass
 from policy.secrecy import paired
+from sandbox.git_settings import UncertainSettingsError, git_folders
 from sandbox.gitfiles import OTHERS, POINTERS, common, inside_git, named
 from sandbox.login import login_at
 from sandbox.tree import CLOSED, GIT_IS_FILE, HAS_GIT, HAS_LINK, IS_GIT, Mark, Stamp, Tree, Trees
@@ -175,7 +176,8 @@ def scan(
     masked |= {*closed}
     said: set[str] = set()
     mentioned: set[str] = set()
-    for inside, top in (*((f"{root}/.git", root) for root in roots if git), *((path, path) for path in inner)):
+    insides = {(folder, root) for root in roots if git for folder in _insides(root, tree)}
+    for inside, top in (*sorted(insides), *((path, path) for path in inner)):
         places = named(inside, top.removesuffix("/.git"))
         mentioned |= places
         # One that holds the repository itself cannot be kept as it is.
@@ -216,7 +218,8 @@ def scan(
     )
     tree.answers.pop(key, None)
     if _certain(tree, answer, locked) and not any(c in place for place in placed for c in "/*?["):
-        read = {f"{folder}/{name}" for folder in (*(f"{root}/.git" for root in roots), *inner) for name in _SETTINGS}
+        folders = {*(f"{root}/.git" for root in roots), *(folder for folder, _ in insides), *inner}
+        read = {f"{folder}/{name}" for folder in folders for name in _SETTINGS}
         read |= mentioned
         stamps = {path: tree.stamp(path) for path in read if not _missing(tree, path)} if git else {}
         stamps |= {path: tree.stamp(path) for path in settings}
@@ -518,6 +521,18 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
             if os.path.lexists(real) and (real == hit or (workspace and real.startswith(workspace + "/"))):
                 found.append(real)
     return found
+
+
+def _insides(root: str, tree: Tree) -> Iterator[str]:
+    """Yield Git's folders for the worktree at `root`, from which relative paths in their settings count: for a linked
+    worktree and a submodule those that its `.git` names."""
+    if not tree.folders[root][7] & GIT_IS_FILE:
+        yield f"{root}/.git"
+        return
+    with contextlib.suppress(UncertainSettingsError):  # Git may not take it for one either
+        for folder in git_folders(root):
+            yield folder.path
+            yield folder.common
 
 
 def _links(path: str) -> list[str]:

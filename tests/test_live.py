@@ -30,6 +30,8 @@ LOCKED = (
     ".sl/config",
     ".jj/repo/config.toml",
     "bin/hermit",
+    "mise.toml",
+    ".config/mise.toml",
     ".vscode",
     ".envrc",
     "*.code-workspace",
@@ -168,6 +170,14 @@ SWAPS = [
     ("mkdir -p a/vs; ln -s a conf; ln -s conf/vs .vscode", "rm conf; mkdir -p conf/vs", "conf", "a folder in the place of a link"),
     ("mkdir -p a/vs", "ln -s a/vs .vscode", ".vscode", "a new link alone is taken, and not what it leads to"),
     ("mkdir -p a/vs; ln -s a/vs .vscode", "mv a c; mkdir a", "", "nothing is obeyed any more"),
+    ("git init -q a/r; echo x > a/r/.envrc; git -C a/r config core.fsmonitor x; mkdir a/r/.vscode", "mv a b", "", "a repository that is moved"),
+    ("git init -q a/r; echo x > a/r/.envrc; git -C a/r config core.fsmonitor x; mkdir a/r/.vscode", "mv a/r s", "", "the same, itself"),
+    ("git init -q --bare a.git; git -C a.git config core.fsmonitor x", "mv a.git b.git", "", "a bare one"),
+    ("git init -q a; git -C a commit -q --allow-empty -m 1; git -C a worktree add -q ../b", "mv b c", "", "a second worktree"),
+    ("git commit -q --allow-empty -m 1; git worktree add -q wt; git config core.hooksPath hk", "mkdir wt/hk", "wt/hk", "hooks that settings name, in a second worktree"),
+    ("git init -q r; echo x > r/.envrc", "mv r/.envrc .", ".envrc", "a file of another repository"),
+    ("git init -q r; mkdir r/.vscode", "mv r/.vscode .; rm -r r", ".vscode", "a folder of one that is gone"),
+    ("git init -q r; echo x > r/mise.toml", "mv r .config", ".config/mise.toml", "a repository whose new name makes it count for another"),
 ]  # fmt: skip
 
 
@@ -180,7 +190,8 @@ def test_what_locked_links_lead_to_is_not_swapped(
     """A mount goes with the folder that it lies on: who moves what is above puts another one in its place."""
     top = tmp_path / "w"
     top.mkdir()
-    subprocess.run(f"git init -q . && {before}", shell=True, cwd=top, check=True)
+    who = {f"GIT_{each}_{what}": "x@y" for each in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    subprocess.run(f"git init -q . && {before}", shell=True, cwd=top, check=True, env={**os.environ, **who})
     watch, _ = watching(top)
     watch.begin()
     try:

@@ -562,6 +562,7 @@ PLANTS: list[tuple[str, bytes, set[str], str]] = [
     ("true", put(".jj/repo", "../evil") + put("evil/config.toml", "x"), {".jj/repo"}, "settings of Jujutsu elsewhere"),
     ("mkdir .jj; mkdir .jj/repo", put(".jj/repo/x", "x"), set(), "no settings of it"),
     ("mkdir -p a/vs b/vs; echo 1 > a/vs/f; echo 1 > b/vs/f; ln -s a conf; ln -s conf/vs .vscode", b"diff --git a/conf b/conf\n--- a/conf\n+++ b/conf\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n", {"conf"}, "a link on the way to what counts"),
+    ("git init -q .; git -c user.name=n -c user.email=e commit -q --allow-empty -m 1; git worktree add -q wt; git config core.hooksPath hk", put("wt/hk/pre-commit", "x"), {"wt/hk/pre-commit"}, "hooks that settings name, in a second worktree"),
     ("true", put("sub/config", EVIL) + put("sub/HEAD", "x"), set(), "no repository"),
     ("true", put("config", "x") + put("objects/x", "x") + put("refs/x", "x"), set(), "nor this"),
     ("git init -q --bare sub", put("sub/notes", "words"), set(), "what Git does not obey"),

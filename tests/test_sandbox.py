@@ -632,7 +632,7 @@ def test_auto_run_files_of_a_further_folder_are_kept_too(bench: Bench) -> None:
     )
     bench.run(script, write=[str(other)], locked=[".git/hooks", ".git/config", ".envrc"])
     assert (other / ".git" / "config").read_text() == "original"
-    assert names(other) == {".git", "f"}
+    assert {".git"} <= names(other) <= {".git", "f"}, "it may have been ended before it came to `f`"
     assert not names(other / ".git" / "hooks")
 
 
