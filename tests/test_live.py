@@ -1,5 +1,6 @@
 """Auto-run files that a command makes while it runs: set aside at once, from outside, and the command is ended."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -339,29 +340,24 @@ def test_no_command_goes_on_for_long_because_git_seems_to_write(tmp_path: Path, 
 
 @pytest.mark.threat("T116")
 def test_without_an_instance_the_look_at_the_end_remains(tmp_path: Path, monkeypatch: Any) -> None:
-    """A user may have so many (fs.inotify.max_user_instances): here somebody has taken them all."""
+    """A user may have so many (fs.inotify.max_user_instances), and others have taken them all."""
+
+    def none() -> Inotify:
+        raise OSError(errno.EMFILE, "inotify")
+
     top = tmp_path / "w"
     top.mkdir()
     monkeypatch.setattr(live, "_idle", [])
-    held: list[Inotify] = []
-    try:
-        while len(held) < 10_000:
-            try:
-                held.append(Inotify())
-            except OSError:
-                break
-        watch, _ = watching(top)
-        watch.begin()
-        assert watch.fileno() == -1
-        assert "inotify cannot be used" in watch.lacks
-        (top / ".envrc").write_text("x")
-        assert not watch.grow()
-        watch.tick()
-        watch.close()
-        assert not watch.found
-    finally:
-        for each in held:
-            each.close()
+    monkeypatch.setattr(live, "Inotify", none)
+    watch, _ = watching(top)
+    watch.begin()
+    assert watch.fileno() == -1
+    assert "inotify cannot be used" in watch.lacks
+    (top / ".envrc").write_text("x")
+    assert not watch.grow()
+    watch.tick()
+    watch.close()
+    assert not watch.found
 
 
 @pytest.mark.threat("T116")
