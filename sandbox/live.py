@@ -28,6 +28,8 @@ from sandbox.tree import Trees
 
 MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
 MOST_POLLED = 16_384  # further folders, which are looked at in each `tick`
+_TURN = 0.05  # seconds that new folders may take at once: meanwhile no timeout and no signal counts
+_KNOWN = 4096  # names whose patterns are remembered
 SLICE = 128  # folders that are taken up between two looks at the command
 _KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
 # Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
@@ -151,8 +153,12 @@ class Live:
         self._grow_new()
 
     def _grow_new(self) -> None:
+        """Look into new folders, which may hold something already; what takes longer than a turn is left for `tick`."""
+        until = time.monotonic() + _TURN
         while self._left and self._left[-1][1] and not self.raised:
-            self.grow()  # what is new may hold something already
+            self.grow()
+            if time.monotonic() > until:
+                break
 
     def tick(self) -> None:
         """Look again at files that Git writes in steps (nobody has to close a file), at folders that cannot be watched,
@@ -254,16 +260,17 @@ class Live:
         if not top:
             return
         names = path[len(top) + 1 :].split("/")
-        root = top
         for count, each in enumerate(names):
-            patterns = self._first.of(each)
+            patterns, inner = self._first.of(each), self._inner_first.of(each)
+            if not patterns and not inner:
+                continue  # most names; the folders of a path of a thousand names are then not spelled a thousand times
+            root = "/".join((top, *names[:count]))
             if patterns and (root == top or _top(root)):
                 self._candidates(root, patterns, complete=complete)
                 if gone and any(_is(names[count:], pattern) for pattern in patterns):
                     self._passed(path)
-            if self._inner_first.of(each) and _repository(root):
+            if inner and _repository(root):
                 self._inside(root, complete)
-            root = f"{root}/{each}"
 
     def _inside(self, folder: str, complete: bool) -> None:
         """Judge a folder that Git takes for the inside of a repository, and the one that it shares settings with."""
@@ -354,11 +361,12 @@ class Live:
 class _Firsts:
     """Patterns, looked up by their first name."""
 
-    __slots__ = ("_plain", "_wild")
+    __slots__ = ("_known", "_plain", "_wild")
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._plain: dict[str, tuple[str, ...]] = {}
         self._wild: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[str, ...]] = {}
         for pattern in patterns:
             first = pattern.strip("/").partition("/")[0].lower()
             found = self._wild if any(c in first for c in "*?[") else self._plain
@@ -367,10 +375,16 @@ class _Firsts:
     def of(self, name: str) -> tuple[str, ...]:
         """The patterns whose first name fits, in any case of letters: what is really there is asked of the disk."""
         name = name.lower()
+        known = self._known.get(name)
+        if known is not None:
+            return known
         found = self._plain.get(name, ())
         for first, patterns in self._wild.items():
             if fnmatchcase(name, first):
                 found = (*found, *patterns)
+        if len(self._known) == _KNOWN:
+            self._known.clear()
+        self._known[name] = found
         return found
 
 

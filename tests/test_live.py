@@ -271,6 +271,33 @@ def test_folders_beyond_those_that_are_watched_are_polled(tmp_path: Path, monkey
         watch.close()
 
 
+@pytest.mark.threat("T120")
+def test_a_deep_tree_is_taken_up_in_turns(tmp_path: Path, monkeypatch: Any) -> None:
+    """Else neither a timeout nor a signal counts while thousands of folders are looked into."""
+    monkeypatch.setattr(live, "_TURN", -1.0)  # each turn ends after its first slice
+    monkeypatch.setattr(live, "SLICE", 2)
+    top = tmp_path / "w"
+    top.mkdir()
+    watch, _ = watching(top)
+    watch.begin()
+    try:
+        while watch.grow():
+            pass
+        last = top / "/".join("d" * 20)
+        (last / ".git").mkdir(parents=True)
+        (last / ".envrc").write_text("x")
+        watch.look()
+        assert not watch.found
+        turns = 0
+        while not watch.found and turns < 20:
+            watch.tick()
+            turns += 1
+        assert turns > 5, "no turn does more than its slice"
+        assert [each.path for each in watch.found] == [str(last / ".envrc")]
+    finally:
+        watch.close()
+
+
 @pytest.mark.threat("T116")
 @pytest.mark.parametrize(("path", "counts"), [(".envrc", True), ("r/.envrc", True), ("s/.envrc", False), (".vscode/x", False), (".ENVRC", False), ("r/.git/config", False)])  # fmt: skip
 def test_what_is_gone_before_anybody_looks_counts(tmp_path: Path, path: str, counts: bool) -> None:
