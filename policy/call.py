@@ -1,6 +1,5 @@
 """One simple command against its rule: flags letter by letter, operands by position."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -11,6 +10,7 @@ from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.getopt import Shape, parse
 from policy.losses import LOSSES
+from policy.pattern import pattern
 from policy.profile import Profile
 from policy.rule import CommandRule, Flag, Operands, Role
 from policy.secrecy import inside
@@ -32,7 +32,7 @@ _VERBS = {
 _RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
 
 
-_SEARCHES = re.compile(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
+_SEARCHES = pattern(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
 _REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
 # Flags whose value is a file that lists paths; `-f` is one of `file` alone.
 _LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])

@@ -30,7 +30,7 @@ HARMLESS = frozenset(
     + [f"/dev/fd/{number}" for number in range(3)]
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
-_SIGNS = re.compile(r"[*?]|\[.*?\]")
+_SIGNS = pattern(r"[*?]|\[.*?\]")
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
 _LOOK = 15  # what a look at the disk costs
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)

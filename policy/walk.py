@@ -14,9 +14,7 @@ from policy.facts import Facts
 from policy.flow import MOST_SAID, SHELL, Ends, either_ends
 from policy.functions import Given
 from policy.getopt import parse
-from policy.little.picking import cut_out, picked
 from policy.little.registry import grammar
-from policy.matches import braced
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.repositories import Repositories
@@ -245,8 +243,12 @@ class Walk(Assigning):
         if rule.name in _PRINTING:
             said += tuple(text for word in call.words if word.pattern for text in self._words_meant(word, begin))
         if call.label in ("grep", "egrep", "fgrep"):
+            from policy.little.picking import picked  # only where there is a search
+
             said += picked(parse(rule, call.label, call.words))
         elif rule.name in _CUTTING and self.heard:
+            from policy.little.picking import cut_out  # only where its input is known
+
             said = cut_out(rule.name, call.words, self.heard)
         if rule.name in _NAMING:
             said = tuple(text for word in call.words for text in self._words_meant(word, begin) if text[:1] != "-")
@@ -361,6 +363,8 @@ class Walk(Assigning):
 
     def glimpse(self, script: str, state: State, rule: RuleRef, span: Span | None) -> None:
         """Refuse a text, of which nobody knows how it is read, for the secrets that it names in plain sight."""
+        from policy.matches import braced  # only where a script is not understood
+
         home = self.facts.home
         seen = script[:MOST_GLIMPSED]
         for token in dict.fromkeys((*_TOKENS.split(seen), *braced(seen))):
