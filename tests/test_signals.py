@@ -24,6 +24,18 @@ ENDING = [
 SWITCHES = [("\x1b[?2004h", "\x1b[?2004l"), ("\x1b[>1u", "\x1b[<u"), ("\x1b[>4;1m", "\x1b[>4;0m"), ("\x1b[?25l", "\x1b[?25h")]  # fmt: skip
 
 
+def _take_all() -> None:
+    """Undo what a shell does to a suite that runs in the background: SIGINT, SIGQUIT and SIGHUP may be ignored there."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _take_terminal() -> None:
+    """Make standard input the terminal of this session, as a login does."""
+    _take_all()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class Window:
     """`agent` in a pseudo-terminal of its own session, which stays open behind it; `seen` is all that it wrote."""
 
@@ -41,11 +53,10 @@ class Window:
             (base / "editor").write_text(f"#!/bin/sh\n{editor}\n")
             (base / "editor").chmod(0o700)
         run = [AGENT, *(word.replace("SCRIPT", str(script)) for word in words)]
-        controls = lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # noqa: E731  # the terminal of its session
         self.run = subprocess.Popen(
             ["bash", "--norc", "--noprofile", "-i"] if shell else run,
             cwd=base / "w", env=environ, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
-            preexec_fn=controls if shell else None,  # this process has no other threads
+            preexec_fn=_take_terminal if shell else _take_all,  # this process has no other threads
         )  # fmt: skip
         if shell:
             self.type(f"{shlex.join(run)}\n")
