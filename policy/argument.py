@@ -102,7 +102,7 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
 
 
 def _hidden_secret(call: "Call", text: str) -> bool:
-    """Whether a program is in a file like `.env`: not code like `process.env`."""
+    """Return True if a script's text is the name of a hidden secret such as `.env`, not code such as `process.env`."""
     return text[:1] == "." and call.findings.atlas.secret_name(text)
 
 

@@ -305,7 +305,7 @@ def _keyring() -> Finding:
 
 
 def record(url: str) -> Finding:
-    """Whether the record in a database can be read, and who else could end it."""
+    """Check that the record in a database can be read, and name the roles that could stop it."""
     from runner.audit.log import AuditLog
     from runner.audit.store import AuditError
 

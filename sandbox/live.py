@@ -344,8 +344,10 @@ class Live:
         return set()
 
     def _git_writes(self) -> bool:
-        """Whether an index is being written, or was a moment ago while this command ran: what follows, such as HEAD,
-        may not be yet."""
+        """Return True if Git writes an index, or wrote one a moment ago while this command ran.
+
+        Files that Git writes after the index, such as HEAD, may still be missing then.
+        """
         for folder in self._git:
             if os.path.lexists(f"{folder}/index.lock"):
                 return True

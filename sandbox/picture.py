@@ -1,4 +1,4 @@
-"""Whether a file is a whole image that a model can take, by its structure. Stdlib only: this runs confined.
+"""A check of a file's structure: is it a whole image that a model can take? Standard library only: it runs confined.
 
 A server refuses the entire conversation for one image that it cannot read, so what only begins like an image is none.
 Pixels are not decoded.

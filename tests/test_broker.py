@@ -714,7 +714,7 @@ CUTS: list[tuple[bytes, str, str, str]] = [
 
 
 def ends(sock: socket.socket) -> str:
-    """How what comes ends: `reset`, or all of it."""
+    """Read to the end. Return `reset` for a connection that was reset, otherwise all that came."""
     found = b""
     try:
         while data := sock.recv(65536):
@@ -759,7 +759,7 @@ def breaking(pem: Path | None, answer: bytes) -> Iterator[int]:
 
 
 async def said_by(proxy: Proxy, request: bytes, inner: ssl.SSLContext | None = None, tunnel: str = "") -> str:
-    """What a command sees of the end of its answer, in the open or in TLS that the proxy opens."""
+    """Return how an answer ends for a command, in the open or in TLS that the proxy opens."""
 
     def command() -> str:
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=30) as sock:
@@ -783,7 +783,7 @@ async def said_by(proxy: Proxy, request: bytes, inner: ssl.SSLContext | None = N
 def test_an_answer_that_is_cut_is_no_whole_one(
     pem: Path, answer: bytes, method: str, how: str, why: str, lent: bool, opened: bool
 ) -> None:
-    """Whoever is on the way can end a connection, but not say goodbye inside of TLS."""
+    """An attacker on the network path can end a connection, but cannot send a close_notify inside of TLS."""
 
     async def scene(port: int) -> tuple[str, Proxy]:
         at = f"{HOST}:{port}"

@@ -301,7 +301,7 @@ def test_a_deep_tree_is_taken_up_in_turns(tmp_path: Path, monkeypatch: Any) -> N
 @pytest.mark.threat("T116")
 @pytest.mark.parametrize(("path", "counts"), [(".envrc", True), ("r/.envrc", True), ("s/.envrc", False), (".vscode/x", False), (".ENVRC", False), ("r/.git/config", False)])  # fmt: skip
 def test_what_is_gone_before_anybody_looks_counts(tmp_path: Path, path: str, counts: bool) -> None:
-    """Who watches the same folder may have been quicker than we are."""
+    """Another program that watches the same folder may have read the file before this one did."""
     top = tmp_path / "w"
     for name in ("r/.git", "s"):
         (top / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What is a whole image, by its structure; the rest would be refused by a model's server, with all that was said."""
+"""Whole images by their structure. A model's server refuses the whole conversation for any other file."""
 
 import struct
 import zlib

@@ -214,7 +214,7 @@ def unset(call: Call) -> None:
 
 
 def _input(call: Call, shape: Shape) -> tuple[str, ...]:
-    """What is known to come from the descriptor that `-u` names, or from the standard input."""
+    """Return the texts known to arrive on the descriptor that `-u` names, or on the standard input."""
     numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
     return call.walk.streams.get(numbers[-1] or "", ()) if numbers else call.walk.heard
 

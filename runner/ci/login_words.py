@@ -68,7 +68,7 @@ _Accepts = Callable[[re.Match[str]], bool]
 
 
 class Text(StrEnum):
-    """What a text is, which decides what counts as a login in it.
+    """The kind of a text. The kind decides which words count as a login.
 
     Attributes:
         SETTINGS: settings of Git, for what stands in comments.

@@ -101,7 +101,7 @@ class View:
         return (*made, *messages[len(source) :])
 
     def sent(self, messages: Sequence[Message], world: "World") -> tuple[Message, ...]:
-        """What `shown` answers, without the images that the model's server refused."""
+        """Return the messages of `shown` without the images that the model's server refused."""
         now_shown, refused = self.shown(messages), self._refused.get(world.named)
         if not refused:
             return now_shown

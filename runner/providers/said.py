@@ -118,7 +118,7 @@ def about_thoughts(said: Said) -> bool:
 
 
 def about_images(status: int, failure: Failure, said: Said) -> bool:
-    """Whether it may be an image of the request that a server does not accept: it says so, or says nothing better."""
+    """Return True if a server may have refused a request for an image in it: its error says so, or names no reason."""
     if status == 413 or (failure is Failure.FATAL and status in (400, 415, 422)):
         return True
     may = failure in (Failure.FATAL, Failure.CONTEXT, Failure.RETRYABLE)
