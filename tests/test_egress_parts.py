@@ -582,7 +582,7 @@ OVERRIDES = [
     ("X-Vault-Namespace",           True,  "the beginning of the path, for Vault"),
     ("X-Consul-Namespace",          True,  "for Consul"),
     ("X-Nomad-Namespace",           True,  "for Nomad"),
-    ("Destination",                 True,  "RFC 4918, where `MOVE` and `COPY` write to"),
+    ("Destination",                 False, "RFC 4918: judged as a further path of the request"),
     ("X-Request-Target",            True,  "as HTTP signatures call it"),
     ("X-Amz-Copy-Source-Range",     True,  "what is read"),
     ("X-Ms-Copy-Source",            True,  "what is read"),

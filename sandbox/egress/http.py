@@ -31,15 +31,15 @@ _HOP = frozenset((
 # With a header or a parameter of these kinds some servers answer for another method, host or path than the request line
 # says, or read from another place. Names of this kind have no registry, so the words that they are made of count, and
 # what ordinary clients send is listed instead. SOURCE: RFC 7239; the documentation of Symfony, Rails, ASP.NET, IIS,
-# Envoy, nginx, gunicorn (`SCRIPT_NAME`), Vault, Consul and Nomad; RFC 4918 (`Destination`); of stores of objects, for
-# what they copy from.
+# Envoy, nginx, gunicorn (`SCRIPT_NAME`), Vault, Consul and Nomad; of stores of objects, for what they copy from.
+# `Destination` (RFC 4918) is not here: it is a path of the request, which is judged like the others.
 _OVERRIDE_PARTS = (
     "method", "override", "rewrit", "forward", "original", "upstream", "backend", "sendfile",
     "request-target", "copy-source", "copy-from", "rename-source", "symlink-target", "object-manifest",
 )
 _OVERRIDE_ENDS = ("url", "uri", "path", "host", "authority", "hostname", "verb")
 _OVERRIDE_STARTS = (
-    "x-envoy-", "x-accel-", "x-real-", "x-script-", "script-name", "path-info", "destination",
+    "x-envoy-", "x-accel-", "x-real-", "x-script-", "script-name", "path-info",
     "x-vault-namespace", "x-consul-namespace", "x-consul-partition", "x-nomad-namespace",
 )
 _NO_OVERRIDES = (
