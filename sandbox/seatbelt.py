@@ -70,7 +70,8 @@ class _Talk:
                 await asyncio.sleep(_TICK)
             self.end()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(taking, _DRAIN)
+                async with asyncio.timeout(_DRAIN):
+                    await taking
         finally:
             taking.cancel()
 
@@ -205,7 +206,8 @@ class Seatbelt:
             try:
                 if egress is not None:
                     egress.begin()
-                await asyncio.wait_for(talk.whole(stdin), terms.limits.wall)
+                async with asyncio.timeout(terms.limits.wall):
+                    await talk.whole(stdin)
             except TimeoutError:
                 ended = "wall"
             except asyncio.CancelledError as error:

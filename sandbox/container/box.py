@@ -87,7 +87,9 @@ class Box:
                 said.extend(piece[:_GREETING])  # what it says is the image's: it may be without end
                 return b"\n" not in said and len(said) < _GREETING
 
-            await asyncio.wait_for(self._wire.read(take), 30)
+            # Not asyncio.wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
+            async with asyncio.timeout(30):
+                await self._wire.read(take)
             told = await self.daemon.call(lambda client: client.inspect_container(self.name))
         except Refused as error:
             raise _not_made(str(error)) from None
@@ -276,7 +278,8 @@ class Box:
     async def _ended(self, number: str) -> int | None:
         """The exit status where the daemon knows it by now: one look, since what was left behind still runs."""
         try:
-            told = await asyncio.wait_for(self.daemon.call(lambda client: client.exec_inspect(number)), DRAIN)
+            async with asyncio.timeout(DRAIN):
+                told = await self.daemon.call(lambda client: client.exec_inspect(number))
         except (Refused, TimeoutError):
             return None
         return _code(told)

@@ -53,7 +53,8 @@ class Running:
     async def wait(self, seconds: float) -> None:
         """Until it is done, but no longer. Raises what the listener raised."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
         self._check()
 
     async def settle(self, seconds: float) -> None:
