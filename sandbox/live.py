@@ -40,6 +40,7 @@ _PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "sit
 
 LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
 
+_MOST_READS = 32  # buffers of events that are taken in before a command; the kernel keeps 16,384 events (inotify(7))
 _PATIENCE = 3  # looks, after which a file that still changes is judged
 GRACE = 30.0  # seconds for which a command goes on while Git writes
 _SETTLED = 2.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
@@ -108,7 +109,11 @@ class Live:
         if held is not None:
             _idle.remove(held)
             self._inotify = held[1]
-            self.look()  # folders may have gone meanwhile
+            # What came and went since the last command was the work of others, or of setting its files aside.
+            for _ in range(_MOST_READS):
+                if not self._take_in(happened=False):
+                    break
+            self._grow_new()
         else:
             try:
                 self._inotify = Inotify()
@@ -140,8 +145,14 @@ class Live:
 
     def look(self) -> None:
         """Judge what happened."""
-        watched = self._inotify
+        self._take_in(happened=True)
+        self._grow_new()
+
+    def _take_in(self, *, happened: bool) -> bool:
+        """Judge one buffer of events. Returns False when there was none. `happened`: this command caused them."""
+        watched, some = self._inotify, False
         for folder, name, is_folder, complete in watched.read() if watched is not None else ():
+            some = True
             if not folder:
                 self._lost = True
                 for top in self._tops:
@@ -149,8 +160,8 @@ class Live:
                 continue
             if is_folder and self._counts(f"{folder}/{name}"):
                 self._left.append((f"{folder}/{name}", True))
-            self._judge(folder, name, complete or is_folder, happened=True)
-        self._grow_new()
+            self._judge(folder, name, complete or is_folder, happened=happened)
+        return some
 
     def _grow_new(self) -> None:
         """Look into new folders, which may hold something already; what takes longer than a turn is left for `tick`."""

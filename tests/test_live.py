@@ -127,6 +127,19 @@ def test_the_next_command_is_watched_as_well(bench: Bench, folder: Path) -> None
         shutil.rmtree(folder / "n")
 
 
+@pytest.mark.threat("T116")
+def test_what_came_and_went_between_commands_does_not_end_the_next_one(bench: Bench, folder: Path) -> None:
+    """The last file of a command is set aside after its end, and the user may make and remove such files as well."""
+    bench.run("sleep 0.1; echo x > .envrc", workspace=str(folder), locked=list(LOCKED))
+    assert not (folder / ".envrc").exists()
+    for number in range(3000):  # more events than one buffer holds
+        (folder / f"f{number}").touch()
+    (folder / "a.code-workspace").touch()
+    (folder / "a.code-workspace").unlink()
+    answer = bench.run("sleep 0.3", workspace=str(folder), locked=list(LOCKED))
+    assert (answer["status"], answer["ended"], answer["violations"]) == (0, None, [])
+
+
 # fmt: off
 BRINGING = [
     ("git checkout -q evil",                 "evil", "a branch"),
