@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 
 from policy.record import dataclass
+from runner.git_delta import DeltaError, applied
 
 ID = 20  # bytes of an object id; repositories with SHA-256 are not read
 _LARGEST = 8 << 20  # bytes of one commit or tree
@@ -293,49 +294,10 @@ def _object(handle: int, at: int) -> tuple[int, bytes, bytes]:
 
 
 def _patched(base: bytes, delta: bytes) -> bytes:
-    """Return what `delta` makes of `base`."""
     try:
-        size, at = _varint(delta, 0)
-        result, at = _varint(delta, at)
-        if size != len(base) or result > _LARGEST:
-            raise Unreadable("a delta")
-        out = bytearray()
-        while at < len(delta):
-            code, at = delta[at], at + 1
-            if code & 0x80:
-                offset = length = 0
-                for bit in range(7):
-                    if code & 1 << bit:
-                        if bit < 4:
-                            offset |= delta[at] << 8 * bit
-                        else:
-                            length |= delta[at] << 8 * (bit - 4)
-                        at += 1
-                length = length or 0x10000
-                if offset + length > len(base) or len(out) + length > result:
-                    raise Unreadable("a delta")
-                out += base[offset : offset + length]
-            elif code:
-                out += delta[at : at + code]
-                at += code
-            else:
-                raise Unreadable("a delta")
-    except IndexError as error:
+        return applied(delta, base, _LARGEST)
+    except DeltaError as error:
         raise Unreadable("a delta") from error
-    if len(out) != result:
-        raise Unreadable("a delta")
-    return bytes(out)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 64:
-        byte, at = data[at], at + 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return value, at
-    raise IndexError("a size of more than 64 bits")  # to shift on would take the square of the length
 
 
 def _entries(data: bytes) -> list[Entry]:

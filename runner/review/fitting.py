@@ -4,9 +4,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from policy.record import dataclass
+from runner.git_delta import DeltaError, WrongBaseError, applied
 from runner.review.form import FILE, LINK, Side
 from runner.review.lines import Hunk, split
-from runner.review.reading import LARGEST, Binary, Section, plain_blob, size_in
+from runner.review.reading import LARGEST, Binary, Section, plain_blob
 
 
 class Unfit(Exception):
@@ -122,39 +123,9 @@ def _place(lines: list[bytes], old: list[bytes], hunk: Hunk, least: int, shift: 
 
 
 def _undelta(delta: bytes, base: bytes) -> bytes:
-    """gitformat-pack(5), "Deltified representation"."""
     try:
-        size, at = size_in(delta, 0)
-        target, at = size_in(delta, at)
-        if size != len(base) or target > LARGEST:
-            raise Unfit("its content is not the one that the patch was made from")
-        out = bytearray()
-        while at < len(delta):
-            code = delta[at]
-            at += 1
-            if code & 0x80:
-                start = length = 0
-                for bit in range(7):
-                    if code & (1 << bit):
-                        value = delta[at]
-                        at += 1
-                        if bit < 4:
-                            start |= value << (8 * bit)
-                        else:
-                            length |= value << (8 * (bit - 4))
-                piece = base[start : start + (length or 0x10000)]
-                if len(piece) != (length or 0x10000):
-                    raise Unfit("the patch is damaged")
-            else:
-                piece = delta[at : at + code]
-                at += code
-                if not code or len(piece) != code:
-                    raise Unfit("the patch is damaged")
-            out += piece
-            if len(out) > target:
-                raise Unfit("the patch is damaged")
-    except IndexError:
+        return applied(delta, base, LARGEST)
+    except WrongBaseError:
+        raise Unfit("its content is not the one that the patch was made from") from None
+    except DeltaError:
         raise Unfit("the patch is damaged") from None
-    if len(out) != target:
-        raise Unfit("the patch is damaged")
-    return bytes(out)

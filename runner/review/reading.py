@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from policy.record import dataclass
 from policy.verdict import Problem, ProblemError
+from runner.git_delta import size_in
 from runner.review.form import FILE, LINK, NOTHING, PROGRAM
 from runner.review.lines import Hunk
 
@@ -340,21 +341,6 @@ def _unquoted(text: bytes) -> tuple[bytes, bytes] | None:
         else:
             return None
     return None
-
-
-def size_in(data: bytes, at: int) -> tuple[int, int]:
-    """A size in a delta (gitformat-pack(5)) at offset `at`, and the offset behind it. Raises IndexError where there is
-    none, or one of more than 64 bits."""
-    value = shift = 0
-    while True:
-        if shift > 63:
-            raise IndexError(at)
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return value, at
 
 
 def plain_blob(name: str) -> str:
