@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.action import Action
 from policy.assessment import Reason, RuleRef
 from policy.facts import Facts, Kind
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.host_rule import host_rule
 from policy.hosts import nearby
 from policy.matrix import MATRIX, Ruling
@@ -51,7 +51,9 @@ def added(asked: Ask, had: Terms) -> Extra:
     return next(Extra(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
 
 
-def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra, gained: Sequence[Extra] = ()) -> Ask | None:
+def ask_for(
+    context: EvaluationContext, action: Action, had: Terms, extra: Extra, gained: Sequence[Extra] = ()
+) -> Ask | None:
     """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well. `gained`
     was added to these terms in the same way.
 
@@ -60,28 +62,28 @@ def ask_for(hearing: Hearing, action: Action, had: Terms, extra: Extra, gained: 
     and exactly that.
     """
     tier = _TIERS[extra.flag]
-    if hearing.unattended or MATRIX[tier][hearing.mode] is Ruling.DENY:
+    if context.unattended or MATRIX[tier][context.mode] is Ruling.DENY:
         return None
-    typed = _typed(extra, hearing.facts)
+    typed = _typed(extra, context.facts)
     if typed is None:
         return None
-    before = [each for each in (_typed(one, hearing.facts) for one in gained) if each is not None]
+    before = [each for each in (_typed(one, context.facts) for one in gained) if each is not None]
     whole = Typed(
         read=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.read)),
         write=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.write)),
         hosts=tuple(dict.fromkeys(host for each in (*before, typed) for host in each.hosts)),
     )
-    assessment, verdict = replace(hearing, typed=whole).judge(action)
+    assessment, verdict = replace(context, typed=whole).evaluate(action)
     if isinstance(verdict, Deny) or assessment.tiers[0] >= Tier.SECRET:
         return None
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
     if not _exactly(terms, had, typed):
         return None
-    target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], hearing.facts)
+    target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], context.facts)
     text = f"the sandbox stopped it: this would let it {_DOING[extra.flag]} {target}, too"
-    question = f"{named(action, hearing.facts)} was stopped. A yes runs it once more, and lets it {_DOING[extra.flag]} "
+    question = f"{named(action, context.facts)} was stopped. A yes runs it once more, and lets it {_DOING[extra.flag]} "
     question += f"{target} beside what it had. Allow it?"
-    return Ask(assessment, terms, Cell(tier, hearing.mode, Ruling.ASK), Reason(tier, text, _HERE), question)
+    return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, _HERE), question)
 
 
 def _typed(extra: Extra, facts: Facts) -> Typed | None:

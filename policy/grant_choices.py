@@ -11,7 +11,7 @@ from policy.facts import Facts, Kind
 from policy.grant import Grant, Span, What
 from policy.grant_misses import misses
 from policy.grants import covering
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.permission.cover import NEVER
 from policy.permission.paths import absolute
@@ -51,32 +51,32 @@ class Choice:
     not_covered: tuple[str, ...] = ()
 
 
-def choices(hearing: Hearing, ask: Ask) -> tuple[Choice, ...]:
+def choices(context: EvaluationContext, ask: Ask) -> tuple[Choice, ...]:
     """The yeses to `ask` that may be remembered, the narrowest first. None when nothing but a single yes is sensible.
 
     Each was tried: with it, the action is allowed with exactly the terms of the question.
     """
     found: dict[tuple[What, ...], Choice] = {}
     samples: tuple[tuple[str, ...], ...] = ()
-    for whats in _forms(ask.assessment, hearing):
+    for whats in _forms(ask.assessment, context):
         samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
         grants = tuple(drafted(what, f"draft{index}") for index, what in enumerate(whats))
-        if whats not in found and covering(hearing, ask, grants) is not None:
+        if whats not in found and covering(context, ask, grants) is not None:
             words = " and ".join(what.words for what in whats)
-            found[whats] = Choice(whats, words, misses(hearing, ask.assessment.action, grants, samples))
+            found[whats] = Choice(whats, words, misses(context, ask.assessment.action, grants, samples))
     return tuple(found.values())
 
 
-def never(hearing: Hearing, ask: Ask) -> Choice | None:
+def never(context: EvaluationContext, ask: Ask) -> Choice | None:
     """What a no to `ask` forbids when it is remembered: its one command, or its one path. None when it is not one."""
-    steps = _asking(ask.assessment, hearing)
+    steps = _asking(ask.assessment, context)
     if steps is None or len(steps) != 1:
         return None
-    what = _exact(steps[0], ask.assessment, hearing.facts)
+    what = _exact(steps[0], ask.assessment, context.facts)
     if what is None or not (what.shape.words or what.read or what.write):
         return None
     grant = replace(drafted(what, "draft0"), ruling=Ruling.DENY)
-    _, verdict = hearing.judge(ask.assessment.action, (grant.rule,))
+    _, verdict = context.evaluate(ask.assessment.action, (grant.rule,))
     refused = isinstance(verdict, Deny) and verdict.reason.rule == grant.rule.ref
     return Choice((what,), what.command or what.words) if refused else None
 
@@ -86,11 +86,11 @@ def drafted(what: What, name: str) -> Grant:
     return Grant(name, what, Ruling.ALLOW, Span.SESSION, "", "", "", 0.0)
 
 
-def _asking(assessment: Assessment, hearing: Hearing) -> list[Step] | None:
+def _asking(assessment: Assessment, context: EvaluationContext) -> list[Step] | None:
     """The steps that a yes is needed for; None when nothing of it may be remembered."""
-    if hearing.mode is Mode.PLAN or assessment.asked:
+    if context.mode is Mode.PLAN or assessment.asked:
         return None
-    wanted = {each for each in open_reasons(assessment, hearing.mode, hearing.matrix) if each not in assessment.covered}
+    wanted = {each for each in open_reasons(assessment, context.mode, context.matrix) if each not in assessment.covered}
     if not wanted or any(each.tier in NEVER for each in wanted):
         return None
     steps = [step for step in assessment.steps if not wanted.isdisjoint(step.reasons)]
@@ -99,17 +99,17 @@ def _asking(assessment: Assessment, hearing: Hearing) -> list[Step] | None:
     return list({(step.words, step.effects): step for step in steps}.values())
 
 
-def _forms(assessment: Assessment, hearing: Hearing) -> Iterator[tuple[What, ...]]:
-    steps = _asking(assessment, hearing)
+def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple[What, ...]]:
+    steps = _asking(assessment, context)
     if steps is None:
         return
-    exact = [_exact(step, assessment, hearing.facts) for step in steps]
+    exact = [_exact(step, assessment, context.facts) for step in steps]
     whole = tuple(dict.fromkeys(what for what in exact if what is not None))
     if len(exact) != sum(what is not None for what in exact) or any(_ordered_by_input(step) for step in steps):
         return
     yield whole
     if len(whole) == 1 and len(steps) == 1:
-        for wider in _wider(whole[0], steps[0], hearing.facts):
+        for wider in _wider(whole[0], steps[0], context.facts):
             yield (wider,)
 
 

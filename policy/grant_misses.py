@@ -7,7 +7,7 @@ from itertools import islice
 
 from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
 from policy.grant import Grant, What
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.permission.paths import absolute
 from policy.permission.shape import HOLE
 from policy.phrases import near, plain
@@ -20,7 +20,7 @@ _Words = tuple[str, ...]
 
 
 def misses(
-    hearing: Hearing, action: Action, grants: Sequence[Grant], samples: Sequence[tuple[str, ...]]
+    context: EvaluationContext, action: Action, grants: Sequence[Grant], samples: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Two actions like `action`, in words, that `grants` leave as they are: asked about, or refused.
 
@@ -30,38 +30,40 @@ def misses(
     whats = [grant.what for grant in grants]
     found = (
         words
-        for other, words in _candidates(action, whats, samples, hearing)
-        if not isinstance(hearing.judge(other, rules, unattended=True)[1], Allow)
+        for other, words in _candidates(action, whats, samples, context)
+        if not isinstance(context.evaluate(other, rules, unattended=True)[1], Allow)
     )
     return tuple(islice(dict.fromkeys(found), _SHOWN))
 
 
 def _candidates(
-    action: Action, whats: Sequence[What], samples: Sequence[_Words], hearing: Hearing
+    action: Action, whats: Sequence[What], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[Action, str]]:
     match action:
         case RunScript():
-            for argv, script in _commands(whats, samples, hearing):
+            for argv, script in _commands(whats, samples, context):
                 yield replace(action, script=script or shlex.join(argv)), _shown(script or shlex.join(argv))
         case RunArgv():
-            for argv, script in _commands(whats, samples, hearing):
+            for argv, script in _commands(whats, samples, context):
                 if not script:
                     yield replace(action, argv=argv), _shown(shlex.join(argv))
         case _:
             verb = "changing" if whats[0].write else "reading"
-            for path in _beside(whats[0], hearing):
-                yield _moved(action, path), f"{verb} `{near(path, hearing.facts)}`"
+            for path in _beside(whats[0], context):
+                yield _moved(action, path), f"{verb} `{near(path, context.facts)}`"
 
 
 def _shown(line: str) -> str:
     return f"`{plain(line, _LONGEST)}`"
 
 
-def _commands(whats: Sequence[What], samples: Sequence[_Words], hearing: Hearing) -> Iterator[tuple[_Words, str]]:
+def _commands(
+    whats: Sequence[What], samples: Sequence[_Words], context: EvaluationContext
+) -> Iterator[tuple[_Words, str]]:
     """Commands near those of the grants: the words of one, or a script that holds more."""
     whole = " && ".join(shlex.join(words) for words in samples if words)
     for what, words in zip(whats, samples, strict=True):
-        paths = [_typed(path, what, hearing) for path in _beside(what, hearing)]
+        paths = [_typed(path, what, context) for path in _beside(what, context)]
         if not words:
             yield from (((), f"echo x > {shlex.quote(path)}") for path in paths)
             continue
@@ -81,21 +83,21 @@ def _commands(whats: Sequence[What], samples: Sequence[_Words], hearing: Hearing
         yield (), f"cd .. && {whole}"
 
 
-def _beside(what: What, hearing: Hearing) -> Iterator[str]:
+def _beside(what: What, context: EvaluationContext) -> Iterator[str]:
     """Absolute paths outside those of the grant; for what is read, such as are likely to be there."""
     for path in (*what.write, *what.read):
-        above = absolute(path, hearing.facts).rpartition("/")[0]
+        above = absolute(path, context.facts).rpartition("/")[0]
         if what.write:
             yield f"{above}/other.txt"
             yield f"{above.rpartition('/')[0]}/other/notes.txt"
         else:
             yield above or "/"
-            yield hearing.facts.home
+            yield context.facts.home
 
 
-def _typed(path: str, what: What, hearing: Hearing) -> str:
+def _typed(path: str, what: What, context: EvaluationContext) -> str:
     """As it would be typed where the command stands."""
-    return path.removeprefix(f"{absolute(what.shape.folder, hearing.facts).rstrip('/')}/")
+    return path.removeprefix(f"{absolute(what.shape.folder, context.facts).rstrip('/')}/")
 
 
 def _moved(action: Action, path: str) -> Action:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from policy.assessment import Assessment
 from policy.decide import open_reasons
 from policy.grant import MARK, Grant
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.phrases import named, plain
 from policy.record import dataclass
@@ -20,10 +20,14 @@ PERSON = "terminal"  # what somebody who answers at a terminal is called
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What remembered answers make of an action. `by`: the grants that this verdict rests on. `hearing`: the gate with
-    every no among the rules, where what is still asked was judged."""
+    """The verdict on an action after remembered answers were applied.
 
-    hearing: Hearing
+    Attributes:
+        context: The context of the evaluation, with every remembered no among the rules.
+        by: The grants that the verdict rests on.
+    """
+
+    context: EvaluationContext
     assessment: Assessment
     verdict: Verdict
     by: tuple[Grant, ...] = ()
@@ -60,7 +64,7 @@ def answerer(by: str) -> str:
     return "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
 
 
-def resolve(hearing: Hearing, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]) -> Settled:
+def resolve(context: EvaluationContext, assessment: Assessment, verdict: Verdict, grants: Sequence[Grant]) -> Settled:
     """What `grants`, which hold here and now, make of a verdict: a no forbids, a yes answers a question.
 
     Deterministic: the same grants in any order say the same, and one without a bound of its uses goes first.
@@ -69,36 +73,36 @@ def resolve(hearing: Hearing, assessment: Assessment, verdict: Verdict, grants: 
     """
     noes = [grant for grant in grants if grant.ruling is Ruling.DENY]
     if noes and not isinstance(verdict, Deny):
-        hearing = hearing.beside(tuple(grant.rule for grant in noes))
-        assessment, verdict = hearing.judge(assessment.action)
+        context = context.with_rules(tuple(grant.rule for grant in noes))
+        assessment, verdict = context.evaluate(assessment.action)
         if isinstance(verdict, Deny):
             by = tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule)
-            return Settled(hearing, assessment, verdict, by)
+            return Settled(context, assessment, verdict, by)
     if isinstance(verdict, Ask) and not assessment.asked:
         yeses = sorted((grant for grant in grants if grant.ruling is Ruling.ALLOW), key=_order)
-        allowed = covering(hearing, verdict, yeses) if yeses else None
+        allowed = covering(context, verdict, yeses) if yeses else None
         if allowed is not None:
             return allowed
-    return Settled(hearing, assessment, verdict)
+    return Settled(context, assessment, verdict)
 
 
-def covering(hearing: Hearing, ask: Ask, grants: Sequence[Grant]) -> Settled | None:
+def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> Settled | None:
     """The Allow that `grants` together make of a question, with those that it took; None when something is not covered.
 
     It is judged again as a whole with them among the person's own rules, whose laws hold for them, too.
     """
-    again, found = hearing.judge(ask.assessment.action, tuple(grant.rule for grant in grants))
+    again, found = context.evaluate(ask.assessment.action, tuple(grant.rule for grant in grants))
     if not isinstance(found, Allow) or found.permit.terms != ask.terms:
         return None
     reasons = [
-        by for each in open_reasons(again, hearing.mode, hearing.matrix) if (by := again.covered.get(each)) is not None
+        by for each in open_reasons(again, context.mode, context.matrix) if (by := again.covered.get(each)) is not None
     ]
     named_by = {str(reason.rule): reason for reason in reasons}
     used = tuple(grant for grant in grants if f"{MARK}{grant.id}" in named_by)
     if not used:
         return None
     reason = named_by[f"{MARK}{used[0].id}"]
-    return Settled(hearing, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
+    return Settled(context, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
 
 
 def _order(grant: Grant) -> tuple[bool, int, str]:

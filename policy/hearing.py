@@ -1,9 +1,10 @@
-"""The gate as it stands at one moment, to judge an action again with further rules: what a grant is tried before."""
+"""Evaluation of one action: classify the action, decide, and apply the limits of the sandbox backend."""
 
 from dataclasses import field, replace
 
 from policy.action import Action
 from policy.assessment import Assessment
+from policy.backend_limits import within_backend
 from policy.classify import classify
 from policy.decide import decide
 from policy.facts import Facts
@@ -21,9 +22,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
-    """Everything that a verdict rests on but the action. `typed`: what a person added to the action by flags.
-    `unattended`: nobody is there, so nothing is asked."""
+class EvaluationContext:
+    """Everything that a verdict rests on except the action.
+
+    Attributes:
+        facts: The state of the machine at one moment.
+        rules: The command rules that classify the words of a script.
+        profile: The user's settings with the permission rules.
+        mode: The mode whose column of the matrix decides.
+        environment: The variables that the action would get.
+        limits: Resource limits in place of those of the profile, or None.
+        source: The author of the action: the model or a person. Permission rules may depend on the author.
+        typed: The rights that command-line flags add to the action, or None.
+        unattended: True if no person can answer a question. Every question then becomes a denial.
+        backend: The name of the sandbox backend that would run the action, or None if it is not chosen yet.
+        matrix: The permission matrix. Only simulations use a matrix other than the built-in one.
+    """
 
     facts: Facts
     rules: RuleBook
@@ -34,28 +48,40 @@ class Hearing:
     source: Source = Source.MODEL
     typed: "Typed | None" = None
     unattended: bool = False
+    backend: str | None = None
     matrix: Matrix = field(default_factory=lambda: MATRIX)
 
-    def beside(self, rules: tuple[PermissionRule, ...]) -> "Hearing":
-        """The same, were `rules` among the person's own."""
+    def with_rules(self, rules: tuple[PermissionRule, ...]) -> "EvaluationContext":
+        """Return a copy of this context with `rules` appended to the user's rules."""
         if not rules:
             return self
         return replace(self, profile=replace(self.profile, permissions=(*self.profile.permissions, *rules)))
 
-    def judge(
+    def evaluate(
         self, action: Action, more: tuple[PermissionRule, ...] = (), *, unattended: bool = False
     ) -> tuple[Assessment, Verdict]:
-        """The verdict on `action` were `more` among the person's own rules."""
-        profile = self.beside(more).profile
-        assessment = classify(action, self.facts, self.rules, profile, self.source, self.typed)
+        """Classify `action` and decide about it, with `more` appended to the user's rules.
+
+        A verdict that the backend could not keep is a Deny. `unattended` denies questions even if this context asks.
+        """
+        context = self.with_rules(more)
+        assessment = context.classify(action)
+        return assessment, context.decide(assessment, unattended=unattended)
+
+    def classify(self, action: Action) -> Assessment:
+        """Return the effects, tiers and reasons of `action`. They do not depend on the mode."""
+        return classify(action, self.facts, self.rules, self.profile, self.source, self.typed)
+
+    def decide(self, assessment: Assessment, *, mode: Mode | None = None, unattended: bool = False) -> Verdict:
+        """Return the verdict on an action that this context classified; `mode` replaces the mode of this context."""
         verdict = decide(
             assessment,
             self.facts,
-            profile,
-            self.mode,
+            self.profile,
+            mode or self.mode,
             unattended=unattended or self.unattended,
             environment=self.environment,
             limits=self.limits,
             matrix=self.matrix,
         )
-        return assessment, verdict
+        return within_backend(verdict, assessment, self.backend)

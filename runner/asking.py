@@ -13,7 +13,7 @@ from dataclasses import replace
 from policy.action import Action, RunScript
 from policy.grant import Grant, Span
 from policy.grants import approve, refuse
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Verdict
@@ -72,7 +72,7 @@ async def heard(judgement: Judgement, world: World) -> Heard:
             question, answer, seconds = early.question, early.answer, early.seconds
         else:
             assert isinstance(verdict, Ask)  # an Allow has gone its way, or has an early answer
-            question = _question(judgement, verdict, found.hearing, world, again or (_CHANGED if early else ""))
+            question = _question(judgement, verdict, found.context, world, again or (_CHANGED if early else ""))
             (answer,), seconds = await _put((question,), world)
         early = None
         match answer:
@@ -80,7 +80,7 @@ async def heard(judgement: Judgement, world: World) -> Heard:
                 raise asyncio.CancelledError  # nothing was decided, nothing ran, and the turn is over
             case No(feedback, wanted):
                 world.emit(Answered(call.key, False, feedback))
-                names = _keep(found.hearing, question.ask, wanted, world)
+                names = _keep(found.context, question.ask, wanted, world)
                 said = records.Answer(question.ask.question, False, world.approver.name, feedback, seconds)
                 return Heard(judgement, refuse(question.ask, feedback, world.approver.name), said, names, (), proposed)
             case Edited(script):
@@ -100,7 +100,7 @@ async def heard(judgement: Judgement, world: World) -> Heard:
                 now = judged(judgement.planned, world)
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
                     world.emit(Answered(call.key, True, None))
-                    names = _keep(now.recalled.hearing, now.verdict, wanted, world)
+                    names = _keep(now.recalled.context, now.verdict, wanted, world)
                     said = records.Answer(question.ask.question, True, world.approver.name, None, seconds)
                     return Heard(now, approve(now.verdict), said, names, (), proposed)
                 judgement, again = now, _CHANGED
@@ -117,7 +117,7 @@ async def ahead(calls: Sequence[Call], world: World) -> Mapping[str, Early]:
         if isinstance(planned, Planned):
             found = judged(planned, world)
             if isinstance(found.verdict, Ask):
-                questions.append(_question(found, found.verdict, found.recalled.hearing, world, ""))
+                questions.append(_question(found, found.verdict, found.recalled.context, world, ""))
     if len(questions) < 2:
         return {}
     answers, seconds = await _put(tuple(questions), world)
@@ -141,10 +141,10 @@ async def _put(questions: tuple[Question, ...], world: World) -> tuple[Sequence[
     return answers, time.monotonic() - began
 
 
-def _question(judgement: Judgement, ask: Ask, hearing: Hearing, world: World, again: str) -> Question:
-    offered = offer(hearing, ask, (Span.SESSION, Span.PROJECT), world.grants)
+def _question(judgement: Judgement, ask: Ask, context: EvaluationContext, world: World, again: str) -> Question:
+    offered = offer(context, ask, (Span.SESSION, Span.PROJECT), world.grants)
     before = text_before(ask.assessment.action)
-    told = card(ask, offered, around=hearing.facts, before=before)
+    told = card(ask, offered, around=context.facts, before=before)
     return Question(judgement.planned.call.key, ask, offered, told, before, again)
 
 
@@ -164,10 +164,10 @@ def _tell(judgement: Judgement, verdict: Verdict, world: World) -> None:
     world.emit(Judged(judgement.planned.call.key, tiers, ruling, reason.text, reason.rule, cell))
 
 
-def _keep(hearing: Hearing, ask: Ask, wanted: Keep | None, world: World) -> tuple[str, ...]:
+def _keep(context: EvaluationContext, ask: Ask, wanted: Keep | None, world: World) -> tuple[str, ...]:
     """Remember an answer where the person said so; its grants are named in the record."""
     if wanted is None:
         return ()
-    names, told = keep(hearing, ask, wanted, world.grants)
+    names, told = keep(context, ask, wanted, world.grants)
     world.emit(Notice(told))
     return names

@@ -22,7 +22,6 @@ from runner.calls import Judgement, Planned
 from runner.card import card
 from runner.events import Answered
 from runner.judging import judged
-from runner.reach import within_reach
 from runner.visible import one_line
 from runner.world import World
 from sandbox.backend import Outcome, Violation
@@ -69,7 +68,7 @@ async def beyond(
     violation, extra, ask = found
     why = _again(violation)
     while ask is not None:
-        told = replace(card(ask, NOTHING, around=now.recalled.hearing.facts), editable=False)
+        told = replace(card(ask, NOTHING, around=now.recalled.context.facts), editable=False)
         answer, seconds = await ask_about(Question(planned.call.key, ask, NOTHING, told, None, why), world)
         if isinstance(answer, Halt):
             raise asyncio.CancelledError
@@ -90,10 +89,7 @@ async def beyond(
 
 
 def _ask(now: Judgement, had: Terms, extra: Extra, gained: Sequence[Extra], world: World) -> Ask | None:
-    ask = ask_for(now.recalled.hearing, now.planned.action, had, extra, gained)
-    if ask is None or not isinstance(within_reach(ask, ask.assessment, world.sandbox.name), Ask):
-        return None
-    return ask
+    return ask_for(now.recalled.context, now.planned.action, had, extra, gained)
 
 
 def _again(violation: Violation) -> str:

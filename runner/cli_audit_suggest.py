@@ -30,7 +30,6 @@ def suggest(query: Query, least: LEAST = 1, limit: LIMIT = 1000, json: JSON = Fa
         agent audit suggest --asked --since 7d --workspace .
         agent audit suggest --min 3 --json | jq -r '.suggestions[].rule'
     """
-    from policy.hearing import Hearing
     from policy.rules import parse_examples
     from runner.audit.deeds import deeds
     from runner.audit.log import AuditLog
@@ -50,10 +49,10 @@ def suggest(query: Query, least: LEAST = 1, limit: LIMIT = 1000, json: JSON = Fa
     gate, _ = open_gate(GateArgs(script="", argv=None), os.environ)
     rules = gate.settings.rules
     examples = [example.run for name, text in rules.files.items() for example in parse_examples(text, name)]
-    hearing = Hearing(gate.facts, rules, gate.settings.profile, gate.mode, gate.environment, gate.limits)
+    context = gate.context(unattended=False)
     config = str(config_file(os.environ))
     with AuditLog.open_to_read(path) as log:
-        search = Search(log.facts, Policies(os.environ, None).of, hearing, examples)
+        search = Search(log.facts, Policies(os.environ, None).of, context, examples)
         report = search.report(deeds(log, query), limit=limit, least=least)
     if json:
         from json import dumps

@@ -127,8 +127,7 @@ def add(
     from runner.gate_args import GateArgs
 
     gate, action = open_gate(GateArgs(script=script, argv=None, cwd=workspace, mode=mode), os.environ)
-    assessment = gate.assess(action, Source.MODEL)
-    verdict = gate.judge(assessment, unattended=False)
+    assessment, verdict = gate.evaluate(action, unattended=False)
     asked = recall(gate, assessment, verdict, Source.MODEL, unattended=False)
     if asked.found.by:
         print(f"{asked.found.by[0].id} answers that already: {visible(about(asked.found.by[0]), lines=False)}")

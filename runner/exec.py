@@ -148,8 +148,7 @@ def _load_event_loop() -> None:
 
 
 def _judge(gate: Gate, action: Action, noted: Noting, *, attended: bool) -> Case:
-    assessment = gate.assess(action, Source.PERSON)
-    verdict = gate.judge(assessment, unattended=not attended)
+    assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
     if isinstance(verdict, Ask) or (
         isinstance(verdict, Allow) and assessment.tiers[0] is not Tier.READ and answers_kept()
     ):

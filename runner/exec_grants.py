@@ -4,7 +4,6 @@ import os
 
 from policy.assessment import Assessment
 from policy.grant import MAIN, Key, Span
-from policy.hearing import Hearing
 from policy.permission.rule import Source
 from policy.verdict import Verdict
 from runner.approval_offer import Offer
@@ -20,18 +19,8 @@ _SPANS = (Span.PROJECT,)  # there is no session that goes on
 def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool) -> "Asked":
     """What was answered before to the action of this gate."""
     store = GrantStore(state_dir(os.environ), Key(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
-    hearing = Hearing(
-        gate.facts,
-        gate.settings.rules,
-        gate.settings.profile,
-        gate.mode,
-        gate.environment,
-        gate.limits,
-        source,
-        gate.typed,
-        unattended,
-    )
-    return Asked(store, recalled(hearing, assessment, verdict, store))
+    context = gate.context(source, unattended=unattended)
+    return Asked(store, recalled(context, assessment, verdict, store))
 
 
 class Asked:
@@ -45,12 +34,12 @@ class Asked:
     def offer(self) -> Offer:
         """What the question may leave behind; empty when there is none."""
         question = self.found.question
-        return offer(self.found.hearing, question, _SPANS, self.store) if question else Offer((), None, _SPANS)
+        return offer(self.found.context, question, _SPANS, self.store) if question else Offer((), None, _SPANS)
 
     def keep(self, wanted: Keep) -> tuple[tuple[str, ...], str]:
         """Remember an answer; the names of the grants, and what the person is told."""
         assert self.found.question is not None, "an answer belongs to a question"
-        return keep(self.found.hearing, self.found.question, wanted, self.store)
+        return keep(self.found.context, self.found.question, wanted, self.store)
 
 
 def _notice(text: str) -> None:

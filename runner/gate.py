@@ -17,9 +17,8 @@ from policy.action import (
     WriteFile,
 )
 from policy.assessment import Assessment
-from policy.classify import classify
-from policy.decide import decide
 from policy.facts import Facts
+from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.permission.rule import Source
 from policy.profile import Profile
@@ -33,7 +32,6 @@ from runner.config.flags import said, with_flags
 from runner.facts import child_environment, gather, unfit_folder
 from runner.gate_args import GateArgs
 from runner.problems import usage
-from runner.reach import within_reach
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Settings and facts of one moment; judges actions, runs nothing."""
+    """Settings and facts of one moment, for evaluating actions without a session. A gate runs nothing."""
 
     settings: Settings
     facts: Facts
@@ -53,25 +51,31 @@ class Gate:
     backend: str | None = None  # the one that was asked for by name
     typed: "Typed | None" = None  # what flags add to the one action that was asked for
 
-    def assess(self, action: Action, source: Source = Source.MODEL) -> Assessment:
-        """`source`: who proposes it; rules may be about that."""
-        return classify(action, self.facts, self.settings.rules, self.settings.profile, source, self.typed)
-
-    def judge(self, assessment: Assessment, *, unattended: bool, mode: Mode | None = None) -> Verdict:
-        verdict = decide(
-            assessment,
+    def context(self, source: Source = Source.MODEL, *, unattended: bool) -> EvaluationContext:
+        """Return what a verdict on an action proposed by `source` rests on."""
+        return EvaluationContext(
             self.facts,
+            self.settings.rules,
             self.settings.profile,
-            mode or self.mode,
-            unattended=unattended,
-            environment=self.environment,
-            limits=self.limits,
+            self.mode,
+            self.environment,
+            self.limits,
+            source,
+            self.typed,
+            unattended,
+            self.backend,
         )
-        return within_reach(verdict, assessment, self.backend)
+
+    def evaluate(
+        self, action: Action, source: Source = Source.MODEL, *, unattended: bool
+    ) -> tuple[Assessment, Verdict]:
+        """Classify `action`, proposed by `source`, and decide about it."""
+        return self.context(source, unattended=unattended).evaluate(action)
 
     def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
-        """What every mode would rule on the same action, were somebody there to ask."""
-        return tuple((mode, ruling(self.judge(assessment, unattended=False, mode=mode))) for mode in Mode)
+        """Return the ruling of every mode on the same action, for a session in which a person can answer."""
+        context = self.context(unattended=False)
+        return tuple((mode, ruling(context.decide(assessment, mode=mode))) for mode in Mode)
 
 
 def ruling(verdict: Verdict) -> Ruling:

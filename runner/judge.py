@@ -27,12 +27,12 @@ def judge_lines(
     """
     args = GateArgs(script="", argv=None, mode=mode, unattended=unattended, cwd=cwd, config=config)
     gate, _ = open_gate(args, os.environ)
+    context = gate.context(unattended=unattended)
     if source.isatty():
         say('judge: one question a line, such as {"id": 1, "cmd": "git status"}; Ctrl-D ends')
     for number, line in _lines(source):
         name, script = _question(line, number)
-        assessment = gate.assess(RunScript(script, gate.cwd, gate.limits.wall))
-        verdict = gate.judge(assessment, unattended=unattended)
+        assessment, verdict = context.evaluate(RunScript(script, gate.cwd, gate.limits.wall))
         answer = {
             "id": name,
             "verdict": ruling(verdict).name.lower(),

@@ -84,7 +84,8 @@ def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: s
 
 def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
     """The differences of one expectation, one for each mode in which it does not hold."""
-    assessment = gate.assess(test.action(gate.facts, gate.cwd), test.proposer)
+    context = gate.context(test.proposer, unattended=test.unattended)
+    assessment = context.classify(test.action(gate.facts, gate.cwd))
     tier = assessment.tiers[0]
     said = {effect_words(effect, gate.facts) for effect in assessment.effects}
     wanted, got = [], []
@@ -97,7 +98,7 @@ def judge_one(gate: Gate, test: Expectation) -> Iterator[Difference]:
         got.append(f"effects {', '.join(f'`{effect}`' for effect in sorted(said)) or 'none'}")
     for mode, expected in test.expected or ((None, None),):
         used = mode or gate.mode
-        verdict = gate.judge(assessment, unattended=test.unattended, mode=used)
+        verdict = context.decide(assessment, mode=used)
         came = ruling(verdict)
         more = [wanted_word(expected)] if expected is not None and came not in expected else []
         if more or wanted:

@@ -7,7 +7,7 @@ from policy.assessment import Assessment
 from policy.grant import Grant, Span
 from policy.grant_choices import choices, never
 from policy.grants import covering, resolve
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Tier
@@ -25,7 +25,7 @@ class Recalled:
     """A verdict with what was answered before. `by`: the grants it rests on. `question`: what would be asked without
     them, or None when nothing is asked."""
 
-    hearing: Hearing
+    context: EvaluationContext
     assessment: Assessment
     verdict: Verdict
     by: tuple[Grant, ...] = ()
@@ -45,18 +45,18 @@ class Recalled:
         return Answer(self.question.question, isinstance(self.verdict, Allow), by)
 
 
-def recalled(hearing: Hearing, assessment: Assessment, verdict: Verdict, store: GrantStore) -> Recalled:
+def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> Recalled:
     """The verdict once the store was asked. Reading alone, and what is refused anyway, is nobody's question."""
     question = verdict if isinstance(verdict, Ask) else None
     if isinstance(verdict, Deny) or (assessment.tiers[0] is Tier.READ and not assessment.asked):
-        return Recalled(hearing, assessment, verdict, (), question)
+        return Recalled(context, assessment, verdict, (), question)
     grants = store.live()
     if not grants:
-        return Recalled(hearing, assessment, verdict, (), question)
-    found = resolve(hearing, assessment, verdict, grants)
+        return Recalled(context, assessment, verdict, (), question)
+    found = resolve(context, assessment, verdict, grants)
     if isinstance(found.verdict, Ask):
         question = found.verdict
-    return Recalled(found.hearing, found.assessment, found.verdict, found.by, question)
+    return Recalled(found.context, found.assessment, found.verdict, found.by, question)
 
 
 def spent(given: Recalled, store: GrantStore) -> Recalled:
@@ -67,18 +67,18 @@ def spent(given: Recalled, store: GrantStore) -> Recalled:
     return replace(given, verdict=given.question, by=())
 
 
-def offer(hearing: Hearing, question: Ask, spans: Sequence[Span], store: GrantStore) -> Offer:
+def offer(context: EvaluationContext, question: Ask, spans: Sequence[Span], store: GrantStore) -> Offer:
     """What this question may leave behind. Nothing that holds a live secret is offered."""
     found = tuple(
-        each for each in choices(hearing, question) if not any(store.holds_secret(what) for what in each.whats)
+        each for each in choices(context, question) if not any(store.holds_secret(what) for what in each.whats)
     )
-    forbidden = never(hearing, question)
+    forbidden = never(context, question)
     if forbidden is not None and any(store.holds_secret(what) for what in forbidden.whats):
         forbidden = None
     return Offer(found, forbidden, tuple(spans))
 
 
-def keep(hearing: Hearing, question: Ask, wanted: Keep, store: GrantStore) -> tuple[tuple[str, ...], str]:
+def keep(context: EvaluationContext, question: Ask, wanted: Keep, store: GrantStore) -> tuple[tuple[str, ...], str]:
     """Remember an answer; the names of the grants, and what a person is told.
 
     A yes is tried once more as it was kept. What cannot be written down holds this once, and that is said.
@@ -86,7 +86,7 @@ def keep(hearing: Hearing, question: Ask, wanted: Keep, store: GrantStore) -> tu
     script = action_words(question.assessment.action, question.terms.workspace)
     try:
         made = store.keep(wanted, script)
-        if wanted.ruling is Ruling.ALLOW and covering(hearing, question, made) is None:
+        if wanted.ruling is Ruling.ALLOW and covering(context, question, made) is None:
             for grant in made:
                 store.revoke(grant.id)
             return (), "this was not remembered: it would not answer the same question again; the yes counts once"

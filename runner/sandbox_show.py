@@ -44,8 +44,7 @@ def run_show(args: GateArgs) -> int:
         titles = {"what only reads gets": Rights.LOOK, "what may change the workspace gets": Rights.WORK}
         found = [_shown(title, _standard(gate, rights)) for title, rights in titles.items()]
     else:
-        assessment = gate.assess(action)
-        verdict = gate.judge(assessment, unattended=args.unattended)
+        _, verdict = gate.evaluate(action, unattended=args.unattended)
         if isinstance(verdict, Deny):
             print_problem(verdict.problem, label="denied")
             return Exit.DENIED

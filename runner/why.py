@@ -1,7 +1,6 @@
 """`agent why`: everything the gate would say about one action. Runs nothing, records nothing."""
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runner.gate_args import GateArgs
@@ -24,8 +23,7 @@ def run_why(args: GateArgs) -> int:
     gate, action = open_gate(args, os.environ)
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
-    assessment = gate.assess(action)
-    verdict = gate.judge(assessment, unattended=args.unattended)
+    assessment, verdict = gate.evaluate(action, unattended=args.unattended)
     assessment, verdict = _answered(gate, assessment, verdict, unattended=args.unattended)
     explanation = explain(
         assessment,
@@ -66,7 +64,7 @@ def _answered(
 
 
 def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:
-    """The rule that would allow it, if one does: judged again with that rule, and with nobody there to say yes."""
+    """Return a rule that would allow the action even when no person can answer, or None if there is no such rule."""
     from policy.decide import open_reasons
     from policy.verdict import Allow
     from runner.suggestion import read_rules, suggested
@@ -76,8 +74,5 @@ def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | 
     text = suggested(assessment, open_reasons(assessment, gate.mode), gate.facts)
     if text is None:
         return None
-    profile = gate.settings.profile
-    with_it = replace(profile, permissions=(*profile.permissions, *read_rules(text)))
-    other = replace(gate, settings=replace(gate.settings, profile=with_it))
-    again = other.judge(other.assess(assessment.action), unattended=True)
+    _, again = gate.context(unattended=True).evaluate(assessment.action, read_rules(text))
     return text if isinstance(again, Allow) else None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from policy.action import Action, WriteFile
 from policy.grants import approve, refuse
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.tier import Mode
 from policy.verdict import Allow, Ask
 from runner.audit.deeds import Deed
@@ -42,7 +42,7 @@ class World:
     """A log without a disk, of a machine that every rule's test knows."""
 
     def __init__(self, rules: str = "") -> None:
-        self.hearing: Hearing = grant_world.hearing(rules=rules)
+        self.hearing: EvaluationContext = grant_world.hearing(rules=rules)
         self.parts: dict[str, dict[str, object]] = {}
         self.deeds: list[Deed] = []
 
@@ -50,7 +50,7 @@ class World:
         """Record an action as the loop would, and how its question was answered; answers the number."""
         noted = Noting(self.hearing.facts, self.hearing.profile)
         heard = replace(self.hearing, facts=noted.facts, mode=mode)
-        assessment, verdict = heard.judge(grant_world.action(given), unattended=answer == NOBODY)
+        assessment, verdict = heard.evaluate(grant_world.action(given), unattended=answer == NOBODY)
         said = None
         if isinstance(verdict, Ask):
             said = Answer(verdict.question, answer == YES, "terminal", None, 2.0)
@@ -68,7 +68,7 @@ class World:
         self.deeds.insert(0, Deed(Record(number, "", body), session, None))
         return number
 
-    def report(self, *, limit: int = 1000, least: int = 1, hearing: Hearing | None = None) -> Report:
+    def report(self, *, limit: int = 1000, least: int = 1, hearing: EvaluationContext | None = None) -> Report:
         at = hearing or self.hearing
         policy = Policy(at.profile, at.rules)
         return Search(self.parts.get, lambda _: policy, at, EXAMPLES).report(self.deeds, limit=limit, least=least)
@@ -136,7 +136,7 @@ def test_every_suggestion_settles_what_it_names() -> None:
     settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
     assert settled == set(numbers)
     for number in settled:
-        _, verdict = world.hearing.judge(grant_world.action(numbers[number]), rules, unattended=True)
+        _, verdict = world.hearing.evaluate(grant_world.action(numbers[number]), rules, unattended=True)
         assert isinstance(verdict, Allow), numbers[number]
 
 

@@ -13,7 +13,7 @@ from test_loop import DONE, WORK, Make, Stage, bash
 from policy.action import RunScript
 from policy.extra import Extra, ask_for, extra_of
 from policy.grants import approve
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.tier import Mode, Tier
 from policy.verdict import UNNAMED, Allow, Ask, Permit, Terms
 from runner.approval import Answer, Halt, No, Question, Yes
@@ -31,9 +31,9 @@ TOP = str(Path(HOME).parent)
 SCRIPT = RunScript("npm test", HERE)
 
 
-def had(at: Hearing) -> Terms:
+def had(at: EvaluationContext) -> Terms:
     """What the command ran with the first time."""
-    _, verdict = at.judge(SCRIPT)
+    _, verdict = at.evaluate(SCRIPT)
     if isinstance(verdict, Allow):
         return verdict.permit.terms
     assert isinstance(verdict, Ask)
@@ -133,7 +133,7 @@ STRICT = [
 
 @pytest.mark.threat("T109")
 @pytest.mark.parametrize(("at", "why"), STRICT, ids=[why for _, why in STRICT])
-def test_where_nothing_is_asked_nothing_is_offered(at: Hearing, why: str) -> None:
+def test_where_nothing_is_asked_nothing_is_offered(at: EvaluationContext, why: str) -> None:
     before = had(hearing())
     assert ask_for(at, SCRIPT, before, Extra("--read", f"{TOP}/log/syslog")) is None, why
 
@@ -220,7 +220,7 @@ def test_a_registry_and_where_its_files_lie_are_asked_for_one_after_the_other(st
 @pytest.mark.threat("T109")
 def test_where_no_host_can_be_named_before_it_runs_none_is_open() -> None:
     at, script = hearing(), RunScript("npm install left-pad", HERE)
-    _, first = at.judge(script)
+    _, first = at.evaluate(script)
     assert isinstance(first, Ask)
     assert first.terms.hosts == (UNNAMED,)
     assert Dialer(first.terms.hosts).rules == []
@@ -335,7 +335,7 @@ SAYINGS: list[tuple[str, str, str]] = [
 @pytest.mark.parametrize(("line", "right", "why"), SAYINGS, ids=[why for *_, why in SAYINGS])
 def test_the_right_behind_what_a_program_says(line: str, right: str, why: str) -> None:
     at = hearing(Mode.TRUST_PROJECT)
-    _, verdict = at.judge(SCRIPT)
+    _, verdict = at.evaluate(SCRIPT)
     assert isinstance(verdict, Allow)
     found = explain(verdict.permit, Outcome(1, stderr=line.encode()))
     assert [each.right for each in found][:1] == [right], why

@@ -79,7 +79,7 @@ OFFERED: list[tuple[Action | str, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize(("given", "expected", "why"), OFFERED, ids=[why for _, _, why in OFFERED])
 def test_what_is_offered(given: Action | str, expected: tuple[str, ...], why: str) -> None:
-    _, verdict = hearing().judge(action(given))
+    _, verdict = hearing().evaluate(action(given))
     assert isinstance(verdict, Ask)
     assert tuple(offered(given)) == expected
 

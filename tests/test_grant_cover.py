@@ -15,7 +15,7 @@ from policy.facts import Kind, PathFact
 from policy.grant import EVERYWHERE, Grant, Key, Span
 from policy.grant_choices import choices, drafted, never
 from policy.grants import resolve
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.permission.shape import HOLE
 from policy.tier import Mode, Tier
@@ -219,7 +219,7 @@ def test_a_grant_covers_what_was_agreed_to(grants: tuple[Grant, ...], tried: Act
     ("grants", "tried", "why"), NOT_COVERED, ids=[f"{index}: {why}" for index, (*_, why) in enumerate(NOT_COVERED)]
 )
 def test_a_grant_covers_nothing_else(grants: tuple[Grant, ...], tried: Action | str, why: str) -> None:
-    before = hearing().judge(action(tried))[1]
+    before = hearing().evaluate(action(tried))[1]
     assert not isinstance(before, Allow), "it must need an answer, or this shows nothing"
     after = settled(tried, grants).verdict
     assert type(after) is type(before)
@@ -272,7 +272,7 @@ def test_a_program_that_leads_elsewhere_now_is_another() -> None:
 @pytest.mark.threat("T76")
 @pytest.mark.parametrize("mode", Mode)
 def test_a_mode_that_denies_is_not_softened(mode: Mode) -> None:
-    before = hearing(mode).judge(action("npm test"))[1]
+    before = hearing(mode).evaluate(action("npm test"))[1]
     after = settled("npm test", TEST, hearing(mode)).verdict
     assert isinstance(after, Allow if isinstance(before, Ask) else type(before))
 
@@ -336,7 +336,7 @@ def test_a_remembered_no_holds_in_every_mode(asked: str, tried: str, refused: bo
 def test_what_may_be_what_a_no_is_about_is_asked_first() -> None:
     no = replace(drafted(TEST[0].what, "g7"), ruling=Ruling.DENY)
     at = hearing(Mode.TRUST_PROJECT)
-    assert isinstance(at.judge(action("npm $x"))[1], Allow)
+    assert isinstance(at.evaluate(action("npm $x"))[1], Allow)
     assert isinstance(settled("npm $x", (no,), at).verdict, Ask | Deny)
     alone = replace(at, unattended=True)
     assert isinstance(settled("npm $x", (no,), alone).verdict, Deny)
@@ -368,9 +368,9 @@ scripts = st.tuples(
 modes = st.sampled_from([Mode.DEFAULT, Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT])
 
 
-def allowed_by(script: str, grants: tuple[Grant, ...], at: Hearing) -> Allow | None:
+def allowed_by(script: str, grants: tuple[Grant, ...], at: EvaluationContext) -> Allow | None:
     """The Allow that the grants make of a question; None where nothing is asked, or they do not do."""
-    assessment, verdict = at.judge(action(script))
+    assessment, verdict = at.evaluate(action(script))
     found = resolve(at, assessment, verdict, grants).verdict
     return found if isinstance(verdict, Ask) and isinstance(found, Allow) else None
 
@@ -382,7 +382,7 @@ def test_law_adding_a_command_never_makes_a_script_more_covered(
     script: str, grants: tuple[Grant, ...], mode: Mode, join: str, more: str
 ) -> None:
     at = hearing(mode)
-    if isinstance(at.judge(action(script))[1], Ask) and allowed_by(script, grants, at) is None:
+    if isinstance(at.evaluate(action(script))[1], Ask) and allowed_by(script, grants, at) is None:
         assert allowed_by(script + join + more, grants, at) is None
         assert allowed_by(more + join + script, grants, at) is None
 
@@ -401,7 +401,7 @@ def test_law_a_covered_script_holds_only_what_the_grants_are_about_and_gets_only
     assert allow.permit.terms == asked.terms
     tiers = {tier for grant in grants for tier in grant.what.tiers}
     for step in asked.assessment.steps:
-        wanted = [reason for reason in step.reasons if at.judge(action(script))[1].cell.mode is mode
+        wanted = [reason for reason in step.reasons if at.evaluate(action(script))[1].cell.mode is mode
                   and reason.tier not in (Tier.READ, Tier.UNKNOWN) and _asked(reason.tier, mode)]  # fmt: skip
         if not wanted:
             continue

@@ -277,6 +277,6 @@ def test_an_effect_in_words() -> None:
     bench = Bench(shipped(), None)
     (table,) = [parse_table('[[test]]\nrun = "echo x > a/b; ls"\ntier = "write"\n', "x")]
     gate = bench.gate(table)
-    assessment = gate.assess(table.tests[0].action(gate.facts, gate.cwd))
+    assessment = gate.context(unattended=True).classify(table.tests[0].action(gate.facts, gate.cwd))
     assert assessment.tiers[0] is Tier.WRITE
     assert {effect_words(effect, gate.facts) for effect in assessment.effects} == {"writes a/b", "reads the workspace"}

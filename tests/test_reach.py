@@ -4,10 +4,10 @@ import pytest
 
 from policy.action import RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
+from policy.backend_limits import within_backend
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Permit, Problem, Rights, Terms, Verdict
-from runner.reach import within_reach
 
 ACTION = RunScript("curl https://example.com", "/w")
 CELL = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
@@ -29,7 +29,7 @@ RAW = Assessment(ACTION, (Effect(EffectKind.CONNECTS, "example.com", exact=False
 @pytest.mark.threat("T06")
 @pytest.mark.parametrize("verdict", verdicts("example.com"))
 def test_named_hosts_are_refused_before_anybody_is_asked_where_none_can_be_opened(verdict: Verdict) -> None:
-    told = within_reach(verdict, ASSESSED, "T3")
+    told = within_backend(verdict, ASSESSED, "T3")
     assert isinstance(told, Deny)
     assert "`example.com`" in told.problem.why
 
@@ -37,21 +37,21 @@ def test_named_hosts_are_refused_before_anybody_is_asked_where_none_can_be_opene
 @pytest.mark.parametrize("verdict", [*verdicts(), *verdicts("example.com")])
 @pytest.mark.parametrize("backend", ["T1", "T2", "container", None])
 def test_everything_else_passes_unchanged(verdict: Verdict, backend: str | None) -> None:
-    assert within_reach(verdict, ASSESSED, backend) is verdict
+    assert within_backend(verdict, ASSESSED, backend) is verdict
 
 
 @pytest.mark.threat("T85")
 @pytest.mark.parametrize("verdict", verdicts("example.com", credentials=("forge",)))
 def test_a_credential_is_not_added_where_others_could_use_it(verdict: Verdict) -> None:
-    told = within_reach(verdict, ASSESSED, "seatbelt")
+    told = within_backend(verdict, ASSESSED, "seatbelt")
     assert isinstance(told, Deny)
     assert "`forge`" in told.problem.why
-    assert within_reach(verdict, ASSESSED, "T1") is verdict
+    assert within_backend(verdict, ASSESSED, "T1") is verdict
 
 
 @pytest.mark.parametrize("verdict", verdicts())
 def test_what_no_proxy_passes_on_is_refused_everywhere(verdict: Verdict) -> None:
-    told = within_reach(verdict, RAW, "T1")
+    told = within_backend(verdict, RAW, "T1")
     assert isinstance(told, Deny)
     assert "proxy" in told.problem.why
 
@@ -61,9 +61,9 @@ def test_a_refusal_does_not_send_people_to_a_terminal_where_it_is_refused_too(
     assessed: Assessment, backend: str | None
 ) -> None:
     refused = Deny(Problem("what", "why", "run it at a terminal, where you are asked first"), CELL, REASON)
-    told = within_reach(refused, assessed, backend)
+    told = within_backend(refused, assessed, backend)
     assert isinstance(told, Deny)
     assert "terminal" not in told.problem.fix
     plain = Assessment(ACTION, (), (REASON,))
-    assert within_reach(refused, plain, backend) is refused
-    assert within_reach(refused, ASSESSED, "T1") is refused
+    assert within_backend(refused, plain, backend) is refused
+    assert within_backend(refused, ASSESSED, "T1") is refused

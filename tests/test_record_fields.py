@@ -59,7 +59,7 @@ def everything(path: Path) -> None:
     """One of each record, with everything in it."""
     hearing = grant_world.hearing()
     noted = Noting(hearing.facts, hearing.profile)
-    _, ask = replace(hearing, facts=noted.facts).judge(RunScript("npm test > docs/a.md", hearing.facts.workspace))
+    _, ask = replace(hearing, facts=noted.facts).evaluate(RunScript("npm test > docs/a.md", hearing.facts.workspace))
     assert isinstance(ask, Ask)
     grants = grant_world.agreed("npm test", "exactly `npm test`")
     answer = Answer(ask.question, True, "terminal", "fine", 2.5)
@@ -124,7 +124,7 @@ def test_a_secret_in_a_key_of_an_object_is_masked_and_said(tmp_path: Path) -> No
     hearing = grant_world.hearing()
     noted = Noting(hearing.facts, hearing.profile)
     script = f"cat {hearing.facts.workspace}/hunter2hunter2/a"
-    assessment, verdict = replace(hearing, facts=noted.facts).judge(RunScript(script, hearing.facts.workspace))
+    assessment, verdict = replace(hearing, facts=noted.facts).evaluate(RunScript(script, hearing.facts.workspace))
     assert not isinstance(verdict, Ask)
     path = tmp_path / "audit.db"
     with AuditLog.open(path, redact=Redactor((Secret("hunter2hunter2"),)).text) as log:

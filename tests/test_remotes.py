@@ -347,7 +347,7 @@ def test_nothing_is_read_before_such_a_command_is_judged() -> None:
     """Law of the start: a command that talks to nobody loads neither reader."""
     script = (
         "import sys, os; from runner.gate import open_gate; from runner.gate_args import GateArgs\n"
-        "gate, action = open_gate(GateArgs('ls', None), os.environ); gate.assess(action)\n"
+        "gate, action = open_gate(GateArgs('ls', None), os.environ); gate.evaluate(action, unattended=True)\n"
         "print([name for name in ('runner.remotes', 'runner.registries', 'policy.host_rule') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)

@@ -17,7 +17,7 @@ from policy.assessment import Assessment
 from policy.facts import Kind, PathFact
 from policy.grant import MAIN, Span
 from policy.grants import approve, resolve
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.permission.rule import Source
 from policy.remotes import Remotes
 from policy.tier import Mode
@@ -35,7 +35,6 @@ from runner.audit.spelled import TEXT_KEPT
 from runner.config import shipped
 from runner.model_workspace import model_facts
 from runner.policy_test import Bench, shipped_tables
-from runner.reach import within_reach
 
 AGENT = str(Path(sys.executable).parent / "agent")
 GOLDEN = Path(__file__).parent / "golden" / "audit_replay.txt"
@@ -65,12 +64,13 @@ class Kept:
         return self.parts.get(name)
 
 
-def judged(hearing: Hearing, action: Action, reach: str | None = None) -> tuple[Assessment, Verdict]:
-    assessment, verdict = hearing.judge(action)
-    return assessment, within_reach(verdict, assessment, reach)
+def judged(hearing: EvaluationContext, action: Action, reach: str | None = None) -> tuple[Assessment, Verdict]:
+    return replace(hearing, backend=reach).evaluate(action)
 
 
-def recorded(kept: Kept, hearing: Hearing, action: Action, *, reach: str | None = None) -> tuple[Deed, Verdict]:
+def recorded(
+    kept: Kept, hearing: EvaluationContext, action: Action, *, reach: str | None = None
+) -> tuple[Deed, Verdict]:
     """What the loop would write of an action; a question is answered with a yes."""
     noted = Noting(hearing.facts, hearing.profile)
     assessment, verdict = judged(replace(hearing, facts=noted.facts), action, reach)
@@ -106,7 +106,9 @@ def test_by_the_same_policy_nothing_differs(table: object) -> None:
     kept, wrong = Kept(), []
     for test in table.tests:  # type: ignore[attr-defined]
         for mode in {each or gate.mode for each, _ in test.expected or ((None, None),)}:
-            hearing = Hearing(gate.facts, policy.rules, policy.profile, mode, (("A", "b"),), source=test.proposer)
+            hearing = EvaluationContext(
+                gate.facts, policy.rules, policy.profile, mode, (("A", "b"),), source=test.proposer
+            )
             hearing = replace(hearing, unattended=test.unattended)
             deed, verdict = recorded(kept, hearing, test.action(gate.facts, gate.cwd))
             if gate.facts.today is not None:  # the day of the table, and not of the record
@@ -133,7 +135,7 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     )
     noted = Noting(hearing.facts, hearing.profile)
     heard = replace(hearing, facts=noted.facts)
-    assessment, verdict = heard.judge(grant_world.action(script))
+    assessment, verdict = heard.evaluate(grant_world.action(script))
     settled = resolve(heard, assessment, verdict, grants)
     assert isinstance(verdict, Ask)
     assert isinstance(settled.verdict, Allow), why
@@ -249,7 +251,7 @@ def test_a_disk_that_changed_since_changes_nothing(tmp_path: Path) -> None:
     (work / "a.txt").write_text("plain")
     settings = shipped()
     facts = gather(str(work), {"HOME": str(home), "PATH": os.environ["PATH"]}, settings.profile)
-    hearing, kept = Hearing(facts, settings.rules, settings.profile, Mode.DEFAULT, ()), Kept()
+    hearing, kept = EvaluationContext(facts, settings.rules, settings.profile, Mode.DEFAULT, ()), Kept()
     deed, verdict = recorded(kept, hearing, ReadFile(str(work / "a.txt")))
     assert isinstance(verdict, Allow)
     (work / "a.txt").unlink()

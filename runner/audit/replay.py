@@ -11,7 +11,7 @@ from policy.assessment import Assessment
 from policy.facts import PathFact
 from policy.grant import Grant
 from policy.grants import resolve
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.matrix import MATRIX, Matrix, Ruling
 from policy.permission.rule import Source
 from policy.profile import Profile
@@ -25,7 +25,6 @@ from runner.audit.deeds import Deed
 from runner.audit.facts import lists
 from runner.audit.facts_again import Recorded
 from runner.grant_json import from_json
-from runner.reach import within_reach
 
 _ACTIONS: dict[str, type[Action]] = {
     kind.__name__: kind
@@ -155,7 +154,8 @@ def _judged(
         recorded = Recorded(machine, top, asked, _day(body, deed.session.body), now)
         grants = tuple(map(from_json, _list(body, "granted")))
         typed = _typed(_list(body, "typed"))
-        hearing = Hearing(
+        reach = body.get("reach")
+        context = EvaluationContext(
             facts=recorded.facts,
             rules=policy.rules,
             profile=policy.profile,
@@ -164,29 +164,23 @@ def _judged(
             source=Source(str(body.get("source"))),
             typed=typed,
             unattended=deed.session.body.get("unattended") is True if policy.unattended is None else policy.unattended,
+            backend=reach if isinstance(reach, str) else None,
             matrix=policy.matrix,
         )
     except (ValueError, OverflowError) as error:
         raise _UnknownError("not as this version writes it", str(error)) from None
-    reach = body.get("reach")
-    backend = reach if isinstance(reach, str) else None
-    assessment, verdict = _heard(hearing, action, backend)
+    assessment, verdict = context.evaluate(action)
     by: tuple[Grant, ...] = ()
     without: Ruling | None = None
     if grants:
-        settled = resolve(hearing, assessment, verdict, grants)
+        settled = resolve(context, assessment, verdict, grants)
         without, by = ruled(verdict), settled.by
         assessment, verdict = settled.assessment, settled.verdict
     if typed is not None:
-        without = ruled(_heard(replace(hearing, typed=None), action, backend)[1])
+        without = ruled(replace(context, typed=None).evaluate(action)[1])
     if recorded.missing:
         raise _UnknownError(NOT_ASKED, recorded.missing[0])
     return Again(assessment, verdict, by, without, tuple(recorded.looked))
-
-
-def _heard(hearing: Hearing, action: Action, backend: str | None) -> tuple[Assessment, Verdict]:
-    assessment, verdict = hearing.judge(action)
-    return assessment, within_reach(verdict, assessment, backend)
 
 
 def _action(body: Mapping[str, object]) -> Action:

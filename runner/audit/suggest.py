@@ -11,7 +11,7 @@ from dataclasses import field, replace
 
 from policy.action import RunScript
 from policy.decide import open_reasons
-from policy.hearing import Hearing
+from policy.hearing import EvaluationContext
 from policy.permission.check import RuleFinding, Severity, check
 from policy.permission.rule import PermissionRule
 from policy.record import dataclass
@@ -104,11 +104,14 @@ class _Places:
 
 @dataclass(slots=True)
 class Search:
-    """`hearing` is the gate of the folder where somebody asks: examples and near misses are tried there."""
+    """A search for rules that would settle recorded questions and denials.
+
+    `context` evaluates examples and near misses in the folder where the search is started.
+    """
 
     facts: Facts
     policy_of: Callable[[Deed], Policy | NotRecorded]
-    hearing: Hearing
+    context: EvaluationContext
     examples: Sequence[str]
     left: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     _judged: dict[object, Again | NotRecorded] = field(default_factory=dict)
@@ -262,11 +265,11 @@ class Search:
         return not self._allowed(script) and self._may(script, more)
 
     def _may(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
-        action = RunScript(script, self.hearing.facts.workspace)
-        return isinstance(self.hearing.judge(action, more, unattended=True)[1], Allow)
+        action = RunScript(script, self.context.facts.workspace)
+        return isinstance(self.context.evaluate(action, more, unattended=True)[1], Allow)
 
     def _findings(self, rule: SuggestedRule) -> tuple[RuleFinding, ...]:
-        return check(read_rules(rule.text()), self.hearing.rules, None, self.hearing.profile)
+        return check(read_rules(rule.text()), self.context.rules, None, self.context.profile)
 
     def _refused(self, rule: SuggestedRule) -> bool:
         """Whether a configuration file with this rule would not load."""

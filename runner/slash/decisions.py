@@ -59,8 +59,7 @@ async def _why(words: str, desk: Desk) -> None:
 
     world = desk.talk.world
     gate = _gate(desk)
-    assessment = gate.assess(RunScript(words, world.cwd))
-    verdict = gate.judge(assessment, unattended=world.unattended)
+    assessment, verdict = gate.evaluate(RunScript(words, world.cwd), unattended=world.unattended)
     found = explain(
         assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=doing(assessment, gate.facts)
     )
@@ -76,7 +75,7 @@ async def _sandbox(words: str, desk: Desk) -> None:
     world = desk.talk.world
     if words:
         gate = _gate(desk)
-        verdict = gate.judge(gate.assess(RunScript(words, world.cwd)), unattended=world.unattended)
+        _, verdict = gate.evaluate(RunScript(words, world.cwd), unattended=world.unattended)
         if isinstance(verdict, Deny):
             say(desk, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
             return

@@ -1,4 +1,4 @@
-"""What no sandbox, or not this one, can do: said before a question is asked or a helper is started."""
+"""Limits of the sandbox backends, applied to a verdict before a question is asked or a helper is started."""
 
 from dataclasses import replace
 
@@ -11,11 +11,11 @@ _OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the 
 _CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
 
 
-def within_reach(verdict: Verdict, assessment: Assessment, backend: str | None = None) -> Verdict:
-    """A verdict that `backend` (None: not chosen yet) could not keep becomes a Deny.
+def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None = None) -> Verdict:
+    """Return `verdict`, or a Deny if `backend` (None: not chosen yet) cannot provide what the verdict grants.
 
-    That is one whose terms name hosts where nothing can open them, and one about packets that no proxy passes on. A yes
-    to such a question would end in a refusal anyway: nobody must be asked it, or be told to come and say yes.
+    Examples are terms that name hosts on a backend without a proxy, and packets that no proxy forwards. Approval of
+    such an action would end in a refusal by the sandbox, so no user is asked, and no refusal suggests asking a user.
     """
     raw = any(effect.kind is EffectKind.CONNECTS and not effect.exact for effect in assessment.effects)
     if isinstance(verdict, Deny):
