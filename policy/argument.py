@@ -5,18 +5,18 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from policy.assessment import EffectKind, Scope
+from policy.call import Call
 from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
 from policy.logins import sometimes
 from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
-from policy.sense import Sense, exactly, tokens
+from policy.sense import Sense, exactly
 from policy.state import State
 from policy.tier import Tier
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.call import Call
     from policy.little.program import Reading
 
 OTHERWISE = {
@@ -43,7 +43,7 @@ _LEFT_OUT = pattern(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
 _FETCHED = pattern(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
-def apply(call: "Call", role: Role, word: Sense) -> None:
+def apply(call: Call, role: Role, word: Sense) -> None:
     """What a program does with one word, by the word's role."""
     if role in _LANGUAGES:
         _program(call, role, word)
@@ -101,12 +101,12 @@ def apply(call: "Call", role: Role, word: Sense) -> None:
             call.touch(role, Sense(hints=(word.text[1:],), span=word.span))
 
 
-def _hidden_secret(call: "Call", text: str) -> bool:
+def _hidden_secret(call: Call, text: str) -> bool:
     """Return True if a script's text is the name of a hidden secret such as `.env`, not code such as `process.env`."""
     return text[:1] == "." and call.findings.atlas.secret_name(text)
 
 
-def _mount(call: "Call", word: Sense) -> None:
+def _mount(call: Call, word: Sense) -> None:
     """A path that a container, or whoever else, gets to use: to write too, unless it says otherwise."""
     if word.text is None:
         call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
@@ -118,7 +118,7 @@ def _mount(call: "Call", word: Sense) -> None:
             call.touch(Role.WRITE, exactly(source, word.span))
 
 
-def _other_spelling(call: "Call", word: Sense) -> None:
+def _other_spelling(call: Call, word: Sense) -> None:
     """A word that is not spelled as its role is: judged as a use that the rule does not describe."""
     tier = call.rule.otherwise
     if tier is None:
@@ -128,7 +128,7 @@ def _other_spelling(call: "Call", word: Sense) -> None:
         call.changes(tier)
 
 
-def _program(call: "Call", role: Role, word: Sense) -> None:
+def _program(call: Call, role: Role, word: Sense) -> None:
     if word.text is None and role is Role.JQ and call.rule.anywhere:
         return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
     if not word.texts:
@@ -138,7 +138,7 @@ def _program(call: "Call", role: Role, word: Sense) -> None:
         _does(call, _read(role, text), word)
 
 
-def _does(call: "Call", reading: "Reading", word: Sense) -> None:
+def _does(call: Call, reading: "Reading", word: Sense) -> None:
     if reading.tier is not Tier.READ:
         if reading.tier is Tier.EXECUTE:
             call.findings.effect(EffectKind.RUNS, call.label)
@@ -166,7 +166,7 @@ def _read(role: Role, text: str) -> "Reading":
     return read_jq(text)
 
 
-def connect(call: "Call", word: Sense) -> None:
+def connect(call: Call, word: Sense) -> None:
     """A word that names a host: a URL, `user@host:path`, or the bare name."""
     if len(word.texts) > 1:  # `https://host/$i`, one of a few
         for each in word.texts:
@@ -185,10 +185,10 @@ def connect(call: "Call", word: Sense) -> None:
         call.connects(host or "", word)
 
 
-def _revision(call: "Call", word: Sense) -> None:
+def _revision(call: Call, word: Sense) -> None:
     """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
     if word.pattern:
-        suspect(call, word)
+        call.suspect(word)
     for text in word.texts or word.hints:
         if _LEFT_OUT.match(text):
             continue  # a path that is not looked at
@@ -203,7 +203,7 @@ def _revision(call: "Call", word: Sense) -> None:
             _kept_login(call, text, path, word)
 
 
-def _kept_login(call: "Call", text: str, path: str, word: Sense) -> None:
+def _kept_login(call: Call, text: str, path: str, word: Sense) -> None:
     """Refuse settings as Git keeps them (`REV:PATH`) when that version, or one that may be meant, holds a login."""
     facts, revision = call.walk.facts, text.partition(":")[0]
     kept = facts.tracked(f"tree of {revision}" if revision else "index")
@@ -215,7 +215,7 @@ def _kept_login(call: "Call", text: str, path: str, word: Sense) -> None:
         call.because(Tier.SECRET, f"reads {path}, settings that hold a login", word)
 
 
-def enter(call: "Call", word: Sense) -> State:
+def enter(call: Call, word: Sense) -> State:
     """The state of a program that changes to the folder `word` first. The folder must then be there."""
     call.touch(Role.NAMES, word)
     state = call.state
@@ -226,18 +226,10 @@ def enter(call: "Call", word: Sense) -> State:
     return state.moved(folders)
 
 
-def suspect(call: "Call", word: Sense) -> None:
-    """Refuse a word whose role is not known where it is not certain either and may name a secret."""
-    if word.content:
-        word = replace(word, texts=(), hints=(*word.hints, *tokens(word.content)))
-    if not word.texts:
-        call.findings.suspect(Role.READ, word, call.state.cwds, call.rule.ref, word.span or call.span)
-
-
-def scan(call: "Call", words: list[Sense], tier: Tier) -> None:
+def scan(call: Call, words: list[Sense], tier: Tier) -> None:
     """Judge every word that looks like a path or a URL, where flags are not told from operands."""
     for word in words:
-        suspect(call, word)
+        call.suspect(word)
         for text in word.texts:
             value = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith("-") and "://" in text.partition("=")[0]:

@@ -3,22 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from policy.action import Action
 from policy.record import dataclass
+from policy.sense import Sense
+from policy.span import Span
 from policy.tier import Tier
-
-if TYPE_CHECKING:
-    from policy.step import Step
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Half-open range of code points in the script: `script[start:end]`."""
-
-    start: int
-    end: int
 
 
 class EffectKind(StrEnum):
@@ -81,6 +71,36 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A simple command, also one inside a wrapper, a substitution or a script given as text; the innermost counts.
+
+    `words`: as expanded, the program first; empty for what lies between the commands. `named`: the same as the walk
+    understands it, without options before a subcommand: the first `name` words are the program and its subcommands.
+    `also`: another spelling of those words (`npm install` for `npm i`). `text`: a script that could not be read.
+    `cwds`: the folders that may be the current one, or None. `set_up`: variables were set that it may obey.
+    `stranger`: nothing is known about the program. `interprets`: it may run what it is given on standard input.
+    """
+
+    words: tuple[Sense, ...] = ()
+    named: tuple[Sense, ...] = ()
+    name: int = 1
+    also: tuple[str, ...] = ()
+    text: str = ""
+    cwds: tuple[str, ...] | None = None
+    set_up: bool = False
+    stranger: bool = False
+    interprets: bool = False
+    reasons: tuple[Reason, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+    @property
+    def literal(self) -> tuple[str, ...] | None:
+        """The words, when every one of them is certain."""
+        texts = [word.text for word in self.words]
+        return tuple(text for text in texts if text is not None) if texts and None not in texts else None
+
+
+@dataclass(frozen=True, slots=True)
 class Assessment:
     """The classifier's whole answer for one action. `plain_edit` marks what `accept-edits` may allow.
 
@@ -95,7 +115,7 @@ class Assessment:
     reasons: tuple[Reason, ...]
     plain_edit: bool = False
     tree: str = field(default="", compare=False)  # the parse, printed for people
-    steps: "tuple[Step, ...]" = field(default=(), compare=False, repr=False)
+    steps: tuple[Step, ...] = field(default=(), compare=False, repr=False)
     asked: tuple[Reason, ...] = ()
     covered: Mapping[Reason, Reason] = field(default_factory=dict)
     opened: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict)

@@ -3,13 +3,13 @@
 import re
 from dataclasses import replace
 
-from policy.assessment import Span
 from policy.flow import SHELL
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.reckon import is_number
 from policy.script.tree import ASSIGNS, ArrayAssignment, Assignment, Expansion, Text, Word
 from policy.sense import ANYTHING, MOST_HINTS, NUMBER, Sense, either, exactly, joined
+from policy.span import Span
 from policy.state import State
 from policy.traps import Traps
 from policy.variables import Standing, standing

@@ -14,6 +14,7 @@ from policy.action import (
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
 from policy.budget import MOST_AFTER, TooMuchError
 from policy.facts import Facts
+from policy.little.registry import grammar
 from policy.permission.rule import Source
 from policy.profile import Profile
 from policy.rule import Role
@@ -46,7 +47,7 @@ def classify(
     Total: whatever it cannot tell is tier unknown, with the reason.
     """
     try:
-        assessment = _classify(action, Walk(facts, rules, profile))
+        assessment = _classify(action, Walk(facts, rules, profile, grammar))
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"this gate failed on it ({type(error).__name__})"

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from policy.assessment import Reason, RuleRef, Span
+from policy.assessment import Reason, RuleRef
 from policy.profile import Profile
 from policy.sense import Sense, exactly
+from policy.span import Span
 from policy.tier import Tier
 
 _UNTOLD = Sense()  # one word, known only when it runs

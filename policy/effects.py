@@ -1,19 +1,53 @@
 """Gathers what an action would do, and says in plain words why that matters."""
 
 from collections.abc import Callable
+from dataclasses import field
 
-from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.facts import Kind
 from policy.paths import Atlas, Device, Place, socket_host
 from policy.phrases import plain
+from policy.record import dataclass
 from policy.rule import Role
 from policy.secret_words import secret_kind
 from policy.sense import Sense
-from policy.step import Footing, Step
+from policy.span import Span
 from policy.tier import Tier
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
 BUILT_IN = RuleRef("policy/effects.py", 0)
+
+
+@dataclass(slots=True)
+class Footing:
+    """A Step that is still being found out about."""
+
+    words: tuple[Sense, ...] = ()
+    named: tuple[Sense, ...] = ()
+    name: int = 1
+    also: tuple[str, ...] = ()
+    text: str = ""
+    cwds: tuple[str, ...] | None = None
+    set_up: bool = False
+    stranger: bool = False
+    interprets: bool = False
+    reasons: dict[Reason, None] = field(default_factory=dict)
+    effects: dict[Effect, None] = field(default_factory=dict)
+
+    def step(self) -> Step:
+        return Step(
+            self.words,
+            self.named,
+            self.name,
+            self.also,
+            self.text,
+            self.cwds,
+            self.set_up,
+            self.stranger,
+            self.interprets,
+            tuple(self.reasons),
+            tuple(self.effects),
+        )
 
 
 class Findings:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Protocol, assert_never
 
-from policy.assessment import RuleRef, Span
+from policy.assessment import RuleRef
 from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.paths import SCRATCH
@@ -46,6 +46,7 @@ from policy.sense import (
     tokens,
     unquoted,
 )
+from policy.span import Span
 from policy.state import State
 from policy.tier import Tier
 

@@ -6,14 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from policy.assessment import RuleRef, Span
+from policy.assessment import RuleRef
 from policy.effects import Findings
 from policy.expand import Expander
-from policy.little.tests import FILE_PAIRS, FILES
 from policy.reckon import changed, changes, is_number
 from policy.rule import Role
 from policy.script.numbers import evaluated
 from policy.script.tree import (
+    FILE_COMPARISONS,
+    FILE_TESTS,
     NUMERIC,
     Case,
     Command,
@@ -37,6 +38,7 @@ from policy.script.tree import (
     Word,
 )
 from policy.sense import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, Sense, either, exactly
+from policy.span import Span
 from policy.state import State, either_state
 from policy.tier import Tier
 
@@ -249,7 +251,7 @@ class Flow(ABC):
             if not isinstance(piece, Condition):
                 continue
             senses = [replace(self.sense(word, state), many=False, wild=False) for word in piece.words]
-            if piece.operator in FILES or piece.operator in FILE_PAIRS:
+            if piece.operator in FILE_TESTS or piece.operator in FILE_COMPARISONS:
                 for sense in senses:
                     for each in (sense, *map(exactly, sense.maybe)):
                         self.findings.touch(Role.TREE, each, state.cwds, SHELL, self.span(piece.span))

@@ -3,10 +3,10 @@
 from abc import abstractmethod
 from dataclasses import replace
 
-from policy.assessment import Span
 from policy.flow import SHELL, Ends, Flow, either_ends
 from policy.script.tree import Function
 from policy.sense import ANYTHING, Sense
+from policy.span import Span
 from policy.state import UNDEFINED, Defined, State, either_state
 from policy.tier import Tier
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from policy.action import RunArgv, RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.decide import open_reasons
 from policy.facts import Facts, Kind
 from policy.grant import Grant, Span, What
@@ -19,7 +19,6 @@ from policy.permission.rule import Tool
 from policy.permission.shape import HOLE, Shape, program_of
 from policy.permission.words import is_flag
 from policy.record import dataclass
-from policy.step import Step
 from policy.tier import Mode, Tier
 from policy.verdict import Ask, Deny
 

@@ -9,6 +9,14 @@ from policy.assessment import RuleRef
 from policy.record import dataclass
 from policy.tier import Tier
 
+# Names of the handlers that `grammar` in a rule file may have: `policy.little.registry` maps each to a function.
+GRAMMARS = frozenset((
+    "alias", "assign", "busybox", "cd", "command", "curl", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
+    "forge", "getopts", "git", "let", "mapfile", "mktemp", "network-code", "npx", "packages", "parallel", "pdftotext",
+    "popd", "printf", "push", "python", "read", "rpm", "script", "set", "sh", "shift", "shopt", "socat", "source",
+    "sqlite", "ssh", "tar", "test", "transfer", "trap", "umask", "unset", "watch", "wget", "xargs", "yq",
+))  # fmt: skip
+
 
 class Role(StrEnum):
     """What a program does with one of its words."""

@@ -11,9 +11,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from policy.assessment import RuleRef
-from policy.little.registry import GRAMMARS
 from policy.record import dataclass
-from policy.rule import CommandRule, Flag, Operands, Role
+from policy.rule import GRAMMARS, CommandRule, Flag, Operands, Role
 from policy.rule_file import FOLDER, Chunk, RuleError, chunks, rule_error
 from policy.tier import Tier
 

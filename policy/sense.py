@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from policy.assessment import Span
 from policy.record import dataclass
+from policy.span import Span
 
 MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
 MOST_TEXT = 16 * 1024  # no value is followed beyond that

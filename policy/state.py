@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from policy.assessment import Span
 from policy.record import dataclass
 from policy.script.tree import Group, Subshell
 from policy.sense import ANYTHING, NOTHING, Sense, either
+from policy.span import Span
 
 MOST_FOLDERS = 6
 

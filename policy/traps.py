@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from dataclasses import replace
 
-from policy.assessment import RuleRef, Span
+from policy.assessment import RuleRef
 from policy.flow import Ends
 from policy.functions import Functions
 from policy.record import dataclass
 from policy.script.tree import Script
 from policy.sense import ANYTHING, Sense, either
+from policy.span import Span
 from policy.state import UNDEFINED, Defined, State
 
 MOST_TRAPS = 12

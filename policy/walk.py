@@ -1,20 +1,21 @@
 """One walk over a script: every node, every word in every position."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
-from policy.assessment import EffectKind, RuleRef, Scope, Span
+from policy.assessment import EffectKind, RuleRef, Scope
 from policy.assigning import Assigning
-from policy.call import Call, descend, judge
+from policy.call import Call
 from policy.denied import denied_reason
-from policy.effects import Findings
+from policy.effects import Findings, Footing
 from policy.expand import Expander
 from policy.facts import Facts
 from policy.flow import MOST_SAID, SHELL, Ends, either_ends
 from policy.functions import Given
 from policy.getopt import parse
-from policy.little.registry import grammar
+from policy.judge_command import descend, judge
 from policy.paths import Atlas
 from policy.profile import Profile
 from policy.repositories import Repositories
@@ -31,8 +32,8 @@ from policy.script.tree import (
 )
 from policy.secret_words import secret_kind
 from policy.sense import ANYTHING, Sense, either, exactly, tokens
+from policy.span import Span
 from policy.state import State
-from policy.step import Footing
 from policy.tier import Tier
 from policy.variables import Standing, standing
 
@@ -48,11 +49,17 @@ _DIGITS = re.compile(r"[0-9]+-?|-")
 
 
 class Walk(Assigning):
-    """Walks one action. `findings` is what it saw; a State goes in and two come out of every node."""
+    """Walks one action. `findings` is what it saw; a State goes in and two come out of every node.
 
-    def __init__(self, facts: Facts, rules: RuleBook, profile: Profile) -> None:
+    `handler` returns the function that judges a call of a command whose rule names that handler.
+    """
+
+    def __init__(
+        self, facts: Facts, rules: RuleBook, profile: Profile, handler: Callable[[str], Callable[[Call], None]]
+    ) -> None:
         super().__init__()
         self.facts, self.rules, self.profile = facts, rules, profile
+        self._handler = handler
         self.atlas = Atlas(facts, profile)
         self.findings = Findings(self.atlas)
         self.fed = False  # the standard input of what is walked comes from a network
@@ -213,7 +220,7 @@ class Walk(Assigning):
             rule = call.rule
         self._interpreter = call.label
         if rule.grammar:
-            grammar(rule.grammar)(call)
+            self._handler(rule.grammar)(call)
             rule = call.rule
         else:
             judge(call)

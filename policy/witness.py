@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any, Final, assert_never
 
 from policy import witness_table
-from policy.assessment import Span
 from policy.outline import Found, outline
 from policy.script.tree import (
     Arithmetic,
@@ -47,6 +46,7 @@ from policy.script.tree import (
     Word,
     outputs,
 )
+from policy.span import Span
 
 _SAYS: Final = {
     "command": "a command",

@@ -3,10 +3,9 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.hosts import nearby
 from policy.permission.rule import Layer, PermissionRule
-from policy.step import Step
 from policy.tier import Tier
 
 _BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from policy.assessment import Effect, EffectKind
 from policy.budget import TooMuchError
 from policy.facts import Facts, Kind, PathFact
+from policy.little.registry import grammar
 from policy.profile import Profile
 from policy.profile_file import parse_profile
 from policy.rules import RuleBook
@@ -325,7 +326,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
 
     book, profile = settings()
     work, home = str(bash.work), str(bash.home)
-    walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile)
+    walk = Listener(Facts(work, home, (), (), (), look, lambda name: None), book, profile, grammar)
     walk.commands_seen = []
     try:
         walk.run(tree, State((work,), arguments=()))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from policy.action import Action, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
+from policy.span import Span
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms

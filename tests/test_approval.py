@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from policy.action import RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
+from policy.span import Span
 from policy.tier import Mode, Tier
 from policy.verdict import Ask, Cell, Limits, Rights, Terms
 from runner.approval import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes

@@ -14,9 +14,10 @@ from policy.action import RunArgv, RunScript
 from policy.assessment import Assessment, Effect
 from policy.classify import classify
 from policy.facts import Facts, Kind, PathFact
-from policy.little.registry import GRAMMARS, grammar
+from policy.little.registry import HANDLERS, grammar
 from policy.profile import Profile
 from policy.profile_file import parse_profile
+from policy.rule import GRAMMARS
 from policy.rules import CommandRule, Example, RuleBook, RuleError, parse_examples, parse_rules
 from policy.tier import Tier
 from runner.model_workspace import EXAMPLE_FILES
@@ -115,7 +116,8 @@ def test_the_book_is_large_and_whole() -> None:
 
 
 def test_every_grammar_that_a_rule_may_name_exists() -> None:
-    assert list(GRAMMARS) == sorted(GRAMMARS)
+    assert list(HANDLERS) == sorted(HANDLERS)
+    assert HANDLERS.keys() == GRAMMARS, "the reader of rule files accepts these names, and no other"
     for name in GRAMMARS:
         assert (grammar(name).__doc__ or "").strip(), name
 

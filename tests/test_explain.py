@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.action import Action, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
+from policy.span import Span
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Ask, Cell, Deny, Permit, Problem, Rights, Terms

@@ -10,10 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.permission.rule import Layer, PermissionRule, Tool
 from policy.profile import Profile
+from policy.span import Span
 from policy.tier import Mode, Tier
 from policy.verdict import Ask
 

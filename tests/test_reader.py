@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policy.assessment import Span
 from policy.script.reader import read
 from policy.script.show import show
 from policy.script.tree import Command, Opaque, Redirect, RedirectOp, Script, Substitution
+from policy.span import Span
 
 # fmt: off
 SHAPES: tuple[tuple[str, str, str], ...] = (

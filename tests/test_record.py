@@ -10,8 +10,8 @@ import pytest
 
 from policy import record
 from policy.action import RunArgv, RunScript
-from policy.assessment import Span
 from policy.script.tree import Text
+from policy.span import Span
 from policy.verdict import Limits
 
 

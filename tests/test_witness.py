@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy import witness_table
-from policy.assessment import Span
 from policy.script.reader import read
 from policy.script.tree import Assignment, Item, Opaque, Redirect, Script, Substitution, Word
+from policy.span import Span
 from policy.witness import disagreement, sources_digest
 
 ROOT = Path(__file__).resolve().parent.parent

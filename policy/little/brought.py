@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-from policy.assessment import EffectKind
+from policy.assessment import EffectKind, Step
 from policy.call import Call
 from policy.facts import Kind
 from policy.getopt import Shape, parse
 from policy.little.kept import HISTORY, INDEX, Where, asked, before_dashes, is_revision, named
 from policy.pattern import pattern
-from policy.step import Step
 
 _READING = frozenset((EffectKind.READS, EffectKind.RUNS, EffectKind.UNKNOWN))
 # Of Git's own commands, these print what lies in the workspace or in the index.

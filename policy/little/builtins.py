@@ -4,13 +4,14 @@ import re
 from dataclasses import replace
 
 from policy.argument import enter
-from policy.assessment import Span
-from policy.call import Call, judge
+from policy.call import Call
 from policy.getopt import Shape, parse
+from policy.judge_command import judge
 from policy.little.printing import echoed, printed
 from policy.little.shell import shell_of
 from policy.rule import Role
 from policy.sense import ANYTHING, NUMBER, Sense, either, exactly, tokens
+from policy.span import Span
 from policy.state import UNDEFINED, State
 from policy.tier import Tier
 from policy.traps import Trap

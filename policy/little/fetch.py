@@ -3,9 +3,10 @@
 import re
 from dataclasses import replace
 
-from policy.call import Call, judge
+from policy.call import Call
 from policy.getopt import parse
 from policy.hosts import ADDRESS
+from policy.judge_command import judge
 from policy.pattern import pattern
 from policy.rule import Role
 from policy.sense import Sense, exactly

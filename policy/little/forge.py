@@ -1,8 +1,9 @@
 """The command lines of code forges: which host they talk to, and what a call of their API changes."""
 
 from policy.argument import connect
-from policy.call import Call, judge
+from policy.call import Call
 from policy.hosts import endpoint
+from policy.judge_command import judge
 from policy.sense import exactly
 from policy.tier import Tier
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 from policy.assessment import Scope
-from policy.call import Call, descend, judge
+from policy.call import Call
 from policy.facts import Kind
 from policy.getopt import Shape, parse
 from policy.git_display import starts_nothing
 from policy.hosts import endpoint
+from policy.judge_command import descend, judge
 from policy.little.brought import brought
 from policy.little.kept import kept
 from policy.little.network import network_code

@@ -1,8 +1,9 @@
 """Programs for media whose last word says whether they write."""
 
 from policy.argument import apply
-from policy.call import Call, judge
+from policy.call import Call
 from policy.getopt import parse
+from policy.judge_command import judge
 from policy.rule import Role
 from policy.sense import exactly
 from policy.tier import Tier

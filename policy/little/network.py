@@ -4,9 +4,10 @@ import re
 from dataclasses import replace
 
 from policy.argument import apply, connect
-from policy.call import Call, judge, looks_only, port_of
+from policy.call import Call
 from policy.getopt import Shape, parse
 from policy.hosts import elsewhere
+from policy.judge_command import judge, looks_only, port_of
 from policy.rule import Operands, Role
 from policy.sense import Sense, below, exactly
 from policy.tier import Tier

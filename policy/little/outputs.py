@@ -2,7 +2,8 @@
 
 import re
 
-from policy.call import Call, judge
+from policy.call import Call
+from policy.judge_command import judge
 from policy.rule import Role
 from policy.sense import Sense
 from policy.tier import Tier

@@ -2,8 +2,9 @@
 
 import re
 
-from policy.call import Call, judge
+from policy.call import Call
 from policy.facts import Kind
+from policy.judge_command import judge
 from policy.sense import exactly
 from policy.tier import Tier
 

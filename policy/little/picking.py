@@ -7,14 +7,11 @@ import re
 from collections.abc import Iterable
 
 from policy.assessment import EffectKind, Scope
+from policy.call import Call
+from policy.getopt import Shape
 from policy.secret_words import secret_kind
 from policy.sense import Sense, tokens
 from policy.tier import Tier
-
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
-if TYPE_CHECKING:
-    from policy.call import Call
-    from policy.getopt import Shape
 
 _SIGNS = frozenset("*?[")
 _ESCAPED = re.compile(r"\\(.)")
@@ -29,7 +26,7 @@ _OTHER_LINES = frozenset(
 )
 
 
-def found_by(call: "Call", patterns: Iterable[str], folders: Iterable[str] = (".",)) -> tuple[str, ...]:
+def found_by(call: Call, patterns: Iterable[str], folders: Iterable[str] = (".",)) -> tuple[str, ...]:
     """Return names that patterns as `find -name` takes them stand for: as written, and the secrets they find alone.
 
     A pattern that begins with a sign may find anything below the folders, so only its own text counts.
@@ -51,7 +48,7 @@ def spelled_out(expression: str) -> str:
     return _ESCAPED.sub(r"\1", _AROUND.sub("", expression))
 
 
-def aims(call: "Call", shape: "Shape") -> None:
+def aims(call: Call, shape: Shape) -> None:
     """Refuse a search whose flags let it read nothing but files with names of secrets."""
     given = {flag.name for flag, _ in shape.flags}
     if given.isdisjoint(_CHOOSING) or not given.isdisjoint(_NO_CONTENT):
@@ -68,7 +65,7 @@ def aims(call: "Call", shape: "Shape") -> None:
         call.because(Tier.SECRET, f"reads nothing but {', '.join(secret[:3])}, {secret_kind(secret[0])}", chosen[0])
 
 
-def picked(shape: "Shape") -> tuple[str, ...]:
+def picked(shape: Shape) -> tuple[str, ...]:
     """Return the names that `grep` picks from its input: its one pattern, where it is for one name."""
     if not {flag.name for flag, _ in shape.flags}.isdisjoint(_OTHER_LINES):
         return ()
@@ -91,7 +88,7 @@ def cut_out(program: str, words: list[Sense], heard: tuple[str, ...]) -> tuple[s
     return (*heard, *tokens(heard)) if whole else ()
 
 
-def chosen_by_fd(call: "Call", shape: "Shape") -> Sense:
+def chosen_by_fd(call: Call, shape: Shape) -> Sense:
     """Return what `fd` hands to a command, as far as its patterns say."""
     texts = [spelled_out(text) for word in shape.operands[:1] for text in word.texts]
     endings = [

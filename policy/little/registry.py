@@ -1,6 +1,6 @@
-"""Which grammar a rule file may name, one line each: the module of this folder and its function.
+"""Handlers of commands: for each name in `policy.rule.GRAMMARS`, a module of this folder and its function.
 
-A module is imported when a command first needs it: most commands need none, and reading a rule needs the names alone.
+A module is imported when a command first needs it, because most commands need none.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # the name that type checkers know, without the import of
 if TYPE_CHECKING:
     from policy.call import Call
 
-GRAMMARS = {
+HANDLERS = {
     "alias": "builtins.alias",
     "assign": "builtins.assign",
     "busybox": "runners.busybox",
@@ -50,7 +50,7 @@ GRAMMARS = {
     "shopt": "builtins.shopt",
     "socat": "network.socat",
     "source": "builtins.source",
-    "sqlite": "sql.sqlite",
+    "sqlite": "sqlite.sqlite",
     "ssh": "network.ssh",
     "tar": "tar.tar",
     "test": "tests.test",
@@ -67,7 +67,7 @@ GRAMMARS = {
 
 @cache
 def grammar(name: str) -> "Callable[[Call], None]":
-    """What judges a call by the grammar `name`, one of GRAMMARS."""
-    module, _, function = GRAMMARS[name].partition(".")
+    """What judges a call by the grammar `name`, one of `policy.rule.GRAMMARS`."""
+    module, _, function = HANDLERS[name].partition(".")
     found: Callable[[Call], None] = getattr(import_module(f"policy.little.{module}"), function)
     return found

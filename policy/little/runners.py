@@ -4,8 +4,9 @@ import re
 from dataclasses import replace
 
 from policy.argument import apply
-from policy.call import Call, judge
+from policy.call import Call
 from policy.getopt import Shape, parse
+from policy.judge_command import judge
 from policy.little.picking import chosen_by_fd
 from policy.little.wrappers import with_data
 from policy.rule import Role

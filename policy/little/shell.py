@@ -2,10 +2,11 @@
 
 from typing import Protocol, cast
 
-from policy.assessment import RuleRef, Span
+from policy.assessment import RuleRef
 from policy.call import Call, Walker
 from policy.script.tree import Expression
 from policy.sense import Sense
+from policy.span import Span
 from policy.state import Defined, State
 from policy.traps import Trap
 

@@ -1,15 +1,13 @@
 """`test` and `[`: conditions. bash evaluates the subscript of a name, so `-v` and `-R` are not among them."""
 
-from policy.argument import suspect
 from policy.call import Call
 from policy.rule import Role
+from policy.script.tree import FILE_COMPARISONS, FILE_TESTS
 from policy.sense import Sense
 from policy.tier import Tier
 
-FILES = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")
-_UNARY = FILES | {"-n", "-z", "-t", "-o"}
-FILE_PAIRS = frozenset(["-nt", "-ot", "-ef"])
-_BINARY = FILE_PAIRS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+_UNARY = FILE_TESTS | {"-n", "-z", "-t", "-o"}
+_BINARY = FILE_COMPARISONS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
 
 
 def test(call: Call) -> None:
@@ -23,7 +21,7 @@ def test(call: Call) -> None:
     if any(word.many for word in words):
         call.unknown("a word known only when it runs may become an operator of a condition")
         for word in words:
-            suspect(call, word)
+            call.suspect(word)
         return
     call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
     if len(words) <= 1:
@@ -56,12 +54,12 @@ def _binary_at(words: list[Sense], at: int) -> bool:
 def _primary(call: Call, words: list[Sense], at: int) -> int:
     """Judge one test and say how many words it took; 0 when it is not understood."""
     if _binary_at(words, at):
-        if words[at + 1].text in FILE_PAIRS:
+        if words[at + 1].text in FILE_COMPARISONS:
             call.touch(Role.TREE, words[at])
             call.touch(Role.TREE, words[at + 2])
         return 3
     if at + 1 < len(words) and words[at].text in _UNARY:
-        if words[at].text in FILES:
+        if words[at].text in FILE_TESTS:
             call.touch(Role.TREE, words[at + 1])
         return 2
     if at < len(words) and words[at].text is not None and words[at].text not in ("-v", "-R"):

@@ -1,6 +1,7 @@
 """yq: the jq language, maybe after the name of a mode."""
 
-from policy.call import Call, judge
+from policy.call import Call
+from policy.judge_command import judge
 
 _MODES = frozenset(["eval", "e", "eval-all", "ea"])
 

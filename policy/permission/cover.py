@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.facts import Facts
 from policy.permission.hosts import opens
 from policy.permission.paths import covers, meant
@@ -10,7 +10,6 @@ from policy.permission.rule import Layer, PermissionRule
 from policy.permission.said import about, whose
 from policy.permission.words import exact
 from policy.secrecy import inside
-from policy.step import Step
 from policy.tier import Tier
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)

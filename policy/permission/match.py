@@ -15,7 +15,7 @@ from policy.action import (
     RunScript,
     WriteFile,
 )
-from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Span
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.facts import Facts, Kind
 from policy.matrix import Ruling
 from policy.permission.cover import Opened, covered
@@ -27,7 +27,7 @@ from policy.permission.walls import holds_reading, holds_writing
 from policy.permission.words import broad, mentions, passed_on
 from policy.record import dataclass
 from policy.sense import Sense, exactly
-from policy.step import Step
+from policy.span import Span
 from policy.tier import Tier
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)

@@ -2,9 +2,9 @@
 
 import re
 
+from policy.assessment import Step
 from policy.facts import Facts
 from policy.record import dataclass
-from policy.step import Step
 
 HOLE = "*"  # as a word: any one word that is no flag
 # THREAT T76: what hangs on a flag may be code (`--eval=..`, `-e..`), another program or another place (`-C/`).

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from policy.assessment import Span
 from policy.script.tree import Glob, Parameter, Part, Text, Tilde, Word
+from policy.span import Span
 
 _MOST = 100
 

@@ -3,7 +3,6 @@
 import re
 from abc import abstractmethod
 
-from policy.assessment import Span
 from policy.script.conditions import conditions
 from policy.script.switches import objection_to_function, objection_to_variable
 from policy.script.tree import (
@@ -26,6 +25,7 @@ from policy.script.tree import (
     Word,
 )
 from policy.script.words import Where, Words
+from policy.span import Span
 
 _RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
 KEYWORD = re.compile(rf"({_RESERVED})(?=[ \t\n;|&()]|[<>](?!\()|\Z)")

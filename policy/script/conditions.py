@@ -2,10 +2,10 @@
 
 import re
 
-from policy.assessment import Span
 from policy.script.numbers import evaluated, is_number
 from policy.script.tree import NUMERIC, Condition, Expansion, Joint, Substitution, Text, Word
 from policy.script.words import Where, Words
+from policy.span import Span
 
 _UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
 _BINARY = re.compile(r"(==|=~|=|!=|<|>|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef))(?=[ \t])")

@@ -2,8 +2,8 @@
 
 import re
 
-from policy.assessment import Span
 from policy.record import dataclass
+from policy.span import Span
 
 DEEPEST = 8  # compound commands and substitutions together
 MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision

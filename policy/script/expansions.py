@@ -6,10 +6,10 @@ names a name (`!`), expands again (`@`) or computes (`:` with anything but digit
 
 import re
 
-from policy.assessment import Span
 from policy.script.switches import objection_to_variable
 from policy.script.tree import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
 from policy.script.words import BRACKET, STARS, Words
+from policy.span import Span
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(

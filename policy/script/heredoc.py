@@ -2,10 +2,10 @@
 
 import re
 
-from policy.assessment import Span
 from policy.script.cursor import COST_OF_NESTING, Skipped
 from policy.script.tree import Part, Text, Word
 from policy.script.words import Words
+from policy.span import Span
 
 _DELIMITER = re.compile(
     r"""(?:(?P<bare>[A-Za-z0-9_.][A-Za-z0-9_.-]*)"""

@@ -2,8 +2,8 @@
 
 import re
 
-from policy.assessment import Span
 from policy.script.tree import Opaque
+from policy.span import Span
 
 MOST_CHARACTERS = 16 * 1024
 

@@ -8,7 +8,6 @@ one of these modules is refused, so a construct that nobody thought of is refuse
 import re
 from typing import Literal as Of
 
-from policy.assessment import Span
 from policy.script.arithmetic import arithmetic
 from policy.script.compound import KEYWORD, MAY_REDIRECT, Compound
 from policy.script.cursor import RefusalError
@@ -35,6 +34,7 @@ from policy.script.tree import (
     Word,
 )
 from policy.script.words import Where
+from policy.span import Span
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")

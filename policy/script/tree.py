@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Literal as Of
 
-from policy.assessment import Span
 from policy.record import dataclass
+from policy.span import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +274,8 @@ class Compute:
     span: Span
 
 
+FILE_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")  # of one file, after `test` and in `[[`
+FILE_COMPARISONS = frozenset(["-nt", "-ot", "-ef"])
 NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))  # operators of a Condition that evaluate both words
 
 

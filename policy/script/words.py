@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from enum import Enum, auto
 
-from policy.assessment import Span
 from policy.script.braces import BRACED, THEMSELVES, expand, spread
 from policy.script.cursor import Cursor
 from policy.script.escapes import ESCAPE, decode
 from policy.script.lexical import splits_somewhere
 from policy.script.tree import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
+from policy.span import Span
 
 
 class Where(Enum):

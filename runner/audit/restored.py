@@ -17,8 +17,9 @@ from policy.action import (
     RunScript,
     WriteFile,
 )
-from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
+from policy.span import Span
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Limits, Problem, Rights, Terms
 from runner.audit.bodies import Body, items, mapping, number, text, texts

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope, Span
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
+from policy.span import Span
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT, Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import canonical, seal
