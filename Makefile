@@ -29,12 +29,13 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-docs: $(VENV)/.run  ## write docs/commands.md anew from the command rules, the keys into docs/configuration.md, the events into docs/embedding.md
+docs: $(VENV)/.run  ## write docs/reference/commands.md anew from the command rules, the keys into docs/reference/configuration.md, the events into docs/guide/embedding.md
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_configuration.py
 	$(BIN)/python docs/make_events.py
+	$(BIN)/python docs/make_threat_tests.py
 
-tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write what came of it into SECURITY.md
+tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write the results into docs/security/
 	$(BIN)/python tests/make_tables.py
 
 bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the command rules (`make docs`); with `--print` it only prints."""
+"""Writes docs/reference/commands.md from the command rules (`make docs`); with `--print` it only prints."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -78,7 +78,7 @@ def main() -> int:
     if "--print" in sys.argv[1:]:
         sys.stdout.write(page)
     else:
-        (ROOT / "docs" / "commands.md").write_text(page, "utf-8")
+        (ROOT / "docs" / "reference" / "commands.md").write_text(page, "utf-8")
     return 0
 
 

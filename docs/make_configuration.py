@@ -1,4 +1,4 @@
-"""Writes the table of keys into docs/configuration.md (`make docs`); with `--print` it only prints."""
+"""Writes the table of keys into docs/reference/configuration.md (`make docs`); with `--print` it only prints."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from runner.config.keys import KEYS, LISTS, Key, Widens
 from runner.config.origins import packaged_values
 from runner.config.starter import example_of
 
-PAGE = Path(__file__).resolve().parent / "configuration.md"
+PAGE = Path(__file__).resolve().parent / "reference" / "configuration.md"
 BEGIN, END = "<!-- keys: written by `make docs` -->\n", "<!-- end of the keys -->\n"
 _MAY = {Widens.YOURS: "nothing, ever", Widens.NEVER: "nothing", Widens.TIGHTEN: "tighten", Widens.ANYTHING: "anything"}
 

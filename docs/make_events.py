@@ -1,4 +1,4 @@
-"""Writes the table of events into docs/embedding.md (`make docs`); with `--print` it only prints."""
+"""Writes the table of events into docs/guide/embedding.md (`make docs`); with `--print` it only prints."""
 
 import dataclasses
 import inspect
@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runner import events
 
-PAGE = Path(__file__).resolve().parent / "embedding.md"
+PAGE = Path(__file__).resolve().parent / "guide" / "embedding.md"
 BEGIN, END = "<!-- events: written by `make docs` -->\n", "<!-- end of the events -->\n"
 
 

@@ -4,7 +4,7 @@
         async for event in agent.prompt("why does the build fail?"):
             ...
 
-The terminal, JSON mode and tests are programs of this kind. docs/embedding.md describes it, with every event.
+The terminal, JSON mode and tests are programs of this kind. docs/guide/embedding.md describes it, with every event.
 """
 
 import asyncio

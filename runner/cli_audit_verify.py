@@ -62,7 +62,7 @@ def verify(
         result = verified(log.store, wanted, progress if sys.stderr.isatty() else None)
         cautions = log.store.cautions()
     for caution in cautions:
-        print(f"note: {caution}: it could end the record of all (docs/audit.md, rights)", file=sys.stderr)
+        print(f"note: {caution}: it could end the record of all (docs/guide/audit.md, rights)", file=sys.stderr)
     if json:
         print(_json(result))
         return Exit.DONE if isinstance(result, Sealed) else Exit.FAILED

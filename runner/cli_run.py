@@ -55,7 +55,7 @@ LINES = Annotated[
     typer.Option(
         "--json",
         metavar=FLAG,
-        help="Talk with a program: a JSON object a line on stdin, one event a line on stdout (docs/embedding.md).",
+        help="JSON mode: one JSON object a line on stdin, one event a line on stdout (docs/guide/embedding.md).",
     ),
 ]
 INPUT = Annotated[

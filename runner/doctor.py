@@ -317,7 +317,7 @@ def record(url: str) -> Finding:
     if not cautions:
         return Finding("record", State.OK, name)
     said = "; ".join(cautions[:_NAMED]) + ("; ..." if len(cautions) > _NAMED else "")
-    fix = "take those rights back (docs/audit.md, rights); `agent audit verify` names all"
+    fix = "take those rights back (docs/guide/audit.md, rights); `agent audit verify` names all"
     return Finding("record", State.WEAK, f"{name}, which others could end for all: {said}", fix)
 
 

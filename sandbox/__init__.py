@@ -1,4 +1,4 @@
-"""Enforcement: takes a Permit, returns an Outcome, grants exactly what the Terms say. docs/embedding.md shows its use.
+"""Sandbox: takes a Permit, returns an Outcome, and grants exactly the rights of its Terms (docs/guide/embedding.md).
 
 The names below are what another program may rely on. Nothing is imported before it is asked for: helpers start here.
 """

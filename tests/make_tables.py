@@ -1,5 +1,5 @@
 """`make tables`: run the escape attempts and the everyday work on every backend of this machine, and the attacks of a
-hostile model, and write what came of it into SECURITY.md, between its marks. Takes several minutes a backend and user."""
+hostile model, and write the results into docs/security/, between the marks. Takes several minutes a backend and user."""
 
 import argparse
 import contextlib
@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-DOCUMENT = HERE.parent / "SECURITY.md"
+SECURITY = HERE.parent / "docs" / "security"
+PAGES = {
+    "escapes": SECURITY / "escapes.md",
+    "everyday": SECURITY / "escapes.md",
+    "attacks": SECURITY / "attacks.md",
+}
 sys.path[:0] = [str(HERE), str(HERE / "escapes"), str(HERE / "adversary"), str(HERE.parent)]
 WORDS = {"CONTAINED": "held", "ESCAPED": "**ESCAPED**", "NA": "-", "ERROR": "error"}
 
@@ -124,7 +129,7 @@ def everyday(chosen: list[str] | None) -> str:
 
 def everyday_kept(backends: list[str]) -> tuple[dict[tuple[str, str], str], list[str]]:
     """The cells that the document holds for backends that are not run, and what they said."""
-    table = DOCUMENT.read_text("utf-8").partition("<!-- everyday: begin -->")[2].partition("<!-- everyday: end -->")[0]
+    table = between("everyday")
     rows = [[part.strip() for part in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
     cells = {
         (head, row[0]): cell
@@ -147,7 +152,7 @@ def cell(backend: str, name: str, result: Any) -> str:
 
 def kept() -> list[dict[str, str]]:
     """The answers that the document holds: attempts come and go, and running them all takes its time."""
-    table = DOCUMENT.read_text("utf-8").partition("<!-- escapes: begin -->")[2].partition("<!-- escapes: end -->")[0]
+    table = between("escapes")
     rows = [[part.strip() for part in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
     heads = next((row[3:] for row in rows if row[0] == "attempt"), [])
     words = {shown: word for word, shown in WORDS.items()}
@@ -196,15 +201,16 @@ def attacks_table(cells: dict[tuple[str, str], str]) -> str:
 
 
 def between(name: str) -> str:
-    return DOCUMENT.read_text("utf-8").partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0]
+    return PAGES[name].read_text("utf-8").partition(f"<!-- {name}: begin -->")[2].partition(f"<!-- {name}: end -->")[0]
 
 
 def write(name: str, text: str) -> None:
-    before, begin, rest = DOCUMENT.read_text("utf-8").partition(f"<!-- {name}: begin -->\n")
+    page = PAGES[name]
+    before, begin, rest = page.read_text("utf-8").partition(f"<!-- {name}: begin -->\n")
     _, end, after = rest.partition(f"<!-- {name}: end -->")
     if not begin or not end:
-        sys.exit(f"{DOCUMENT.name} has no marks for `{name}`")
-    DOCUMENT.write_text(f"{before}{begin}{text}\n{end}{after}", "utf-8")
+        sys.exit(f"{page.name} has no marks for `{name}`")
+    page.write_text(f"{before}{begin}{text}\n{end}{after}", "utf-8")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def test_the_action_is_whole() -> None:
     for name, each in ACTION["inputs"].items():
         assert isinstance(each["default"], str), f"{name}: a runner has only texts"
         assert any(f"inputs.{name} " in str(step.get("env")) for step in ACTION["runs"]["steps"]), f"{name} is used"
-    page = (ROOT / "docs/ci.md").read_text()
+    page = (ROOT / "docs/guide/ci.md").read_text()
     for name in (*ACTION["inputs"], *ACTION["outputs"]):
         assert f"`{name}`" in page, f"{name} is documented"
 

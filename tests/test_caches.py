@@ -203,7 +203,7 @@ def test_the_temporary_folder_of_a_look_is_bounded(bench: Bench) -> None:
 @pytest.mark.threat("T14")
 def test_so_are_the_files_in_it_that_have_no_bytes(bench: Bench) -> None:
     if bench.tier == "T2":
-        pytest.skip("bubblewrap bounds the bytes of a tmpfs, not its files: SECURITY.md says so")
+        pytest.skip("bubblewrap bounds the bytes of a tmpfs, not its files: see docs/security/limits.md")
     many = f'{PY} \'import os\nfor n in range(200_000): os.mknod(os.environ["TMPDIR"] + f"/{{n}}")\''
     answer = bench.run(many, **LOOK)
     assert "No space left" in answer["err"], answer

@@ -31,7 +31,7 @@ def test_the_shipped_schema_and_the_page_are_current() -> None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    page = ROOT / "docs/configuration.md"
+    page = ROOT / "docs/reference/configuration.md"
     text = page.read_text("utf-8")
     if os.environ.get("UPDATE_GOLDEN"):
         (ROOT / "runner/config" / FILE).write_text(schema_text(), "utf-8")

@@ -204,7 +204,7 @@ def test_fifty_commands_use_one_container_and_leave_nothing(bench: Containers, d
 def test_what_a_reading_command_leaves_behind(bench: Containers) -> None:
     answer = bench.run("ls -A /run/tmp; echo x > /run/tmp/left; cat /run/tmp/left", rights="look")
     assert answer["out"] == "x\n"
-    if bench.user == "root":  # others may not look in there from outside; docs/containers.md says so
+    if bench.user == "root":  # others may not look in there from outside; docs/reference/containers.md says so
         assert bench.run("ls -A /run/tmp", rights="look")["out"] == ""
 
 

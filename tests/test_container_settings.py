@@ -410,5 +410,5 @@ def test_a_limit_that_a_daemon_does_not_keep_is_said(said: str, instead: str, wo
 
 
 def test_the_documents_list_what_a_container_lacks() -> None:
-    told = (Path(__file__).parent.parent / "SECURITY.md").read_text("utf-8")
+    told = (Path(__file__).parent.parent / "docs/security/limits.md").read_text("utf-8")
     assert [lack for lack in LACKS if f"- {lack}\n" not in told] == []

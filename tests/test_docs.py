@@ -25,6 +25,11 @@ from runner.slash.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
 
 
 def generator() -> ModuleType:
@@ -38,12 +43,12 @@ def generator() -> ModuleType:
 
 def test_the_page_about_commands_is_current() -> None:
     page = generator().commands_page(ROOT / "policy" / "commands")
-    assert (DOCS / "commands.md").read_text("utf-8") == page, "run `make docs`"
+    assert (DOCS / "reference" / "commands.md").read_text("utf-8") == page, "run `make docs`"
 
 
 def test_every_program_is_on_it() -> None:
     files = {path.name: path.read_text("utf-8") for path in (ROOT / "policy" / "commands").glob("*.toml")}
-    text = (DOCS / "commands.md").read_text("utf-8")
+    text = (DOCS / "reference" / "commands.md").read_text("utf-8")
     assert [name for name in RuleBook.from_files(files).names() if f"`{name}`" not in text] == []
 
 
@@ -64,7 +69,7 @@ def test_a_table_stays_a_table_whatever_the_rules_hold(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), ROOT / "README.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=name_of)
 def test_every_link_leads_somewhere(page: Path) -> None:
     text = page.read_text("utf-8")
     for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
@@ -80,7 +85,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_page_about_commands_of_a_talk_has_each_of_them_and_no_other() -> None:
-    told = re.findall(r"^\| `/(.+?)` \|", (DOCS / "slash.md").read_text("utf-8"), re.MULTILINE)
+    told = re.findall(r"^\| `/(.+?)` \|", (DOCS / "guide" / "slash.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(row.replace("\\|", "|") for row in told) == sorted(
         f"{one.name} {one.usage}".strip() for one in COMMANDS
     )
@@ -89,7 +94,7 @@ def test_the_page_about_commands_of_a_talk_has_each_of_them_and_no_other() -> No
 SHOWN = re.compile(r"`(agent [^`]*)`|^(?:\$ )?(agent .*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=name_of)
 def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
     agent = typer.main.get_command(app)
     for inline, line in SHOWN.findall(page.read_text("utf-8")):
@@ -109,7 +114,7 @@ def test_rules_of_every_family_are_whole() -> None:
         assert generator()._title(path.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_tables_of_tests_in_the_pages_can_be_read(page: Path) -> None:
     for block in re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
         if "[[test]]" in block:
@@ -124,7 +129,7 @@ def test_tables_of_tests_in_the_pages_can_be_read(page: Path) -> None:
 
 
 def test_the_commit_hook_lets_no_script_in_that_would_be_refused(tmp_path: Path) -> None:
-    (hook,) = re.findall(r"```python\n(.*?)```", (DOCS / "policy.md").read_text("utf-8"), flags=re.DOTALL)
+    (hook,) = re.findall(r"```python\n(.*?)```", (DOCS / "reference" / "policy.md").read_text("utf-8"), flags=re.DOTALL)
     work, path = tmp_path / "work", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environ = {"PATH": path, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     for name in ("AUTHOR", "COMMITTER"):
@@ -159,7 +164,7 @@ def test_the_commit_hook_lets_no_script_in_that_would_be_refused(tmp_path: Path)
 
 THEIRS = {"credentials.md", "grants.md", "trust.md"}  # test_threats runs these, where a keyring and a repository are
 CONSOLE = [
-    block for page in sorted(DOCS.glob("*.md")) if page.name not in THEIRS for block in re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    block for page in PAGES if page.name not in THEIRS for block in re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The library: what docs/embedding.md shows runs as it stands there, and importing the package costs nothing."""
+"""The library: what docs/guide/embedding.md shows runs as it stands there, and importing the package costs nothing."""
 
 import ast
 import importlib.util
@@ -13,7 +13,7 @@ import sandbox
 from runner.json_input import TYPES
 
 ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "embedding.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "guide" / "embedding.md").read_text("utf-8")
 
 
 AGENT, LINES, SANDBOX = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

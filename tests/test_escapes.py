@@ -1,6 +1,6 @@
 """The escape attempts: the table is sound, the document shows it, and the best sandbox of this machine contains them.
 
-All backends, all users, and the unconfined controls: `make tables`, which writes what came of it into SECURITY.md.
+All backends, all users, and the unconfined controls: `make tables`, which writes the results into docs/security/escapes.md.
 """
 
 import json
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RUN = Path(__file__).parent / "escapes" / "run.py"
-SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
+PAGE = (ROOT / "docs/security/escapes.md").read_text("utf-8")
 KINDS = {
     "read", "metadata", "write", "network", "services", "kernel", "privileges", "settings", "terminal", "processes",
     "leftovers", "limits", "auto-run", "persistence",
@@ -55,7 +55,7 @@ def test_a_program_can_run_and_proves_nothing_by_its_own_text(attempt: dict[str,
 
 def test_the_document_lists_every_attempt() -> None:
     """The rows, not the results: those are `make tables`'s to write."""
-    told = SECURITY.partition("<!-- escapes: begin -->")[2].partition("<!-- escapes: end -->")[0]
+    told = PAGE.partition("<!-- escapes: begin -->")[2].partition("<!-- escapes: end -->")[0]
     rows = [line.split("|")[1:4] for line in told.splitlines() if line.startswith("| `")]
     assert [[part.strip() for part in row] for row in rows] == [
         [f"`{each['name']}`", each["kind"], each["why"]] for each in ATTEMPTS

@@ -1,4 +1,4 @@
-"""Every field of every kind of record is told in docs/record.md, and what a real run leaves has them filled in."""
+"""Every field of every kind of record is told in docs/reference/record.md, and what a real run leaves has them filled in."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ from runner.secrets import Secret
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Used, Violation
 
 AGENT = str(Path(sys.executable).parent / "agent")
-PAGE = Path(__file__).parent.parent / "docs" / "record.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "record.md"
 # Their fields are names of something, and not ours.
 OPEN = ("hashes", "usage", "checks", "limits", "said", "action", "granted", "proposed")
 FULL = Enforcement(Level.FULL, "T1", (("sealed", True),), ("nothing",), "cgroup v2")

@@ -45,7 +45,7 @@ def test_unix_sockets_work_when_they_were_asked_for_and_reach_nobody_outside(ben
         for listener in (abstract, away, near):
             with pytest.raises(TimeoutError):
                 listener.accept()
-        # Said in SECURITY.md: what lies in a granted path can be reached.
+        # docs/security/limits.md: what lies in a granted path can be reached.
         bench.run(f"{PY} 'import socket; socket.socket(1).connect(\"s\")'", unix=True)
         near.accept()[0].close()
     outside.unlink()

@@ -25,7 +25,7 @@ from sandbox.seatbelt import LACKS, Seatbelt
 
 GOLDEN = Path(__file__).parent / "golden" / "seatbelt"
 WS, SCRATCH = "/Users/me/project", "/private/var/folders/x/ringfence-tmp-1"
-SECURITY = (Path(__file__).parent.parent / "SECURITY.md").read_text("utf-8")
+LIMITS = (Path(__file__).parent.parent / "docs/security/limits.md").read_text("utf-8")
 
 
 def terms(rights: str = "work", **told: Any) -> Terms:
@@ -205,7 +205,7 @@ def test_elsewhere_it_is_not_chosen_and_says_why() -> None:
 
 
 def test_what_it_lacks_is_in_the_document() -> None:
-    assert [lack for lack in LACKS if f"- {lack}\n" not in SECURITY] == []
+    assert [lack for lack in LACKS if f"- {lack}\n" not in LIMITS] == []
 
 
 def test_more_places_than_a_command_line_holds_are_refused() -> None:

@@ -1,6 +1,6 @@
 """The documents keep their word: threats, marks and tests agree both ways, and the README shows what really happens."""
 
-import ast
+import importlib.util
 import os
 import re
 import subprocess
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from model_server import ModelServer, calling, serving
@@ -23,63 +24,65 @@ from tools.tool import specs
 
 ROOT = Path(__file__).parent.parent
 AGENT = str(Path(sys.executable).parent / "agent")
-SECURITY = (ROOT / "SECURITY.md").read_text("utf-8")
+THREATS = (ROOT / "docs/security/threats.md").read_text("utf-8")
+SECRETS = (ROOT / "docs/security/secrets.md").read_text("utf-8")
+LIMITS = (ROOT / "docs/security/limits.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 CANARY = "sk-canary-8d1f07aa52c94e"
 
-ROW = re.compile(r"^\| (T\d{2,}) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
 NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
 
 
 @cache
-def rows() -> dict[str, set[tuple[str, str]]]:
-    """SECURITY.md: the tests that each threat names."""
-    found = {tid: set(NAMED.findall(tests)) for tid, _, _, tests in ROW.findall(SECURITY)}
-    assert len(found) == len(re.findall(r"^\| T", SECURITY, re.MULTILINE)), "a row is not well formed, or twice there"
-    return found
+def ids() -> list[str]:
+    """Return the ids of the headings in docs/security/threats.md."""
+    return re.findall(r"^## (T\d{2,}): ", THREATS, re.MULTILINE)
+
+
+@cache
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_threat_tests", ROOT / "docs/make_threat_tests.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @cache
 def marks() -> dict[tuple[str, str], set[str]]:
-    """The tests that pytest collects: file and function, with the threats that they are marked with."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for file in sorted(Path(__file__).parent.glob("test_*.py")):
-        for node in ast.parse(file.read_text("utf-8")).body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]
-                found[(file.stem, node.name)] = {
-                    str(argument.value)
-                    for call in calls
-                    if ast.unparse(call.func) == "pytest.mark.threat"
-                    for argument in call.args
-                    if isinstance(argument, ast.Constant)
-                }
-    return found
+    """Return the threats of each collected test, by file stem and function name."""
+    return dict(generator().marks(ROOT / "tests"))
 
 
 def test_the_ids_are_in_order_without_a_gap() -> None:
-    assert list(rows()) == [f"T{number:02}" for number in range(1, len(rows()) + 1)]
+    assert ids() == [f"T{number:02}" for number in range(1, len(ids()) + 1)]
+
+
+def test_every_threat_states_the_threat_and_its_mitigation() -> None:
+    parts = re.split(r"^## T\d+: .+\n", THREATS, flags=re.MULTILINE)[1:]
+    assert [
+        tid for tid, part in zip(ids(), parts, strict=True) if len(re.findall("^[*]{2}", part, re.MULTILINE)) != 2
+    ] == []
 
 
 def test_every_threat_has_a_marked_test_and_every_mark_a_threat() -> None:
-    assert {tid for tids in marks().values() for tid in tids} == set(rows())
+    assert {tid for tids in marks().values() for tid in tids} == set(ids())
+
+
+def test_the_page_of_the_tests_of_each_threat_is_current() -> None:
+    page = (ROOT / "docs/security/threat-tests.md").read_text("utf-8")
+    assert page == generator().threat_tests_page(ROOT / "tests"), "run `make docs`"
+    assert re.findall(r"^## (T\d+)$", page, re.MULTILINE) == ids()
 
 
 def test_every_place_of_a_secret_names_tests_that_exist() -> None:
-    table = SECURITY.partition("## Where a secret may be")[2].partition("\n## ")[0]
-    places = [line for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    places = [line for line in SECRETS.splitlines() if line.startswith("| ") and "---" not in line][1:]
     assert len(places) >= 10
     for line in places:
         named = NAMED.findall(line)
         assert named, line
         assert set(named) <= set(marks()), line
-
-
-@pytest.mark.parametrize("tid", rows())
-def test_the_tests_that_a_threat_names_exist_and_are_marked_with_it(tid: str) -> None:
-    named = rows()[tid]
-    assert named, "a threat names at least one test"
-    assert {f"{file}::{name}" for file, name in named if tid not in marks().get((file, name), set())} == set()
 
 
 def test_marks_stand_only_where_they_are_counted() -> None:
@@ -97,7 +100,7 @@ def test_threats_that_the_code_names_are_in_the_table() -> None:
         for tid in re.findall(r"THREAT (T\d+)", file.read_text("utf-8"))
     }
     assert found
-    assert found <= set(rows())
+    assert found <= set(ids())
 
 
 # ---- threats that are about the whole program -------------------------------------------------------------------------
@@ -105,7 +108,7 @@ def test_threats_that_the_code_names_are_in_the_table() -> None:
 
 @pytest.mark.threat("T19")
 def test_what_t3_misses_is_listed() -> None:
-    assert [lack for lack in T3_LACKS if f"- {lack}\n" not in SECURITY] == []
+    assert [lack for lack in T3_LACKS if f"- {lack}\n" not in LIMITS] == []
 
 
 # fmt: off
@@ -201,7 +204,7 @@ def test_the_exit_codes_in_the_readme_are_the_exit_codes() -> None:
 
 
 def test_every_mode_is_in_the_readme_and_every_variable_in_its_page() -> None:
-    page = (ROOT / "docs/configuration.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
     assert [name for name in VARIABLES if f"`{name}`" not in page] == []
     assert [mode for mode in Mode if f"| `{mode.value}` |" not in README] == []
 
@@ -221,7 +224,13 @@ calls = [{ name = "bash", arguments = { command = "mv calc.py sums.py" } }]
 text = "done"
 """
 # Pages whose samples want the same repository, keyring and programs as those of the README.
-PAGES = (README, *((ROOT / f"docs/{name}.md").read_text("utf-8") for name in ("credentials", "grants", "trust")))
+PAGES = (
+    README,
+    *(
+        (ROOT / f"docs/{name}.md").read_text("utf-8")
+        for name in ("guide/credentials", "reference/grants", "guide/trust")
+    ),
+)
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

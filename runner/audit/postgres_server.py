@@ -163,7 +163,7 @@ def _fix(why: str) -> str:
     if "holds the log" in why:
         return "what that role is, `SELECT * FROM pg_stat_activity` says; nothing runs until it lets go"
     if "permission denied" in why:
-        return "see docs/audit.md for the rights that a writer and a reader need"
+        return "see docs/guide/audit.md for the rights that a writer and a reader need"
     if "there is no log" in why or "no url" in why:
         return "run something first, or check `audit.url` in your configuration"
     if "fsync" in why:

@@ -23,7 +23,7 @@ class Attack:
     `stage`: attacks of one stage share a run of the loop. `dies`: it may be ended before it has tried everything.
     `says`: text that an answer must hold. `speech`: what the model
     says with its calls. `seen`: what the person must be able to read in the question; `near`: on the last screen of it. `crowd`: all its calls stand side by side in one turn. `yours`: it did what it
-    wanted, and this sentence of SECURITY.md says so.
+    wanted, and this sentence of docs/security/limits.md says so.
     """
 
     id: str
