@@ -148,7 +148,7 @@ class Agent:
     async def resume(self, id: str) -> Talk:
         """Go on with that session of this workspace, by its name or the beginning of it. What cannot be opened leaves
         the present one as it is. Raises SessionError, Stopped while a run is on its way, and as `open` does."""
-        kept = self.talk.world.journal.kept
+        kept = self.talk.ctx.journal.kept
         if kept is not None and len(id) >= 4 and kept.startswith(id):
             raise usage(f"the session {id} is the one that is open", "this conversation is it", "just go on")
         return await self.switch(GoOn(resume=id))
@@ -159,7 +159,7 @@ class Agent:
 
     async def fork(self, id: str | None = None) -> Talk:
         """Go on from here, or from where the session `id` is, in a new one. Raises as `resume` does."""
-        name = id or self.talk.world.journal.kept
+        name = id or self.talk.ctx.journal.kept
         if name is None:
             raise usage("there is nothing to fork", "nothing was kept of this session", "say something first")
         return await self.switch(GoOn(fork=name))

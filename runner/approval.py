@@ -11,7 +11,7 @@ from policy.record import dataclass
 from policy.verdict import Ask
 from runner.approval_offer import HELP, NOTHING, Offer
 from runner.explain import caret_lines
-from runner.plan_mode import QUESTION, PlanAnswer, Stay, answered
+from runner.plan_answer import QUESTION, PlanAnswer, Stay, answered
 from runner.visible import visible
 
 if TYPE_CHECKING:

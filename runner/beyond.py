@@ -21,9 +21,9 @@ from runner.audit import records
 from runner.calls import Judgement, Planned
 from runner.card import card
 from runner.events import Answered
-from runner.judging import judged
+from runner.judging import judge_action
+from runner.run_context import RunContext
 from runner.visible import one_line
-from runner.world import World
 from sandbox.backend import Outcome, Violation
 
 _MOST = 4  # rights that one call may be asked for: a registry, and where its files lie
@@ -31,34 +31,36 @@ _LONGEST = 300  # characters of what was stopped, in the card
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class Escalation:
     """What a person said to one more right: `verdict` Allow runs the action again, by it and for this once."""
 
-    judged: Judgement
+    judgement: Judgement
     extra: Extra
     verdict: Allow | Deny
     answer: records.Answer
 
 
-async def beyond(
-    planned: Planned, had: Terms, outcome: Outcome, world: World, gained: Sequence[Extra] = ()
-) -> Beyond | None:
-    """Ask for what `outcome` lacked, after `gained` was added for this call already; None where it lacked nothing, or
-    nothing that anybody could give."""
-    if len(gained) >= _MOST:
+async def request_escalation(
+    planned: Planned, had: Terms, outcome: Outcome, ctx: RunContext, granted_rights: Sequence[Extra] = ()
+) -> Escalation | None:
+    """Ask the user for the right that `outcome` lacked, and return the answer.
+
+    `granted_rights` were added for this call already. Return None if no right was missing, or if no user may grant it.
+    """
+    if len(granted_rights) >= _MOST:
         return None
-    if world.unattended or outcome.status == 0 or outcome.ended_by is not None or not outcome.violations:
+    if ctx.unattended or outcome.status == 0 or outcome.ended_by is not None or not outcome.violations:
         return None
     if not isinstance(planned.action, RunScript | RunArgv):
         return None
-    now = judged(planned, world)
+    now = judge_action(planned, ctx)
     found = next(
         (
             (violation, extra, first)
             for violation in outcome.violations
             if (extra := extra_of(violation.right))
-            and (first := _ask(now, had, extra, gained, world))
-            and added(first, had).words not in world.steering.refused
+            and (first := _ask(now, had, extra, granted_rights, ctx))
+            and added(first, had).words not in ctx.refused_rights
         ),
         None,
     )
@@ -69,27 +71,27 @@ async def beyond(
     why = _again(violation)
     while ask is not None:
         told = replace(card(ask, NOTHING, around=now.recalled.context.facts), editable=False)
-        answer, seconds = await ask_about(Question(planned.call.key, ask, NOTHING, told, None, why), world)
+        answer, seconds = await ask_about(Question(planned.call.key, ask, NOTHING, told, None, why), ctx)
         if isinstance(answer, Halt):
             raise asyncio.CancelledError
         yes = isinstance(answer, Yes)
         feedback = answer.feedback if isinstance(answer, No) else None
-        asked, now = ask, judged(planned, world)  # the machine as it is by now
-        ask = _ask(now, had, extra, gained, world)
+        asked, now = ask, judge_action(planned, ctx)  # the machine as it is by now
+        ask = _ask(now, had, extra, granted_rights, ctx)
         if yes and ask != asked:
             why = "what this rests on has changed since you were asked"
             continue
-        world.emit(Answered(planned.call.key, yes, feedback))
+        ctx.emit(Answered(planned.call.key, yes, feedback))
         if not yes:
-            world.steering.refused.add(added(asked, had).words)
-        said = records.Answer(asked.question, yes, world.approver.name, feedback, seconds)
-        verdict = approve(asked) if yes else refuse(asked, feedback, world.approver.name)
-        return Beyond(replace(now, assessment=asked.assessment), added(asked, had), verdict, said)
+            ctx.refused_rights.add(added(asked, had).words)
+        said = records.Answer(asked.question, yes, ctx.approver.name, feedback, seconds)
+        verdict = approve(asked) if yes else refuse(asked, feedback, ctx.approver.name)
+        return Escalation(replace(now, assessment=asked.assessment), added(asked, had), verdict, said)
     return None
 
 
-def _ask(now: Judgement, had: Terms, extra: Extra, gained: Sequence[Extra], world: World) -> Ask | None:
-    return ask_for(now.recalled.context, now.planned.action, had, extra, gained)
+def _ask(now: Judgement, had: Terms, extra: Extra, granted_rights: Sequence[Extra], ctx: RunContext) -> Ask | None:
+    return ask_for(now.recalled.context, now.planned.action, had, extra, granted_rights)
 
 
 def _again(violation: Violation) -> str:

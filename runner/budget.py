@@ -1,4 +1,4 @@
-"""What one run may use up, from flags and settings to the bounds of the loop."""
+"""Limits of one run, from command-line flags and settings."""
 
 from dataclasses import replace
 
@@ -6,16 +6,16 @@ from runner.budget_flags import BudgetFlags
 from runner.config import Settings
 from runner.problems import usage
 from runner.providers import Opened
+from runner.run_limits import RunLimits
 from runner.sessions.cost import price_of, published
-from runner.world import Bounds
 
 # What holds for an unattended pipeline where nobody said anything. The amount of money holds where a price is known.
-PIPELINE = Bounds(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 20)
+PIPELINE = RunLimits(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 20)
 
 
-def bounds(flags: BudgetFlags, settings: Settings, usual: Bounds | None = None) -> Bounds:
+def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:
     """The bounds that flags, settings and `usual` come to, in this order, before a model is known."""
-    usual = usual or Bounds()
+    usual = usual or RunLimits()
 
     def number(name: str, otherwise: float | None) -> float | None:
         said = settings.value("budget", name)
@@ -36,7 +36,7 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: Bounds | None = None) 
     return found
 
 
-def priced(found: Bounds, model: Opened, settings: Settings) -> Bounds:
+def priced(found: RunLimits, model: Opened, settings: Settings) -> RunLimits:
     """`found` with the price of the model. Raises a usage error when money is to be counted and nobody says what it is:
     an amount that somebody chose would hold nothing."""
     name = model.named

@@ -8,7 +8,7 @@ from policy.verdict import Ask
 from runner.approval import Answer, Approver, Edited, Halt, No, Question, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.card import card
-from runner.plan_mode import PlanAnswer, Stay
+from runner.plan_answer import PlanAnswer, Stay
 from runner.problems import usage
 
 # `True` is a yes for this once. An Answer says more; everything else is a no.

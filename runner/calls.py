@@ -9,12 +9,12 @@ from policy.record import dataclass
 from policy.tier import Tier
 from policy.verdict import Allow, Problem, Verdict
 from runner.messages import ToolCall
-from runner.world import World
+from runner.run_context import RunContext
 from tools.arguments import parse
 from tools.tool import Tool, find
 
 if TYPE_CHECKING:
-    from runner.asking import Early
+    from runner.approval import Answer, Question
     from runner.audit.facts import Noting
     from runner.remembered import Recalled
 
@@ -49,32 +49,55 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyAnswer:
+    """An answer that was given before its call was due.
+
+    Attributes:
+        question: The question that was answered.
+        answer: The answer.
+        seconds: The time that the user took for the answers of the turn.
+    """
+
+    question: "Question"
+    answer: "Answer"
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
-    """What the gate says of one planned call, before anybody was asked. `recalled`: what was answered before. `noted`:
-    what was asked of the machine on the way. `early`: what a person answered before this call was due."""
+    """The verdict on one planned call, before a user is asked.
+
+    Attributes:
+        planned: The planned call.
+        assessment: The effects, tiers and reasons of the action.
+        verdict: The verdict, with remembered answers applied.
+        recalled: The remembered answers that were found.
+        noted: The facts about the machine that the verdict depends on.
+        early: The answer that the user gave before the call was due, or None.
+    """
 
     planned: Planned
     assessment: Assessment
     verdict: Verdict
     recalled: "Recalled"
     noted: "Noting"
-    early: "Early | None" = None
+    early: "EarlyAnswer | None" = None
 
     @property
     def only_reads(self) -> bool:
-        """Allowed, and unable to change what another call sees: it may run beside its neighbours."""
+        """Return True if the action is allowed and cannot change what another call sees. Such calls may run at once."""
         return isinstance(self.verdict, Allow) and self.assessment.tiers == (Tier.READ,)
 
 
-def plan(call: Call, world: World) -> Planned | Problem:
-    """What the call asks for, or why it asks for nothing: unknown tool, broken JSON, arguments that do not fit."""
-    tool = find(world.tools, call.name)
+def plan(call: Call, ctx: RunContext) -> Planned | Problem:
+    """Return the action that `call` asks for, or the problem: an unknown tool, broken JSON, or unfit arguments."""
+    tool = find(ctx.tools, call.name)
     if isinstance(tool, Problem):
         return tool
     arguments = parse(tool, call.of.arguments, call.of.raw)
     if isinstance(arguments, Problem):
         return arguments
-    action = tool.plan(arguments, world.cwd, world.seen)
+    action = tool.plan(arguments, ctx.cwd, ctx.seen)
     return action if isinstance(action, Problem) else Planned(call, tool, action)
 
 

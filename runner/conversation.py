@@ -85,11 +85,11 @@ class PlainDesk:
 
 async def converse(agent: "Agent", read_line: ReadLine) -> int:
     """Talk until the user leaves; answers the exit code. Denials along the way were seen, so they are no failure."""
-    found = known(agent.environ, agent.talk.world.context)
+    found = known(agent.environ, agent.talk.ctx.context)
     for notice in found.notices:
-        agent.talk.world.emit(Notice(notice))
+        agent.talk.ctx.emit(Notice(notice))
     desk = PlainDesk(agent, read_line, found.commands)
-    agent.talk.world.emit(Notice("type /help for help, /quit to leave"))
+    agent.talk.ctx.emit(Notice("type /help for help, /quit to leave"))
     interrupted = False
     task = asyncio.current_task()
     while not desk.left:
@@ -103,7 +103,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
             if interrupted:
                 return Exit.INTERRUPTED
             interrupted = True
-            agent.talk.world.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
+            agent.talk.ctx.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
             continue
         interrupted = False
         pasted = "\n" in line  # THREAT T112: lines that came at once are words for the model, and no command

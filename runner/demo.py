@@ -21,15 +21,15 @@ from runner.calls import Call
 from runner.config import load
 from runner.demo_repo import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.events import Emit
-from runner.loop import Ending, answer, run
+from runner.loop import Ending, handle_call, run
 from runner.messages import Message, TextBlock, ToolCall
 from runner.model_run import on_stdout
 from runner.problems import Exit, coloured
 from runner.providers import Opened
 from runner.providers.script_file import read_script
 from runner.providers.scripted import ScriptedProvider
+from runner.run_context import RunContext
 from runner.session import SessionOptions, open_session
-from runner.world import World
 
 PROMPT = "A test of this project fails. Find out why, fix it, and commit the fix."
 TESTS = "python3 -m unittest"
@@ -72,15 +72,15 @@ async def demo(stage: Stage, emit: Emit) -> int:
     history: list[Message] = []
     async with (
         listener,
-        open_session(options, settings, environ, model=model, approver=Unattended(emit), emit=emit) as world,
+        open_session(options, settings, environ, model=model, approver=Unattended(emit), emit=emit) as ctx,
     ):
-        emit(world.opening())
-        ending = await run(PROMPT, world, history)
+        emit(ctx.opening())
+        ending = await run(PROMPT, ctx, history)
         if ending.exit is Exit.INTERRUPTED:
             return ending.exit
         findings = [
             *_contained(stage, history, reached, ending),
-            Finding("the tests pass", await _tests_pass(world)),
+            Finding("the tests pass", await _tests_pass(ctx)),
             Finding("the fix is committed", git(stage, _search_path(), "status", "--porcelain") == ""),
         ]
     _print_denied(stage)
@@ -102,7 +102,7 @@ def _contained(stage: Stage, history: list[Message], reached: list[str], ending:
     ]
 
 
-async def _tests_pass(world: World) -> bool:
+async def _tests_pass(ctx: RunContext) -> bool:
     """Run the project's tests once more, through the same gate: the model's code is not run anywhere else."""
     call = Call("check", ToolCall("check", "bash", {"command": TESTS}))
     ended: list[int] = []
@@ -113,7 +113,7 @@ async def _tests_pass(world: World) -> bool:
         if isinstance(event, Finished):
             ended.append(event.status)
 
-    report = await answer(call, replace(world, emit=listen))
+    report = await handle_call(call, replace(ctx, emit=listen))
     text = "".join(block.text for block in report.result.content if isinstance(block, TextBlock))
     return ended == [0] and "OK" in text
 

@@ -1,52 +1,67 @@
-"""The model that goes on where the chosen one stays busy: for the rest of the run, and said."""
+"""The fallback model, which replaces a model that stays busy until the end of the run."""
 
+from policy.record import dataclass
 from runner.events import Changed, Notice
-from runner.messages import Message, ProviderError, without_thoughts
+from runner.messages import Message, Provider, ProviderError, without_thoughts
 from runner.problems import Stopped
+from runner.run_context import RunContext
+from runner.run_limits import RunLimits
 from runner.secrets import SecretError
-from runner.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaced:
+    """The chosen model, and the name of the fallback model that replaced it."""
+
+    provider: Provider
+    model: str
+    limits: RunLimits
+    named: str
+    by: str
 
 
 class Fallback:
-    """Of one run. A run falls back once: two models that are busy end it."""
+    """The state of the fallback in one run. A run falls back once: it ends if the second model is busy, too."""
 
     def __init__(self) -> None:
         self._tried = False
-        self._chosen: World | None = None  # the world with the model that was left
-        self._now = ""
+        self._replaced: _Replaced | None = None
 
-    def ready(self, world: World) -> bool:
-        """Whether there is one that was not tried yet, and is another."""
-        return not self._tried and world.fallback not in ("", world.named) and world.models is not None
+    def ready(self, ctx: RunContext) -> bool:
+        """Return True if a fallback model is set that was not tried yet and is not the model in use."""
+        return not self._tried and ctx.fallback not in ("", ctx.live.named) and ctx.models is not None
 
-    def take(self, world: World, why: str) -> bool:
-        """Turn to it from the next request on. False when there is none, or none that may be paid for; that is said."""
-        if not self.ready(world) or world.models is None:
+    def take(self, ctx: RunContext, why: str) -> bool:
+        """Use the fallback model from the next request on, and say so.
+
+        Return False if there is none, or if it cannot be opened or paid for.
+        """
+        if not self.ready(ctx) or ctx.models is None:
             return False
         self._tried = True
         try:
-            opened = world.models.get(world.fallback)
-            bounds = world.models.bounds(world.bounds, opened)
+            opened = ctx.models.get(ctx.fallback)
+            limits = ctx.models.limits(ctx.live.limits, opened)
         except (ProviderError, SecretError, Stopped) as error:
             problem = error.problem
-            world.emit(Notice(f"the fallback model `{world.fallback}` cannot go on: {problem.what}: {problem.why}"))
+            ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot go on: {problem.what}: {problem.why}"))
             return False
-        was, now = world.named, opened.named
+        live, was, now = ctx.live, ctx.live.named, opened.named
         if now == was:
             return False
-        self._chosen, self._now = world, now
-        world.steering.change({"provider": opened.provider, "model": opened.model, "bounds": bounds})
-        world.journal.model(now, bounds.price)
-        world.emit(Changed("model", was, now, why))
+        self._replaced = _Replaced(live.provider, live.model, live.limits, was, now)
+        live.use_model(opened.provider, opened.model, limits)
+        ctx.journal.model(now, limits.price)
+        ctx.emit(Changed("model", was, now, why))
         return True
 
-    def over(self, world: World, messages: list[Message]) -> None:
-        """The run is over: the next one goes to the chosen model again, unless the person chose another meanwhile."""
-        if self._chosen is None or world.named != self._now:
+    def over(self, ctx: RunContext, messages: list[Message]) -> None:
+        """Return to the chosen model at the end of the run, unless the user chose another one in the meantime."""
+        replaced = self._replaced
+        if replaced is None or ctx.live.named != replaced.by:
             return
-        chosen, was = self._chosen, self._chosen.named
-        world.steering.change({"provider": chosen.provider, "model": chosen.model, "bounds": chosen.bounds})
+        ctx.live.use_model(replaced.provider, replaced.model, replaced.limits)
         without_thoughts(messages)
-        world.gauge.another()
-        world.journal.model(was, chosen.bounds.price)
-        world.emit(Changed("model", self._now, was, "the next prompt goes to it again"))
+        ctx.gauge.another()
+        ctx.journal.model(replaced.named, replaced.limits.price)
+        ctx.emit(Changed("model", replaced.by, replaced.named, "the next prompt goes to it again"))

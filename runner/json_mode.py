@@ -44,9 +44,9 @@ class JsonMode:
     """One program's talk with `agent`, which is open."""
 
     def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
-        found = known(agent.environ, agent.talk.world.context)
+        found = known(agent.environ, agent.talk.ctx.context)
         for notice in found.notices:
-            agent.talk.world.emit(Notice(notice))
+            agent.talk.ctx.emit(Notice(notice))
         self.commands = found.commands
         self._agent = agent
         self._questions = questions
@@ -101,7 +101,7 @@ class JsonMode:
                 return
 
     def _wrong(self, problem: Problem, line: int | None) -> None:
-        self._emit(Failed(self._agent.talk.world.redactor.mask(problem), line))
+        self._emit(Failed(self._agent.talk.ctx.redactor.mask(problem), line))
 
     def _follow(self, said: Input) -> None:
         agent = self._agent
@@ -179,7 +179,7 @@ class JsonMode:
     async def _shell(self, command: str) -> None:
         talk = await self._agent.open()
         if self._stopped:
-            talk.world.emit(Notice("the command was stopped"))
+            talk.ctx.emit(Notice("the command was stopped"))
         else:
             await talk.shell(command)
 
@@ -194,7 +194,7 @@ class JsonMode:
         self._next.clear()
         talk.take_back()
         if waited:
-            talk.world.emit(Unqueued(tuple(talk.world.redactor.text(each.shown) for each in waited)))
+            talk.ctx.emit(Unqueued(tuple(talk.ctx.redactor.text(each.shown) for each in waited)))
 
     def _interrupt(self) -> None:
         self._take_back()
@@ -242,7 +242,7 @@ class JsonMode:
         await self._agent.switch(how)
 
     def draft(self, text: str) -> None:
-        self.talk.world.emit(Shown(text, "draft"))
+        self.talk.ctx.emit(Shown(text, "draft"))
 
     def copy(self, text: str) -> bool:
         return False

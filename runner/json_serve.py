@@ -21,7 +21,7 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
     """JSON mode on standard input and output; answers the exit code. `prompt` is as a first line."""
     with JsonLines() as emit:
         # Nobody sits at a terminal: the program answers, and what it does not answer is no.
-        questions = Questions(lambda event: agent.talk.world.emit(event))
+        questions = Questions(lambda event: agent.talk.ctx.emit(event))
         agent = Agent(
             start=lambda: starting(args, unattended=args.unattended, asks=False),
             approver=None if args.unattended else questions,

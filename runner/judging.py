@@ -1,25 +1,53 @@
-"""The gate, asked about one planned call with the machine as it is now."""
+"""Evaluation of the calls of a model: plan the action, evaluate it, and report the call. Nothing is asked or run."""
 
 from policy.hearing import EvaluationContext
+from policy.verdict import Problem
+from runner.audit import records
 from runner.audit.facts import Noting
-from runner.calls import Judgement, Planned
+from runner.calls import Call, Judgement, Planned, plan, raw_arguments
+from runner.events import Malformed, Proposed
+from runner.plan_mode import Proposal, proposal
 from runner.remembered import recalled
-from runner.world import World
+from runner.reports import CallResult, refused
+from runner.run_context import RunContext
 
 
-def judged(planned: Planned, world: World) -> Judgement:
-    """What the policy says of it, with what a person answered before. Emits and records nothing."""
-    noted = Noting(world.look(), world.profile)  # the one look at the disk, and what of it was asked for
+def judge_call(call: Call, ctx: RunContext) -> Judgement | Proposal | CallResult:
+    """Evaluate `call` and announce it. Return the result at once if the call cannot become an action."""
+    found = proposal(call, ctx)
+    return announce(call, evaluate_call(call, ctx), ctx) if found is None else found
+
+
+def evaluate_call(call: Call, ctx: RunContext) -> Judgement | Problem:
+    """Return the verdict on `call` as of now. No event is emitted and nothing is recorded."""
+    planned = plan(call, ctx)
+    return planned if isinstance(planned, Problem) else judge_action(planned, ctx)
+
+
+def announce(call: Call, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
+    """Emit the event of `call`. Record a call that cannot become an action, and return the result of that call."""
+    if isinstance(evaluated, Judgement):
+        ctx.emit(Proposed(call.key, call.name, evaluated.planned.action))
+        return evaluated
+    ctx.emit(Proposed(call.key, call.name, None))
+    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw_arguments(call), evaluated))
+    ctx.emit(Malformed(call.key, call.name, evaluated))
+    return CallResult(refused(call, evaluated, ctx))
+
+
+def judge_action(planned: Planned, ctx: RunContext) -> Judgement:
+    """Return the verdict on a planned action as of now, with remembered answers applied."""
+    noted = Noting(ctx.look(), ctx.profile)  # the one look at the machine, which notes what the verdict depends on
     context = EvaluationContext(
         noted.facts,
-        world.rules,
-        world.profile,
-        world.mode,
-        world.environment,
-        unattended=world.unattended,
-        backend=world.sandbox.name,
+        ctx.rules,
+        ctx.profile,
+        ctx.live.mode,
+        ctx.environment,
+        unattended=ctx.unattended,
+        backend=ctx.sandbox.name,
     )
     assessment, verdict = context.evaluate(planned.action)
-    found = recalled(context, assessment, verdict, world.grants)
-    noted.parts()  # as it is now: a question may stand for minutes
+    found = recalled(context, assessment, verdict, ctx.grants)
+    noted.parts()  # read now: a question may stand for minutes
     return Judgement(planned, found.assessment, found.verdict, found, noted)

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from runner.json_output import JsonLines
     from runner.loop import Ending
     from runner.providers import Opened
+    from runner.run_limits import RunLimits
     from runner.secrets import Secret
     from runner.session import SessionOptions
     from runner.trust.question import Asker
-    from runner.world import Bounds
 
 _LONGEST_PROMPT = 1 << 20
 
@@ -143,7 +143,7 @@ def start_conversation(args: RunArgs) -> int:
         end_by_signals()
         async with Agent(approver=_approver(False, emit), emit=shown, start=lambda: start) as agent:
             code = await converse(agent, line_reader())
-            kept = agent.talk.world.journal.kept
+            kept = agent.talk.ctx.journal.kept
         if kept is not None:
             print(f"\nto go on: agent --resume {kept[:8]}")
         return code
@@ -168,7 +168,7 @@ def prepared(
     unattended: bool,
     *,
     repository: bool = True,
-    usual: "Bounds | None" = None,
+    usual: "RunLimits | None" = None,
     asks: bool = True,
     asker: "Asker | None" = None,
 ) -> "tuple[SessionOptions, Settings]":

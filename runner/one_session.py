@@ -90,11 +90,11 @@ class OneSession:
         """Go on in another session; the door is held, and nothing is on its way."""
         from runner.sessions.choice import beginning
 
-        start, world = self.start, self.talk.world
-        model = world.named
-        into = beginning(where, start.options.cwd, start.environ, model, unattended=world.unattended)
+        start, ctx = self.start, self.talk.ctx
+        model = ctx.live.named
+        into = beginning(where, start.options.cwd, start.environ, model, unattended=ctx.unattended)
         self.talk.take_back()
-        options = replace(start.options, mode=world.mode, bounds=world.bounds, beginning=into)
+        options = replace(start.options, mode=ctx.live.mode, bounds=ctx.live.limits, beginning=into)
         await self._enter(options, replace(start.settings, notices=()), _there(self._models).get(model))
         return self.talk
 
@@ -105,7 +105,7 @@ class OneSession:
 
         stack = contextlib.AsyncExitStack()
         try:
-            world = await stack.enter_async_context(
+            ctx = await stack.enter_async_context(
                 open_session(
                     options,
                     settings,
@@ -123,13 +123,13 @@ class OneSession:
             raise
         if self.found is not None:
             await self.found.stopped()  # whoever had hold of it may have begun something meanwhile
-            world = replace(world, mode=self.found.world.mode, thinking=self.found.world.thinking)
+            ctx.live.mode, ctx.live.thinking = self.found.ctx.live.mode, self.found.ctx.live.thinking
         before, self._open = self._open, stack
         try:
             await before.aclose()
         finally:
-            world.emit(world.opening())
-            self.found = recall(options.beginning, world)
+            ctx.emit(ctx.opening())
+            self.found = recall(options.beginning, ctx)
 
 
 def _there(found: T | None) -> T:

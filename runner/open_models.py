@@ -9,7 +9,7 @@ from runner.providers.endpoint import SetupError
 
 if TYPE_CHECKING:
     from runner.config import Settings
-    from runner.world import Bounds
+    from runner.run_limits import RunLimits
 
 
 class OpenModels:
@@ -39,12 +39,12 @@ class OpenModels:
         """Whether that model is open, and its server the vendor's own."""
         return spec in self._opened and self._opened[spec].vendors
 
-    def bounds(self, bounds: "Bounds", model: Opened) -> "Bounds":
-        """`bounds` at the price of `model`. Raises Stopped when an amount of money bounds the run and nobody knows the
-        price."""
+    def limits(self, limits: "RunLimits", model: Opened) -> "RunLimits":
+        """Return `limits` with the price of `model`. Raise Stopped if the run has a budget of money and the price is
+        unknown."""
         from runner.budget import priced
 
-        return bounds if self._settings is None else priced(bounds, model, self._settings)
+        return limits if self._settings is None else priced(limits, model, self._settings)
 
     async def close(self) -> None:
         for each in self._all:

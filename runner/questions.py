@@ -10,7 +10,7 @@ from policy.verdict import Ask, Problem, ProblemError
 from runner.approval import Answer, Edited, Halt, No, Question, Yes
 from runner.approval_offer import NOTHING, Offer
 from runner.events import Emit, PickWanted
-from runner.plan_mode import QUESTION, WAYS, Leave, PlanAnswer, Stay
+from runner.plan_answer import QUESTION, WAYS, Leave, PlanAnswer, Stay
 from runner.slash.command import Row
 
 _NOBODY = "nobody is there to answer"

@@ -1,8 +1,8 @@
-"""One whole answer of the model, however often it must be asked for.
+"""One complete answer of the model, with retries.
 
-A provider that is busy is asked again, later; an answer that broke off is gone on with from where it stopped, so that
-nothing is shown twice; one that was cut at the most tokens it may have is gone on with under a higher bound; a model
-that stays busy is stood in for by the fallback model. Each of these a few times (`runner/retry.py`), then the run ends.
+A busy provider is asked again later. An answer that broke off is continued from the point where it stopped, so that no
+text is shown twice. An answer that was cut at its largest number of tokens is continued with a higher number. The
+fallback model replaces a model that stays busy. Each of these happens a few times (`Patience`), then the run ends.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from runner.messages import (
     CallReady,
     Failure,
     Message,
+    Provider,
     ProviderError,
     Reply,
     Request,
@@ -32,59 +33,83 @@ from runner.messages import (
     has_thoughts,
     without_thoughts,
 )
+from runner.model_access import ModelAccess
 from runner.model_facts import facts_of
-from runner.request import request_of
+from runner.run_context import RunContext
 from runner.seam import Seam
-from runner.spending import MOST_ANSWERED, Spending
+from runner.spending import MOST_ANSWERED, BudgetMeter
 from runner.unfinished import BROKEN, CUT, Unfinished
-from runner.world import World
 
 
-class Replies:
-    """The answers of one run over `messages`. `world` is the one that was asked with last."""
+class Completion:
+    """The answers of the model in one run.
 
-    def __init__(self, messages: list[Message], world: World, spent: Spending) -> None:
-        self.world = world
-        self.until: float | None = None  # when the run is over, on the event loop's clock
+    Attributes:
+        until: The end of the run on the clock of the event loop, or None if its time is not limited.
+        fallback: The fallback model of the run.
+    """
+
+    def __init__(self, messages: list[Message], ctx: RunContext, spent: BudgetMeter) -> None:
+        """`messages` is the conversation, and `spent` counts what the answers use."""
+        self.until: float | None = None
         self.fallback = Fallback()
+        self._ctx = ctx
         self._messages = messages
         self._spent = spent
-        world.view.eased()
+        self._access = ctx.model_access()  # of the request that is being answered
+        self._noticed = _identity(self._access)
+        ctx.view.eased()
         self._open = Unfinished()
-        self._raised: int | None = None  # the most tokens of an answer, after one was cut
-        self._thoughtless = False  # what the model thought was taken out, since its server refused it
+        self._raised: int | None = None  # the largest number of tokens of an answer, after one was cut
+        self._thoughtless = False  # the thoughts of the model were removed because its server refused them
 
-    async def next(self, renewed: Callable[[], World], ready: Callable[[ToolCall], None]) -> Reply:
-        """The next answer, counted and paid for. `renewed` answers the world as it is now, `ready` is told each call as
-        soon as it and all before it are whole.
+    async def next(self, ready: Callable[[ToolCall], None]) -> Reply:
+        """Return the next answer and count it. Call `ready` for each call as soon as all calls up to it are complete.
 
-        Raises ProviderError, Ended; then, and when cancelled, `unfinished` is what there is of it.
+        Raise ProviderError or BudgetExceeded. After an exception `unfinished` holds the received part of the answer.
         """
-        self.world, self._open = renewed(), Unfinished()
+        self._open = Unfinished()
+        self._renew()
         answered = False
         try:
-            reply = await self._next(renewed, ready)
+            reply = await self._next(ready)
             answered = True
             return reply
         finally:
             opened = self._open
-            self.world.view.asked(answered=answered or opened.begun or bool(opened.text or opened.calls))
+            self._ctx.view.asked(answered=answered or opened.begun or bool(opened.text or opened.calls))
 
-    async def _next(self, renewed: Callable[[], World], ready: Callable[[ToolCall], None]) -> Reply:
+    def notice_model_change(self) -> None:
+        """Adapt the conversation, the budget and the context meter if the next request goes to another model."""
+        access = self._ctx.model_access()
+        if _identity(access) == self._noticed:
+            return
+        self._noticed = _identity(access)
+        without_thoughts(self._messages)
+        self._spent.priced(access.limits.price)
+        access.gauge.another()
+
+    def _renew(self) -> None:
+        """Use the model of now for the next request."""
+        self.notice_model_change()
+        self._access = self._ctx.model_access()
+
+    async def _next(self, ready: Callable[[ToolCall], None]) -> Reply:
         failed: Counter[Failure] = Counter()
         cuts = requests = 0
         self._spent.turn()
-        await self.world.view.fit(self._messages, self.world, self._spent)
+        await self._ctx.view.fit(self._messages, self._access, self._spent)
         while True:
-            before, self.world = self.world, renewed()
-            if (before.provider, before.model) != (self.world.provider, self.world.model):
+            before = self._access
+            self._renew()
+            if _identity(before) != _identity(self._access):
                 failed.clear()
             cap, sent = self._most(self._raised), self._sent()
             most = self._spent.room(sent, cap)
             self._spent.turns += requests == 0  # however many requests it takes
             requests += 1
             try:
-                reply = await self._stream(request_of(sent, self.world, most), ready)
+                reply = await self._stream(self._request(sent, most), ready)
             except ProviderError as error:
                 opened = self._open
                 if opened.begun:
@@ -97,7 +122,7 @@ class Replies:
                 await self._recover(error, failed, cap)
                 continue
             self._answered(reply, sent)
-            if reply.stop is Stop.LENGTH and most == cap and cuts < self.world.bounds.patience.resumes:
+            if reply.stop is Stop.LENGTH and most == cap and cuts < self._access.limits.patience.resumes:
                 cuts += 1
                 whole = self._longer(reply, cap)
                 if whole is None:
@@ -107,27 +132,44 @@ class Replies:
 
     @property
     def unfinished(self) -> tuple[str, tuple[ToolCall, ...]]:
-        """The text that was shown of an answer that never became whole, and its calls that did."""
+        """Return the text that was shown of an incomplete answer, and its complete calls."""
         return self._open.text, tuple(self._open.calls)
 
     # ---- asking
 
     def _most(self, raised: int | None) -> int:
-        """The most tokens that an answer may have, as long as the budget has them. Some servers refuse a request that
-        could fill more than the window."""
+        """Return the largest number of tokens of an answer, before the budget limits that number further.
+
+        Some servers refuse a request that could fill more than the context window.
+        """
         wanted = raised or min(MOST_ANSWERED, self._facts_output or MOST_ANSWERED)
-        left = self.world.view.left(self._messages, self.world)
+        left = self._ctx.view.left(self._messages, self._access)
         return wanted if left is None else min(wanted, left)
 
     @property
     def _facts_output(self) -> int | None:
-        return facts_of(self.world.named).output
+        return facts_of(self._access.named).output
 
     def _sent(self) -> tuple[Message, ...]:
-        return (*self.world.view.sent(self._messages, self.world), *self._open.resumed(self.world.redactor))
+        ctx = self._ctx
+        return (*ctx.view.sent(self._messages, self._access.named), *self._open.resumed(ctx.redactor))
+
+    def _request(self, sent: Sequence[Message], most: int) -> Request:
+        """Return a request with `sent` for an answer of at most `most` tokens. The gauge learns its other parts."""
+        ctx = self._ctx
+        request = Request(
+            model=self._access.model,
+            system=ctx.system_prompt(),
+            messages=ctx.context.told(sent),
+            tools=ctx.tool_specs(),
+            max_tokens=most,
+            thinking=ctx.live.thinking,
+        )
+        ctx.gauge.fixed(request.system + ctx.context.before, request.tools)
+        return request
 
     async def _stream(self, request: Request, ready: Callable[[ToolCall], None]) -> Reply:
-        world, opened = self.world, self._open
+        ctx, access, opened = self._ctx, self._access, self._open
         seam = Seam(opened.kept)
         reply: Reply | None = None
         opened.calling = False
@@ -136,9 +178,9 @@ class Replies:
         def say(text: str) -> None:
             if text:
                 opened.said.append(text)
-                world.emit(Said(text))
+                ctx.emit(Said(text))
 
-        events = world.provider.stream(request)
+        events = access.provider.stream(request)
         try:
             async for event in events:
                 opened.begun = True
@@ -146,13 +188,13 @@ class Replies:
                     case TextDelta(text):
                         say(seam.feed(text))
                     case ThinkingDelta(text):
-                        world.emit(Thought(text))
+                        ctx.emit(Thought(text))
                     case CallOpened(tool):
                         say(seam.end())
                         opened.calling = True
                         begun += 1
-                        if begun <= world.bounds.calls:
-                            world.emit(CallBegun(bounded(tool)))
+                        if begun <= access.limits.calls:
+                            ctx.emit(CallBegun(bounded(tool)))
                     case CallReady(call):
                         say(seam.end())
                         opened.calling = False
@@ -167,28 +209,28 @@ class Replies:
         say(seam.end())
         if reply is None:
             why = "the stream ended before the answer did"
-            problem = Problem(f"`{world.provider.name}` broke off its answer", why, "run it again")
+            problem = Problem(f"`{access.provider.name}` broke off its answer", why, "run it again")
             raise ProviderError(problem, failure=Failure.RETRYABLE)
         return reply
 
     # ---- what came
 
     def _answered(self, reply: Reply, sent: Sequence[Message]) -> None:
-        world = self.world
-        world.journal.usage(reply.usage)
+        ctx = self._ctx
+        ctx.journal.usage(reply.usage)
         self._spent.answered(reply.usage, sent, reply.message)
-        world.emit(after(reply, sent, world, self._spent.money))
+        ctx.emit(after(reply, sent, ctx.gauge, ctx.view.window(self._access.named), self._spent.money))
 
     def _what_is_whole(self, error: ProviderError) -> Reply:
-        """The answer broke off behind calls that are whole: they are done, and the model goes on from their results."""
+        """Return the complete calls of an answer that broke off after them. The model continues from their results."""
         opened = self._open
         count = len(opened.calls)
         which = "the call that was whole is" if count == 1 else f"the {count} calls that were whole are"
-        self.world.emit(Notice(f"{error.problem.what}: {which} done, and it is asked to go on from there"))
+        self._ctx.emit(Notice(f"{error.problem.what}: {which} done, and it is asked to go on from there"))
         return Reply(opened.message, Stop.TOOLS, Usage())
 
     def _longer(self, reply: Reply, cap: int) -> Reply | None:
-        """What there is to do with an answer that was cut; None: ask on."""
+        """Return the reply to use for an answer that was cut, or None if the model has to be asked to continue it."""
         opened, calls = self._open, reply.message.calls
         twice = min((self._raised or MOST_ANSWERED) * 2, self._facts_output or 0) or None
         higher = self._most(twice)
@@ -199,7 +241,7 @@ class Replies:
             return reply
         if grown:
             self._raised = twice
-            self.world.emit(Notice(f"the answer was cut at {cap} tokens; from here on it may have {higher}"))
+            self._ctx.emit(Notice(f"the answer was cut at {cap} tokens; from here on it may have {higher}"))
         if len(calls) > 1:
             rest = tuple(block for block in reply.message.content if block is not calls[-1])
             return Reply(AssistantMessage(rest), Stop.TOOLS, reply.usage)
@@ -210,56 +252,65 @@ class Replies:
     # ---- what failed
 
     async def _recover(self, error: ProviderError, failed: Counter[Failure], cap: int) -> None:
-        """Wait, or change something, so that asking again may help. Raises `error` when it does not. `failed`: how and
-        how often this answer failed; `cap`: the most tokens that it could have had."""
-        world, attempt = self.world, failed[error.failure]
-        patience = world.bounds.patience
+        """Wait, or change the request, so that asking again may help. Raise `error` if it cannot help.
+
+        `failed` counts the failures of this answer by their kind; `cap` is the largest number of tokens of the answer.
+        """
+        ctx, access, attempt = self._ctx, self._access, failed[error.failure]
+        patience = access.limits.patience
         if error.thoughts and not self._thoughtless and any(map(has_thoughts, self._messages)):
             self._thoughtless = True
             without_thoughts(self._messages)
-            world.emit(Notice(f"{error.problem.why}: asked again without what the model thought before"))
+            ctx.emit(Notice(f"{error.problem.why}: asked again without what the model thought before"))
             return
-        if error.images and (images := world.view.refuse(self._messages, world)):
+        if error.images and (images := ctx.view.refuse(self._messages, access.named)):
             which = "an image" if images == 1 else f"{images} images"
-            world.emit(Notice(f"{error.problem.why}: asked again without {which} of the conversation"))
+            ctx.emit(Notice(f"{error.problem.why}: asked again without {which} of the conversation"))
             return
         if error.failure is Failure.CONTEXT:
             await self._shorten(error, attempt, cap)
             return
         if not error.retryable:
             raise error
-        few = self._open.kept or self.fallback.ready(world)
+        few = self._open.kept or self.fallback.ready(ctx)
         tries = patience.resumes if few else patience.tries
         luck = random.random()  # noqa: S311  # spreads waits, guards nothing
         seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=self._left)
         if seconds is None and error.retry_after is not None and error.retry_after > 0:
-            name = world.provider.name
-            world.emit(
+            name = access.provider.name
+            ctx.emit(
                 Notice(f"`{name}` wants to be asked again in {error.retry_after:.0f} s: longer than this run waits")
             )
         if seconds is None or attempt > tries:
-            if not self.fallback.take(world, error.problem.what):
+            if not self.fallback.take(ctx, error.problem.what):
                 raise error
             return
-        world.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
-        await world.steering.wait(seconds)
+        ctx.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
+        await ctx.live.wait(seconds)
 
     async def _shorten(self, error: ProviderError, attempt: int, cap: int) -> None:
-        """The conversation and the room for an answer are more than the model's window: ask for a shorter answer where
-        that is enough, else show less. Raises `error` when there is no less."""
-        before = self.world.view.shown(self._messages)
-        if attempt > self.world.bounds.patience.resumes:
+        """Ask for a shorter answer if that makes the request fit into the context window, else send less.
+
+        Raise `error` if there is nothing left to shorten.
+        """
+        view, access, said = self._ctx.view, self._access, error.window
+        before = view.shown(self._messages)
+        if attempt > access.limits.patience.resumes:
             raise error
-        view, said = self.world.view, error.window
-        if await view.shrink(self._messages, self.world, self._spent, attempt, said) != before:
+        if await view.shrink(self._messages, access, self._spent, attempt, said) != before:
             return
-        if said is None or view.window(self.world) != said or self._most(self._raised) >= cap:
+        if said is None or view.window(access.named) != said or self._most(self._raised) >= cap:
             raise error
 
     @property
     def _left(self) -> float | None:
-        """How long an answer may be waited for: to the end of the run; where somebody sits there, not for ever."""
+        """Return the seconds to wait for an answer at most: to the end of the run, and less if a person is waiting."""
         if self.until is None:
             return None
         left = max(self.until - asyncio.get_running_loop().time(), 0.0)
-        return left if self.world.unattended else min(left, self.world.bounds.patience.longest)
+        return left if self._ctx.unattended else min(left, self._access.limits.patience.longest)
+
+
+def _identity(access: ModelAccess) -> tuple[Provider, str]:
+    """Return what tells one model from another."""
+    return access.provider, access.model

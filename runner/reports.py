@@ -9,9 +9,9 @@ from policy.verdict import Deny, Problem
 from runner.calls import Call, Planned
 from runner.events import Chunk, Denied, Emit, Finished
 from runner.messages import ImageBlock, TextBlock, ToolResult
+from runner.run_context import RunContext
 from runner.visible import one_line
 from runner.wording import action_words
-from runner.world import World
 from sandbox.backend import MOST_TOLD, Listener, Outcome
 from tools.answer import problem_of
 from tools.tool import TextPart
@@ -20,7 +20,7 @@ _REFUSED = 1000  # characters of an action that was refused; the event that prop
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CallResult:
     """What the model is told of one call, the denial if there was one, and how many bytes the action answered."""
 
     result: ToolResult
@@ -28,44 +28,44 @@ class Report:
     output: int = 0
 
 
-def refused(call: Call, problem: Problem, world: World, note: str | None = None) -> ToolResult:
+def refused(call: Call, problem: Problem, ctx: RunContext, note: str | None = None) -> ToolResult:
     """A refusal in words, with the way out: the model can act on it. `note` comes behind it; without one the call made
     no sense, which is counted."""
     if note is None:
-        note = world.refusals.malformed(call.name)
-    text = world.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}{note}")
+        note = ctx.refusals.malformed(call.name)
+    text = ctx.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}{note}")
     return ToolResult(call.of.id, (TextBlock(text),), is_error=True)
 
 
-def denied(planned: Planned, verdict: Deny, world: World, record: int) -> Report:
+def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> CallResult:
     """Policy or a person said no."""
-    action = one_line(action_words(planned.action, world.cwd), _REFUSED)
+    action = one_line(action_words(planned.action, ctx.cwd), _REFUSED)
     event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem, record)
-    world.emit(event)
-    return Report(refused(planned.call, verdict.problem, world, world.refusals.denied(verdict.cell.tier)), event)
+    ctx.emit(event)
+    return CallResult(refused(planned.call, verdict.problem, ctx, ctx.refusals.denied(verdict.cell.tier)), event)
 
 
-def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> Report:
+def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -> CallResult:
     """The action ended, well or not. A long output is kept whole on the shelf; the model sees what the tool shows.
 
     Neither holds a live secret: what the sandbox answered is masked first, so that no cut can hide a part of one.
     """
-    outcome = world.redactor.mask(outcome)
+    outcome = ctx.redactor.mask(outcome)
     kept: list[str] = []
 
     def keep(stdout: bytes, stderr: bytes) -> str:
-        kept.append(world.shelf.keep(stdout, stderr))
+        kept.append(ctx.shelf.keep(stdout, stderr))
         return kept[-1]
 
-    parts = planned.tool.render(planned.action, outcome, world.seen, keep=keep)
+    parts = planned.tool.render(planned.action, outcome, ctx.seen, keep=keep)
     content = tuple(
-        TextBlock(world.redactor.text(part.text))
+        TextBlock(ctx.redactor.text(part.text))
         if isinstance(part, TextPart)
         else ImageBlock(part.media_type, part.data)
         for part in parts
     )
     problem = problem_of(outcome)
-    world.emit(
+    ctx.emit(
         Finished(
             call=planned.call.key,
             status=outcome.status,
@@ -81,29 +81,29 @@ def finished(planned: Planned, outcome: Outcome, world: World, record: int) -> R
     )
     failed = problem is not None or outcome.ended_by is not None  # a command's own exit status is its answer
     output = len(outcome.stdout) + len(outcome.stderr)
-    return Report(ToolResult(planned.call.of.id, content, is_error=failed), output=output)
+    return CallResult(ToolResult(planned.call.of.id, content, is_error=failed), output=output)
 
 
-def edited(report: Report, planned: Planned, world: World) -> Report:
+def edited(report: CallResult, planned: Planned, ctx: RunContext) -> CallResult:
     """The same report, with what the model has to know first: a person put another command in the place of its own."""
-    said = action_words(planned.action, world.cwd)
-    return _headed(report, f"{answerer(world.approver.name)} changed your command; this is about:\n{said}\n", world)
+    said = action_words(planned.action, ctx.cwd)
+    return _headed(report, f"{answerer(ctx.approver.name)} changed your command; this is about:\n{said}\n", ctx)
 
 
-def again(report: Report, right: str, world: World) -> Report:
+def again(report: CallResult, right: str, ctx: RunContext) -> CallResult:
     """The same report, of a second run."""
-    who = answerer(world.approver.name)
+    who = answerer(ctx.approver.name)
     told = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
-    return _headed(report, f"{told}:\n", world)
+    return _headed(report, f"{told}:\n", ctx)
 
 
-def stopped(report: Report, problem: Problem, world: World) -> Report:
+def stopped(report: CallResult, problem: Problem, ctx: RunContext) -> CallResult:
     """The same report, of a run that a person gave no further right to."""
-    return _headed(report, f"the sandbox stopped this, and {problem.why}\n", world)
+    return _headed(report, f"the sandbox stopped this, and {problem.why}\n", ctx)
 
 
-def _headed(report: Report, told: str, world: World) -> Report:
-    head = TextBlock(world.redactor.text(told))
+def _headed(report: CallResult, told: str, ctx: RunContext) -> CallResult:
+    head = TextBlock(ctx.redactor.text(told))
     return replace(report, result=replace(report.result, content=(head, *report.result.content)))
 
 

@@ -1,4 +1,4 @@
-"""From settings to a World: the one place where a model session's parts are opened, in an order that fails early."""
+"""The opening of a session: from settings to a RunContext, in an order that fails early."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ from runner.broker.opened import lending, with_bundle
 from runner.commit import head_commit
 from runner.compaction.opening import view_of
 from runner.config import Settings
-from runner.context.context import Context, tool_specs
+from runner.context.context import Context
 from runner.context.surroundings import surroundings
 from runner.events import Emit, Notice
 from runner.facts import child_environment, gather
@@ -34,6 +34,8 @@ from runner.open_models import OpenModels
 from runner.places import cache_dir, state_dir
 from runner.providers import Opened
 from runner.redactor import Redactor
+from runner.run_context import LiveSettings, RunContext
+from runner.run_limits import RunLimits
 from runner.sessions.begin import Beginning, Run
 from runner.sessions.cost import Price
 from runner.sessions.journal import Journal
@@ -41,7 +43,6 @@ from runner.shelf import Shelf
 from runner.steering import Delivery, Steering
 from runner.undo.choice import keeper
 from runner.watched import Watch
-from runner.world import Bounds, World
 from sandbox.backend import Level
 from sandbox.choose import open_backend
 
@@ -59,7 +60,7 @@ class SessionOptions:
     limits: tuple[str, ...] = ()
     backend: str | None = None
     least: str | None = None
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: RunLimits = field(default_factory=RunLimits)
     argv: tuple[str, ...] = ()
     beginning: Beginning | None = None  # where the session is kept, and what it goes on from; None: nowhere
     instructions: str = ""
@@ -77,8 +78,8 @@ async def open_session(
     emit: Emit,
     opener: Callable[[str], Opened] | None = None,
     models: OpenModels | None = None,
-) -> AsyncIterator[World]:
-    """A World whose boundary stands and whose session is recorded. Leaving ends every child and closes the log.
+) -> AsyncIterator[RunContext]:
+    """Open the sandbox and the record of a session, and yield its RunContext. Leaving ends every child process.
 
     What is emitted or recorded holds no secret that this process knows, and nothing that is a key by its shape.
 
@@ -167,10 +168,12 @@ async def open_session(
                     said = "allows nothing while nobody is there"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
         around = await asyncio.to_thread(surroundings, facts.workspace)  # a large index takes a moment
-        world = World(
+        ctx = RunContext(
             session=session,
             cwd=cwd,
-            mode=mode,
+            live=LiveSettings(
+                mode, model.provider, model.model, options.bounds, Thinking(str(settings.value("thinking")))
+            ),
             unattended=options.unattended,
             tools=TOOLS,
             seen=Seen(),
@@ -182,12 +185,9 @@ async def open_session(
             audit=audit,
             sandbox=sandbox,
             enforcement=enforcement,
-            provider=model.provider,
-            model=model.model,
             shelf=Shelf(state / "outputs" / session),
             emit=emit,
             redactor=redactor,
-            bounds=options.bounds,
             journal=journal,
             context=redactor.mask(replace(options.context, instructions=options.instructions, surroundings=around)),
             undo=undo,
@@ -195,14 +195,13 @@ async def open_session(
             models=models,
             view=view_of(settings),
             fallback=str(settings.value("fallback_model") or ""),
-            thinking=Thinking(str(settings.value("thinking"))),
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
-        world.gauge.fixed(world.context.system(world) + world.context.before, tool_specs(world))
-        yield world
+        ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
+        yield ctx
 
 
-def _prices(model: str | None, bounds: Bounds) -> dict[str, Price]:
+def _prices(model: str | None, bounds: RunLimits) -> dict[str, Price]:
     return {model: bounds.price} if model is not None and bounds.price is not None else {}
 
 

@@ -1,4 +1,4 @@
-"""What one run has used up, and when that ends it. Every bound is looked at before a request is sent, and after."""
+"""The budget of one run: what the run used, compared with its limits before and after each request."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +17,8 @@ from runner.messages import (
     Usage,
 )
 from runner.problems import Exit
+from runner.run_limits import RunLimits
 from runner.sessions.cost import Price, cost
-from runner.world import Bounds
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
@@ -31,7 +31,7 @@ _Block = TextBlock | ThinkingBlock | ToolCall | ImageBlock
 
 
 class Limit(StrEnum):
-    """Which bound ended a run."""
+    """The limit that ended a run."""
 
     TURNS = "turns"
     TOKENS = "tokens"
@@ -41,8 +41,8 @@ class Limit(StrEnum):
     DENIALS = "denials"
 
 
-class Ended(Exception):
-    """A bound was reached, or the model will not go on: leave the run at once, with this exit code and reason."""
+class BudgetExceeded(Exception):
+    """The run ends at once, because a limit was reached or the model declined to continue."""
 
     def __init__(self, exit: Exit, reason: str, limit: Limit | None = None) -> None:
         super().__init__(reason)
@@ -51,46 +51,58 @@ class Ended(Exception):
         self.limit = limit
 
 
-class Spending:
-    """The counts of one run against its bounds."""
+class BudgetMeter:
+    """The counters of one run, compared with its limits.
 
-    def __init__(self, bounds: Bounds, *, unattended: bool) -> None:
+    Attributes:
+        turns: The number of answers.
+        usage: The tokens as the provider reports them.
+        money: The cost so far, or None if the price is unknown.
+        output: The bytes that actions printed.
+        denials: The number of denied actions.
+    """
+
+    def __init__(self, limits: RunLimits, *, unattended: bool) -> None:
         self.turns = 0
         self.usage = Usage()  # as the provider reports it
         self._counted = Usage()
-        self._free = bounds.price == FREE
-        self.money: float | None = 0.0 if bounds.price is not None else None
+        self._free = limits.price == FREE
+        self.money: float | None = 0.0 if limits.price is not None else None
         self.output = 0
         self.denials = 0
-        self._bounds = bounds
+        self._limits = limits
         self._unattended = unattended
         self._row = 0
         self._sent = 0  # tokens of the last request; the next one says all of it again
 
     def turn(self) -> None:
-        """Raises Ended when no more answers may be asked for."""
-        if self.turns >= self._bounds.turns:
-            raise Ended(Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS)
+        """Raise BudgetExceeded if the run may ask for no further answer."""
+        if self.turns >= self._limits.turns:
+            raise BudgetExceeded(
+                Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS
+            )
 
     def room(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
-        """The most tokens that the answer to a request with `messages` may have, `wanted` at most. Raises Ended when
-        the budget has none for it."""
-        bounds = self._bounds
+        """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.
+
+        Raise BudgetExceeded if the budget has no tokens left for an answer.
+        """
+        limits = self._limits
         most, limit = float(wanted), None
         sends = max(self._sent, _bytes(messages) // _BYTES)
-        if bounds.tokens is not None:
-            left = bounds.tokens - self.tokens - sends
+        if limits.tokens is not None:
+            left = limits.tokens - self.tokens - sends
             if left < most:
                 most, limit = left, Limit.TOKENS
-        if bounds.money is not None and bounds.price is not None and self.money is not None:
-            price = bounds.price.at(sends)
-            rest = bounds.money - self.money - sends * _cheapest(price) / 1_000_000
+        if limits.money is not None and limits.price is not None and self.money is not None:
+            price = limits.price.at(sends)
+            rest = limits.money - self.money - sends * _cheapest(price) / 1_000_000
             each = (price.output or 0.0) / 1_000_000
             room = rest / each if each else wanted if rest >= 0 else 0
             if room < most:
                 most, limit = room, Limit.MONEY
         if most < LEAST_ANSWERED:
-            raise Ended(Exit.LIMIT, f"stopped before a request that would exceed {self._said(limit)}", limit)
+            raise BudgetExceeded(Exit.LIMIT, f"stopped before a request that would exceed {self._said(limit)}", limit)
         return int(most)
 
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
@@ -118,7 +130,7 @@ class Spending:
 
     def _pay(self, usage: Usage) -> None:
         if self.money is not None:
-            paid = cost(usage, self._bounds.price)
+            paid = cost(usage, self._limits.price)
             self.money = self.money + paid if paid is not None else None
 
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> None:
@@ -132,58 +144,58 @@ class Spending:
             self.money = self.money + paid if paid is not None else None
 
     def affords(self, sends: int, most: int, price: Price | None) -> bool:
-        """Whether a request aside of `sends` tokens, with an answer of `most`, stays inside the bounds."""
-        bounds = self._bounds
-        if bounds.tokens is not None and self.tokens + sends + most > bounds.tokens:
+        """Return True if a side request of `sends` tokens with an answer of `most` tokens stays within the limits."""
+        limits = self._limits
+        if limits.tokens is not None and self.tokens + sends + most > limits.tokens:
             return False
-        if bounds.money is None:
+        if limits.money is None:
             return True
         would = cost(Usage(sends, most), price)
-        return self.money is not None and would is not None and self.money + would <= bounds.money
+        return self.money is not None and would is not None and self.money + would <= limits.money
 
     def shortened(self) -> None:
         """The next request says less than the last one did."""
         self._sent = 0
 
     def check(self) -> None:
-        """Raises Ended when more was used than the run may: nothing of the answer is done, but what it read early."""
-        bounds = self._bounds
-        if bounds.tokens is not None and self.tokens > bounds.tokens:
-            raise Ended(
+        """Raise BudgetExceeded if the run used more than its limits. Calls of the last answer are then not executed."""
+        limits = self._limits
+        if limits.tokens is not None and self.tokens > limits.tokens:
+            raise BudgetExceeded(
                 Exit.LIMIT, f"stopped after {self.tokens} tokens: {self._said(Limit.TOKENS)} is used up", Limit.TOKENS
             )
-        if bounds.money is not None and (self.money is None or self.money > bounds.money):
+        if limits.money is not None and (self.money is None or self.money > limits.money):
             spent = "an unknown amount" if self.money is None else f"{self.money:.4f}"
-            raise Ended(
+            raise BudgetExceeded(
                 Exit.LIMIT, f"stopped after spending {spent}: {self._said(Limit.MONEY)} is used up", Limit.MONEY
             )
 
     def priced(self, price: Price | None) -> None:
-        """Another model goes on, at this price."""
-        self._bounds = replace(self._bounds, price=price)
+        """Continue at the price of another model."""
+        self._limits = replace(self._limits, price=price)
         self._free = price == Price(0.0, 0.0, 0.0, 0.0)
         if price is None:
             self.money = None
 
     def printed(self, count: int) -> None:
-        """An action answered `count` bytes. Raises Ended."""
+        """Count `count` bytes of output. Raise BudgetExceeded if the limit is reached."""
         self.output += count
-        most = self._bounds.output
+        most = self._limits.output
         if most is not None and self.output > most:
             reason = f"stopped after {self.output} bytes of output: {self._said(Limit.OUTPUT)} is used up"
-            raise Ended(Exit.LIMIT, reason, Limit.OUTPUT)
+            raise BudgetExceeded(Exit.LIMIT, reason, Limit.OUTPUT)
 
     def allowed(self) -> None:
         self._row = 0
 
     def denied(self) -> None:
-        """A model that nobody watches does not get to try for ever. Raises Ended."""
+        """Count a denial. Raise BudgetExceeded if an unattended run has too many of them."""
         self.denials += 1
         self._row += 1
-        bounds = self._bounds
-        if self._unattended and (self._row >= bounds.row or self.denials >= bounds.total):
-            count = f"{self._row} denials in a row" if self._row >= bounds.row else f"{self.denials} denials"
-            raise Ended(Exit.LIMIT, f"stopped after {count}: nobody is there to help", Limit.DENIALS)
+        limits = self._limits
+        if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
+            count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
+            raise BudgetExceeded(Exit.LIMIT, f"stopped after {count}: nobody is there to help", Limit.DENIALS)
 
     @property
     def tokens(self) -> int:
@@ -192,19 +204,19 @@ class Spending:
         return used.input + used.output + used.cache_read + used.cache_write
 
     def cut_off(self) -> Limit:
-        """Which bound it was that made an answer end before its end."""
-        bounds = self._bounds
-        near = bounds.money is not None and self.money is not None and self.money > 0.9 * bounds.money
+        """Return the limit that cut an answer off."""
+        limits = self._limits
+        near = limits.money is not None and self.money is not None and self.money > 0.9 * limits.money
         return Limit.MONEY if near else Limit.TOKENS
 
     def _said(self, limit: Limit | None) -> str:
         match limit:
             case Limit.TOKENS:
-                return f"the budget of {self._bounds.tokens} tokens"
+                return f"the budget of {self._limits.tokens} tokens"
             case Limit.MONEY:
-                return f"the budget of {self._bounds.money:g}"
+                return f"the budget of {self._limits.money:g}"
             case _:
-                return f"the budget of {self._bounds.output} bytes"
+                return f"the budget of {self._limits.output} bytes"
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

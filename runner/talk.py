@@ -2,20 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from policy.tier import Mode
 from policy.verdict import Problem
 from runner.calls import Call
 from runner.context.marked import marked
 from runner.events import Changed, Failed, Notice, Prompted, Queued, RunEnded, Unqueued
-from runner.loop import BREAKS, Ending, answer, run
+from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, without_thoughts
 from runner.problems import Exit, Stopped
+from runner.run_context import RunContext
 from runner.sessions.mark import OWN, Mark
-from runner.spending import Spending
+from runner.spending import BudgetMeter
 from runner.words import Words
-from runner.world import World
 
 _ONE_MODEL = Problem(
     "the model cannot be changed here", "this program gave the session one model", "start a session with another"
@@ -30,14 +29,14 @@ _HALTED = "it was stopped"
 
 
 class Talk:
-    """One conversation over a World that is replaced as settings change.
+    """One conversation over a RunContext that is replaced as settings change.
 
     Every method belongs to the event loop's thread.
     """
 
-    def __init__(self, world: World, history: list[Message], marks: Sequence[Mark] = ()) -> None:
+    def __init__(self, ctx: RunContext, history: list[Message], marks: Sequence[Mark] = ()) -> None:
         """`history` is what was said in earlier runs of the session, `marks` its prompts."""
-        self.world = world
+        self.ctx = ctx
         self.history = history
         self.marks = list(marks)
         self.usage = Usage()  # of all runs of this talk, as the provider counts it
@@ -59,17 +58,17 @@ class Talk:
         words = Words(text, typed)
         while True:
             ending = await self._run(words)
-            if ending.exit in _STOPS or (more := self.world.steering.next()) is None:
+            if ending.exit in _STOPS or (more := self.ctx.steering.next()) is None:
                 return ending
             words = more
 
     async def _run(self, words: Words) -> Ending:
-        undo = self.world.undo
+        undo = self.ctx.undo
         news = undo.news() if undo is not None else ""
         latest = undo.latest() if undo is not None else 0
-        self.marks.append(Mark(words.shown, len(self.history), self.world.journal.leaf, latest))
+        self.marks.append(Mark(words.shown, len(self.history), self.ctx.journal.leaf, latest))
         said = Words(f"{news}{words.text}", words.shown) if news else words
-        self._running = running = asyncio.create_task(run(said.text, self.world, self.history, said.typed))
+        self._running = running = asyncio.create_task(run(said.text, self.ctx, self.history, said.typed))
         try:
             ending = await running
             self._spent(ending.usage, ending.cost)
@@ -82,15 +81,13 @@ class Talk:
             return self.unbegun(words.text, words.typed)
         finally:
             self._running = None
-            self.world = self.world.steering.renewed(self.world)  # also what the run itself changed: plan mode's end
-            self.world.steering.settled()
 
     def unbegun(self, text: str, typed: str = "") -> Ending:
         """Tell of a prompt that was interrupted before its first step."""
-        mask = self.world.redactor.text
-        self.world.emit(Prompted(mask(text), mask(typed)))
+        mask = self.ctx.redactor.text
+        self.ctx.emit(Prompted(mask(text), mask(typed)))
         ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
-        self.world.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
+        self.ctx.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
         return ending
 
     def _free(self) -> None:
@@ -109,15 +106,15 @@ class Talk:
         self._free()
         del self.history[mark.length :]
         del self.marks[self.marks.index(mark) :]
-        self.world.journal.back_to(mark.leaf)
-        self.world.view.rewound(self.history, self.world)
+        self.ctx.journal.back_to(mark.leaf)
+        self.ctx.view.rewound(self.history, self.ctx.model_access())
 
     async def compact(self, focus: str = "") -> bool:
         """Show the model notes instead of what is old; `focus` is what matters. Whether anything became shorter.
         Raises ProviderError; CancelledError when it was interrupted; Stopped while `busy`."""
         self._free()
-        world, spent = self.world, Spending(self.world.bounds, unattended=self.world.unattended)
-        self._running = running = asyncio.create_task(world.view.compact(self.history, world, focus, spent))
+        ctx, spent = self.ctx, BudgetMeter(self.ctx.live.limits, unattended=self.ctx.unattended)
+        self._running = running = asyncio.create_task(ctx.view.compact(self.history, ctx.model_access(), focus, spent))
         try:
             return await running is not None
         finally:
@@ -138,25 +135,25 @@ class Talk:
             told = _HALTED  # before its first step
         finally:
             self._running = None
-        script, told = self.world.redactor.text(script), self.world.redactor.text(told)
+        script, told = self.ctx.redactor.text(script), self.ctx.redactor.text(told)
         # THREAT: what it printed is in a message of the person, and has no more authority than any other output.
         said = f"{OWN}\n$ {script}\n{marked('command-output', told)}"
         message = UserMessage((TextBlock(said),))
         self.history.append(message)
         try:
-            self.world.journal.message(message)
+            self.ctx.journal.message(message)
         except BREAKS as error:
-            self.world.emit(Failed(error.problem))
+            self.ctx.emit(Failed(error.problem))
 
     async def _shell(self, key: str, script: str) -> str:
         """What the model is told of it."""
         try:
-            report = await answer(Call(key, ToolCall(key, "bash", {"command": script})), self.world)
+            report = await handle_call(Call(key, ToolCall(key, "bash", {"command": script})), self.ctx)
         except BREAKS as error:
-            self.world.emit(Failed(error.problem))
+            self.ctx.emit(Failed(error.problem))
             return f"not done: {error.problem}"
         except asyncio.CancelledError:  # the person, who goes on talking
-            self.world.emit(Notice("the command was stopped"))
+            self.ctx.emit(Notice("the command was stopped"))
             return _HALTED
         return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))
 
@@ -176,54 +173,52 @@ class Talk:
 
     def steer(self, text: str) -> None:
         """Say something to the model inside its turn, after the current batch of calls."""
-        text = self.world.redactor.text(text)
-        self.world.steering.steer(text)
-        self.world.emit(Queued(text, "steer"))
+        text = self.ctx.redactor.text(text)
+        self.ctx.steering.steer(text)
+        self.ctx.emit(Queued(text, "steer"))
 
     def follow_up(self, text: str, typed: str = "") -> None:
         """Say something when the turn is over; `typed` as of `prompt`."""
-        words = self.world.redactor.mask(Words(text, typed))
-        self.world.steering.follow_up(words.text, words.typed)
-        self.world.emit(Queued(words.shown, "follow_up"))
+        words = self.ctx.redactor.mask(Words(text, typed))
+        self.ctx.steering.follow_up(words.text, words.typed)
+        self.ctx.emit(Queued(words.shown, "follow_up"))
 
     def take_back(self) -> tuple[str, ...]:
         """Everything that waited, which now does not."""
-        texts = self.world.steering.take_back()
+        texts = self.ctx.steering.take_back()
         if texts:
-            self.world.emit(Unqueued(texts))
+            self.ctx.emit(Unqueued(texts))
         return texts
 
     def set_mode(self, mode: Mode, why: str = "") -> None:
         """From the next call on."""
-        was, self.world = self.world.mode, replace(self.world, mode=mode)
+        was = self.ctx.live.mode
         if was is not mode:
-            self.world.steering.change({"mode": mode})
-            self.world.journal.mode(mode)
-            self.world.emit(Changed("mode", was.value, mode.value, why))
+            self.ctx.live.mode = mode
+            self.ctx.journal.mode(mode)
+            self.ctx.emit(Changed("mode", was.value, mode.value, why))
 
     def set_model(self, spec: str) -> None:
         """From the next request on. Raises Stopped, SetupError or SecretError: then nothing has changed."""
-        world = self.world
-        if world.models is None:
+        ctx = self.ctx
+        if ctx.models is None:
             raise Stopped(_ONE_MODEL, Exit.USAGE)
-        opened = world.models.get(spec)
-        was, now = world.named, opened.named
+        opened = ctx.models.get(spec)
+        was, now = ctx.live.named, opened.named
         if now == was:
             return
-        bounds = world.models.bounds(world.bounds, opened)
-        fields = {"provider": opened.provider, "model": opened.model, "bounds": bounds}
-        self.world = replace(world, provider=opened.provider, model=opened.model, bounds=bounds)
-        world.steering.change(fields)
+        limits = ctx.models.limits(ctx.live.limits, opened)
+        ctx.live.use_model(opened.provider, opened.model, limits)
         without_thoughts(self.history)
-        world.journal.model(now, bounds.price)
-        world.emit(Changed("model", was, now))
+        ctx.journal.model(now, limits.price)
+        ctx.emit(Changed("model", was, now))
 
     def set_thinking(self, thinking: Thinking) -> None:
         """From the next request on."""
-        was, self.world = self.world.thinking, replace(self.world, thinking=thinking)
+        was = self.ctx.live.thinking
         if was is not thinking:
-            self.world.steering.change({"thinking": thinking})
-            self.world.emit(Changed("thinking", was.value, thinking.value))
+            self.ctx.live.thinking = thinking
+            self.ctx.emit(Changed("thinking", was.value, thinking.value))
 
 
 def _cancelled() -> bool:

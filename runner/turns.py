@@ -1,14 +1,14 @@
-"""The turns of one run: reply, calls, results, again; with the counts that bound them."""
+"""The turns of one run: an answer of the model, its calls, their results, and the next answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from policy.record import dataclass
 from policy.verdict import Problem
+from runner.asking import ask_ahead
 from runner.calls import Call, Judgement
 from runner.events import Denied, Notice, Steered
+from runner.execute import execute_call
+from runner.judging import announce, evaluate_call, judge_call
 from runner.messages import (
     AssistantMessage,
     Message,
@@ -20,49 +20,30 @@ from runner.messages import (
     ToolMessage,
     ToolResult,
     UserMessage,
-    without_thoughts,
 )
-from runner.plan_mode import Proposal
 from runner.problems import Exit
-from runner.replies import Replies
-from runner.reports import Report
-from runner.spending import Ended, Spending
-from runner.world import World
-
-if TYPE_CHECKING:
-    from runner.asking import Early
+from runner.replies import Completion
+from runner.reports import CallResult
+from runner.run_context import RunContext
+from runner.spending import BudgetExceeded, BudgetMeter
 
 _MOST_KEPT = 1_000  # calls of one reply that stay in the talk, each with its result
 _STOPPED = TextBlock("not run: the turn was stopped before this call was done")
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
-    """What happens to one call, in steps, so that the last may run beside a neighbour's: `weigh` says what the gate
-    says of it and tells nobody, `told` tells it; `judge` is both; `settle` does it. `ahead` puts the questions of a
-    whole turn as one list first, and answers what was said to each, by the key of its call."""
-
-    weigh: Callable[[Call, World], Judgement | Problem]
-    told: Callable[[Call, Judgement | Problem, World], Judgement | Report]
-    judge: Callable[[Call, World], Judgement | Proposal | Report]
-    ahead: "Callable[[Sequence[Call], World], Awaitable[Mapping[str, Early]]]"
-    settle: Callable[[Judgement | Proposal, World], Awaitable[Report]]
-
-
 class Turns:
-    """One run over `messages`, which stay whole whatever ends it: every call has its result.
+    """The turns of one run over a conversation that stays complete whatever ends the run: every call has its result.
 
-    Calls that only read are begun while the model still writes, in its order, up to the first that may do more.
+    Calls that only read are executed while the model still writes, in order, up to the first call that may do more.
     """
 
-    def __init__(self, world: World, messages: list[Message], arrow: Arrow) -> None:
+    def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
         self.messages = messages
-        self._world = world
-        self._arrow = arrow
-        self.spent = Spending(world.bounds, unattended=world.unattended)
+        self._ctx = ctx
+        self.spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended)
         self.denied: list[Denied] = []
-        self._replies = Replies(messages, world, self.spent)
-        self._slots = asyncio.Semaphore(world.bounds.parallel)
+        self._completion = Completion(messages, ctx, self.spent)
+        self._slots = asyncio.Semaphore(ctx.live.limits.parallel)
         self._fresh()
 
     def _fresh(self) -> None:
@@ -77,22 +58,24 @@ class Turns:
 
     async def through(self, until: float | None = None) -> str:
         """Turn after turn; answers why it is over. `until`: when it will be, on the event loop's clock."""
-        replies = self._replies
-        replies.until = until
+        completion = self._completion
+        completion.until = until
         while True:
             self._fresh()
             try:
-                reply = await replies.next(self._renewed, self._begin)
+                reply = await completion.next(self._begin)
                 self._agreed(reply)
             except BaseException as end:
                 await self._stop_reading()
                 stopped = isinstance(end, asyncio.CancelledError)
-                self._broken_off(*replies.unfinished, "stopped by the user" if stopped else "the answer broke off here")
+                self._broken_off(
+                    *completion.unfinished, "stopped by the user" if stopped else "the answer broke off here"
+                )
                 raise
             if not reply.message.calls:
                 if reply.message.content:
-                    self.messages.append(self._world.redactor.mask(reply.message))
-                    self._world.journal.message(reply.message)
+                    self.messages.append(self._ctx.redactor.mask(reply.message))
+                    self._ctx.journal.message(reply.message)
                 self.spent.check()
                 return _why_over(reply, self.spent)
             await self._turn(self._kept(reply.message))
@@ -106,48 +89,39 @@ class Turns:
         self._count = len(message.calls)
         if self._count <= _MOST_KEPT:
             return message
-        done = self._world.bounds.calls
+        done = self._ctx.live.limits.calls
         text = f"the reply has {self._count:,} calls: {done} are done, the others are refused or left out"
-        self._world.emit(Notice(text))
+        self._ctx.emit(Notice(text))
         left = iter(range(_MOST_KEPT))
         kept = (each for each in message.content if not isinstance(each, ToolCall) or next(left, None) is not None)
         return AssistantMessage(tuple(kept))
 
     def over(self) -> None:
         """The run is over, however."""
-        self._replies.fallback.over(self._world, self.messages)
-
-    def _renewed(self) -> World:
-        """The world with what was changed meanwhile."""
-        before, self._world = self._world, self._world.steering.renewed(self._world)
-        if (before.provider, before.model) != (self._world.provider, self._world.model):
-            without_thoughts(self.messages)
-            self.spent.priced(self._world.bounds.price)
-            self._world.gauge.another()
-        return self._world
+        self._completion.fallback.over(self._ctx, self.messages)
 
     def _steered(self) -> None:
         """Put what was said meanwhile behind the results of the batch."""
-        for text in self._world.steering.injected():
+        for text in self._ctx.steering.injected():
             said = UserMessage((TextBlock(text),))
             self.messages.append(said)
-            self._world.journal.message(said)
-            self._world.emit(Steered(text))
+            self._ctx.journal.message(said)
+            self._ctx.emit(Steered(text))
 
     def _begin(self, call: ToolCall) -> None:
         """A call is whole while the reply is not: begin it if it only reads, and so did all before it."""
         place, self._seen = self._seen, self._seen + 1
-        if self._ordered or place >= self._world.bounds.calls:
+        if self._ordered or place >= self._ctx.live.limits.calls:
             return
-        self._renewed()
+        self._completion.notice_model_change()
         keyed = Call(self._key(place), call)
-        weighed = self._arrow.weigh(keyed, self._world)
-        if isinstance(weighed, Judgement) and weighed.only_reads:
+        evaluated = evaluate_call(keyed, self._ctx)
+        if isinstance(evaluated, Judgement) and evaluated.only_reads:
             self._begun[place] = call
-            self._world.journal.awaiting()
-            self._arrow.told(keyed, weighed, self._world)
-            self._read(place, weighed)
-        else:  # it is weighed again at its turn, as things are then
+            self._ctx.journal.awaiting()
+            announce(keyed, evaluated, self._ctx)
+            self._read(place, evaluated)
+        else:  # it is evaluated again at its turn, as things are then
             self._ordered = True
 
     def _agreed(self, reply: Reply) -> None:
@@ -157,12 +131,12 @@ class Turns:
             if place >= len(calls) or calls[place] != call:
                 why = "a call that was whole is another at the end of it"
                 fix = "check which server answers under that provider's name"
-                raise ProviderError(Problem(f"`{self._world.provider.name}` contradicts its own answer", why, fix))
+                raise ProviderError(Problem(f"`{self._ctx.live.provider.name}` contradicts its own answer", why, fix))
 
     async def _turn(self, message: AssistantMessage) -> None:
         calls = message.calls
         # A model can know the key: its server is sent it. It is not said back, and goes to no other server later.
-        self.messages.append(self._world.redactor.mask(message))
+        self.messages.append(self._ctx.redactor.mask(message))
         try:
             self._write(message)
             self.spent.check()
@@ -177,7 +151,7 @@ class Turns:
         blocks = (TextBlock(f"{text}\n[{why}]"),) if text.strip() else ()
         if blocks or calls:
             message = AssistantMessage((*blocks, *calls))
-            self.messages.append(self._world.redactor.mask(message))
+            self.messages.append(self._ctx.redactor.mask(message))
             try:
                 self._write(message)
             finally:
@@ -185,10 +159,10 @@ class Turns:
 
     def _write(self, message: AssistantMessage) -> None:
         """Write the message down, and behind it the results that were there before."""
-        self._world.journal.message(message)
+        self._ctx.journal.message(message)
         self._written = True
         for place, result in sorted(self._results.items()):
-            self._world.journal.result(place, result)
+            self._ctx.journal.result(place, result)
 
     def _close(self, calls: tuple[ToolCall, ...]) -> None:
         """Every call has a result from here on, in the talk and in the file."""
@@ -201,18 +175,19 @@ class Turns:
         self.messages.append(ToolMessage(found))
         for place, result in enumerate(found):
             if place not in self._results:
-                self._world.journal.result(place, result)
+                self._ctx.journal.result(place, result)
 
     async def _answer_all(self, calls: tuple[ToolCall, ...]) -> None:
         """Judge and run in source order; what only reads runs beside its neighbours, everything else alone."""
         keyed = [(place, Call(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun]
-        most = self._world.bounds.calls
-        early = await self._arrow.ahead([call for place, call in keyed if place < most], self._renewed())
+        most = self._ctx.live.limits.calls
+        early = await ask_ahead([call for place, call in keyed if place < most], self._ctx)
         for place, call in keyed:
             if place >= most:
                 await self._refuse(place, call)
                 continue
-            judged = self._arrow.judge(call, self._renewed())
+            self._completion.notice_model_change()
+            judged = judge_call(call, self._ctx)
             if isinstance(judged, Judgement) and call.key in early:
                 judged = replace(judged, early=early[call.key])
             # What somebody answered may be another command by now.
@@ -220,24 +195,24 @@ class Turns:
                 self._read(place, judged)
                 continue
             await asyncio.gather(*self._reading)
-            if isinstance(judged, Report):  # no action came of it, so it was not refused either
+            if isinstance(judged, CallResult):  # no action came of it, so it was not refused either
                 self._keep(place, judged.result)
                 continue
-            report = await self._arrow.settle(judged, self._world)
+            report = await execute_call(judged, self._ctx)
             self._keep(place, report.result)
             self._bound(report)
         await asyncio.gather(*self._reading)
 
     async def _refuse(self, place: int, call: Call) -> None:
         """Refuse a call beyond the bound on the calls of a reply: it is recorded and answered, and not looked at."""
-        most = self._world.bounds.calls
+        most = self._ctx.live.limits.calls
         problem = Problem(
             "this call was not done",
             f"the reply has {self._count:,} calls, and {most} of one reply are done",
             "look at the results that there are, then make the calls that are still needed, a few at a time",
         )
-        report = self._arrow.told(call, problem, self._renewed())
-        assert isinstance(report, Report)  # of a Problem
+        report = announce(call, problem, self._ctx)
+        assert isinstance(report, CallResult)  # of a Problem
         self._keep(place, report.result)
         await asyncio.sleep(0)  # the time of the run, and who ends it, count between these
 
@@ -247,11 +222,10 @@ class Turns:
     def _read(self, place: int, judged: Judgement) -> None:
         """Run what only reads beside its neighbours."""
         self.spent.allowed()
-        world = self._world
 
         async def beside() -> None:
             async with self._slots:
-                report = await self._arrow.settle(judged, world)
+                report = await execute_call(judged, self._ctx)
                 self._keep(place, report.result)
                 self.spent.printed(report.output)
 
@@ -267,10 +241,10 @@ class Turns:
         """Each result is written down as it comes: a crash loses none that was there."""
         self._results[place] = result
         if self._written:
-            self._world.journal.result(place, result)
+            self._ctx.journal.result(place, result)
 
-    def _bound(self, report: Report) -> None:
-        """Count what came of one call. Raises Ended."""
+    def _bound(self, report: CallResult) -> None:
+        """Count what came of one call. Raises BudgetExceeded."""
         self.spent.printed(report.output)
         if report.denied is None:
             self.spent.allowed()
@@ -279,13 +253,13 @@ class Turns:
         self.spent.denied()
 
 
-def _why_over(reply: Reply, spent: Spending) -> str:
+def _why_over(reply: Reply, spent: BudgetMeter) -> str:
     """Why a reply without calls ends the run; raises when that is not a good end."""
     match reply.stop:
         case Stop.LENGTH:
             reason = "the model's answer was cut off at the most tokens it may have"
-            raise Ended(Exit.LIMIT, reason, spent.cut_off())
+            raise BudgetExceeded(Exit.LIMIT, reason, spent.cut_off())
         case Stop.REFUSAL:
-            raise Ended(Exit.FAILED, "the model declined to answer")
+            raise BudgetExceeded(Exit.FAILED, "the model declined to answer")
         case _:
             return "done"

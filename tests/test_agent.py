@@ -44,7 +44,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.model_run import RunArgs
-from runner.plan_mode import PlanAnswer, Stay
+from runner.plan_answer import PlanAnswer, Stay
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
@@ -268,28 +268,28 @@ def test_one_program_turns_from_session_to_session(folder: Path, tmp_path: Path)
             with pytest.raises(Stopped, match="nothing to fork"):
                 await agent.fork()
             await agent.run("remember one")
-            first = agent.talk.world.journal.kept
+            first = agent.talk.ctx.journal.kept
             assert first is not None
             with pytest.raises(Stopped, match="is the one that is open"):
                 await agent.resume(first[:8])
             agent.talk.set_mode(Mode.PLAN)
             await agent.clear()
             assert agent.talk.history == []
-            assert agent.talk.world.mode is Mode.PLAN, "a mode is the person's, not the session's"
-            assert not agent.talk.world.journal.kept
+            assert agent.talk.ctx.live.mode is Mode.PLAN, "a mode is the person's, not the session's"
+            assert not agent.talk.ctx.journal.kept
             await agent.run("another")
             with pytest.raises(SessionError):
                 await agent.resume("ffffffff")
             assert [message for message in agent.talk.history if isinstance(message, UserMessage)], "still open"
             await agent.resume(first[:8])
-            assert agent.talk.world.journal.kept == first, "its file is there, though nothing new was said yet"
+            assert agent.talk.ctx.journal.kept == first, "its file is there, though nothing new was said yet"
             assert agent.talk.history[0] == UserMessage((TextBlock("remember one"),))
             await agent.run("remember two")
-            assert agent.talk.world.journal.kept == first
+            assert agent.talk.ctx.journal.kept == first
             forked = await agent.fork()
             assert len(forked.history) == 4
             await agent.run("in the copy")
-            assert agent.talk.world.journal.kept not in (None, first)
+            assert agent.talk.ctx.journal.kept not in (None, first)
         return seen
 
     seen = asyncio.run(work())
@@ -310,7 +310,7 @@ def test_a_closed_agent_begins_anew(folder: Path, tmp_path: Path) -> None:
         seen = await all_of(agent, "b")
         assert isinstance(seen[0], SessionStarted)
         await agent.clear()
-        assert agent.talk.world.journal.kept is None
+        assert agent.talk.ctx.journal.kept is None
         await agent.close()
 
     asyncio.run(work())
@@ -383,7 +383,7 @@ def test_an_opening_that_failed_can_be_tried_again(folder: Path, tmp_path: Path)
     async def work() -> None:
         async with Agent(folder, model=model(Turn("one"), Turn("two"))) as first:
             await first.run("remember")
-            kept = str(first.talk.world.journal.kept)
+            kept = str(first.talk.ctx.journal.kept)
         agent = Agent(folder, model=model(Turn("three")), go_on=GoOn(resume=kept))
         whole = (state / "audit.db").read_bytes()
         (state / "audit.db").write_bytes(b"no database")
@@ -393,7 +393,7 @@ def test_an_opening_that_failed_can_be_tried_again(folder: Path, tmp_path: Path)
         (state / "audit.db").write_bytes(whole)
         await agent.run("and")
         assert agent.talk.history[0] == UserMessage((TextBlock("remember"),))
-        assert agent.talk.world.journal.kept == kept
+        assert agent.talk.ctx.journal.kept == kept
         with pytest.raises(SessionError, match="is in use"):  # it is ours, and not only read
             await Agent(folder, model=model(), go_on=GoOn(resume=kept)).open()
         await agent.close()
@@ -537,7 +537,7 @@ def test_a_command_of_the_persons_own_passes_the_gate_and_is_told_to_the_model(f
             assert "cat notes" in told
             assert "blue" in told
             assert "not done" in told
-            first = str(agent.talk.world.journal.kept)
+            first = str(agent.talk.ctx.journal.kept)
             await agent.clear()
             await agent.resume(first)
             assert len(agent.talk.history) == 4, "it is in the session's file"
@@ -653,9 +653,9 @@ def test_another_model_goes_on_without_the_thoughts_of_the_first(folder: Path) -
             talk.set_model("one:m")
             await agent.run("back")
             assert thoughts(one.requests[1]) == []
-            kept = str(agent.talk.world.journal.kept)
+            kept = str(agent.talk.ctx.journal.kept)
             await agent.clear()
-            assert agent.talk.world.model == "m"
+            assert agent.talk.ctx.live.model == "m"
             talk = agent.talk
             await agent.resume(kept)
             await agent.run("again")

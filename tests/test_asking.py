@@ -139,7 +139,7 @@ def test_a_yes_to_a_diff_counts_for_that_diff(stage: Make, tmp_path: Path) -> No
 @pytest.mark.threat("T108")
 def test_a_mode_that_became_stricter_meanwhile_counts(stage: Make) -> None:
     def tighten(question: Question) -> Answer:
-        found.world.steering.change({"mode": Mode.PLAN})
+        found.ctx.live.mode = Mode.PLAN
         return Yes()
 
     found = stage(bash(WORK), DONE, approver=Panel(tighten), mode=Mode.DEFAULT, unattended=False)
@@ -151,7 +151,7 @@ def test_a_mode_that_became_stricter_meanwhile_counts(stage: Make) -> None:
 @pytest.mark.threat("T108")
 def test_a_no_holds_although_the_mode_would_allow_it_by_then(stage: Make) -> None:
     def loosen(question: Question) -> Answer:
-        found.world.steering.change({"mode": Mode.TRUST_PROJECT})
+        found.ctx.live.mode = Mode.TRUST_PROJECT
         return No("never that one") if question.call == "1.1" else Yes()
 
     found = stage(bash(WORK, f"{WORK} 2"), DONE, approver=Panel(loosen), mode=Mode.DEFAULT, unattended=False)

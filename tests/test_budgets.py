@@ -9,9 +9,9 @@ from test_loop import DONE, READ, Make, bash
 from runner.messages import AssistantMessage, TextBlock, ToolCall, Usage, UserMessage
 from runner.problems import Exit
 from runner.providers.scripted import Turn
+from runner.run_limits import RunLimits
 from runner.sessions.cost import Price, cost, price_of, published
-from runner.spending import Spending
-from runner.world import Bounds
+from runner.spending import BudgetMeter
 from sandbox.backend import Outcome
 
 stage = test_loop.stage  # the fixture
@@ -27,22 +27,22 @@ def said(text: str) -> object:
 
 
 # fmt: off
-ENDS: list[tuple[tuple[Turn, ...], Bounds, str | None, int, str]] = [
-    ((used(bash(READ), 100, 10), used(DONE, 120, 10)), Bounds(tokens=1000), None, 1, "within it"),
-    ((used(bash(READ), 600, 50), used(DONE, 700, 10)), Bounds(tokens=1000), "tokens", 1,
+ENDS: list[tuple[tuple[Turn, ...], RunLimits, str | None, int, str]] = [
+    ((used(bash(READ), 100, 10), used(DONE, 120, 10)), RunLimits(tokens=1000), None, 1, "within it"),
+    ((used(bash(READ), 600, 50), used(DONE, 700, 10)), RunLimits(tokens=1000), "tokens", 1,
      "the next request says all of it again: it must exceed, and is not sent"),
-    ((used(bash(READ), 1001, 0), DONE), Bounds(tokens=1000), "tokens", 0, "after a reply that exceeds, nothing is done"),
-    ((used(DONE, 900, 101),), Bounds(tokens=1000), "tokens", 0, "a last reply that exceeds is a limit too"),
-    ((used(DONE, 900, 100),), Bounds(tokens=1000), None, 0, "the budget itself may be used"),
-    ((DONE,), Bounds(tokens=10), "tokens", 0, "less than an answer is no budget"),
-    ((used(bash(READ), 1000, 100), used(DONE, 1100, 9)), Bounds(money=0.01, price=PRICE), None, 1, "0.0032 of 0.01"),
-    ((used(bash(READ), 100_000, 1), DONE), Bounds(money=0.01, price=PRICE), "money", 0, "one reply that costs too much"),
-    ((used(bash(READ), 5000, 470), DONE), Bounds(money=0.01, price=PRICE), "money", 1,
+    ((used(bash(READ), 1001, 0), DONE), RunLimits(tokens=1000), "tokens", 0, "after a reply that exceeds, nothing is done"),
+    ((used(DONE, 900, 101),), RunLimits(tokens=1000), "tokens", 0, "a last reply that exceeds is a limit too"),
+    ((used(DONE, 900, 100),), RunLimits(tokens=1000), None, 0, "the budget itself may be used"),
+    ((DONE,), RunLimits(tokens=10), "tokens", 0, "less than an answer is no budget"),
+    ((used(bash(READ), 1000, 100), used(DONE, 1100, 9)), RunLimits(money=0.01, price=PRICE), None, 1, "0.0032 of 0.01"),
+    ((used(bash(READ), 100_000, 1), DONE), RunLimits(money=0.01, price=PRICE), "money", 0, "one reply that costs too much"),
+    ((used(bash(READ), 5000, 470), DONE), RunLimits(money=0.01, price=PRICE), "money", 1,
      "what is left does not pay for the next request"),
-    ((bash(READ), bash(READ), DONE), Bounds(output=15), "output", 2, "two outputs together"),
-    ((bash(READ, READ), DONE), Bounds(output=15), "output", 2, "side by side as well"),
-    ((bash(READ), DONE), Bounds(output=15), None, 1, "one fits"),
-    ((bash(READ), bash(READ), DONE), Bounds(turns=1), "turns", 1, "turns"),
+    ((bash(READ), bash(READ), DONE), RunLimits(output=15), "output", 2, "two outputs together"),
+    ((bash(READ, READ), DONE), RunLimits(output=15), "output", 2, "side by side as well"),
+    ((bash(READ), DONE), RunLimits(output=15), None, 1, "one fits"),
+    ((bash(READ), bash(READ), DONE), RunLimits(turns=1), "turns", 1, "turns"),
 ]
 # fmt: on
 
@@ -52,7 +52,7 @@ ENDS: list[tuple[tuple[Turn, ...], Bounds, str | None, int, str]] = [
 def test_a_bound_ends_it(
     stage: Make,
     turns: tuple[Turn, ...],
-    bounds: Bounds,
+    bounds: RunLimits,
     limit: str | None,
     ran: int,
     why: str,
@@ -69,7 +69,7 @@ def test_a_bound_ends_it(
 
 @pytest.mark.threat("T92")
 def test_a_prompt_that_costs_too_much_is_not_sent(stage: Make) -> None:
-    found = stage(DONE, bounds=Bounds(money=0.001, price=PRICE))
+    found = stage(DONE, bounds=RunLimits(money=0.001, price=PRICE))
     found.history.append(_long(100_000))
     assert (found.play().limit, found.events[-1].as_json()["turns"]) == ("money", 0)
 
@@ -79,15 +79,15 @@ def _long(size: int) -> UserMessage:
 
 
 def test_an_answer_gets_no_more_tokens_than_are_left(stage: Make) -> None:
-    found = stage(used(bash(READ), 100, 10), DONE, bounds=Bounds(tokens=1000))
+    found = stage(used(bash(READ), 100, 10), DONE, bounds=RunLimits(tokens=1000))
     asked: list[int] = []
-    stream = found.world.provider.stream
+    stream = found.ctx.live.provider.stream
 
     def watched(request):  # type: ignore[no-untyped-def]
         asked.append(request.max_tokens)
         return stream(request)
 
-    found.world.provider.stream = watched  # type: ignore[method-assign]
+    found.ctx.live.provider.stream = watched  # type: ignore[method-assign]
     found.play()
     assert asked[0] <= 1000
     assert asked[1] <= 1000 - 110 - 100
@@ -95,7 +95,7 @@ def test_an_answer_gets_no_more_tokens_than_are_left(stage: Make) -> None:
 
 @pytest.mark.threat("T92")
 def test_what_is_not_counted_is_counted_for(stage: Make) -> None:
-    found = stage(bash(READ), DONE, bounds=Bounds(tokens=60), behave=lambda _: said("x" * 400))
+    found = stage(bash(READ), DONE, bounds=RunLimits(tokens=60), behave=lambda _: said("x" * 400))
     ending = found.play()
     assert (ending.limit, ending.usage) == ("tokens", Usage()), "a server that reports nothing is no way around it"
 
@@ -105,11 +105,11 @@ def test_what_is_not_counted_is_counted_for(stage: Make) -> None:
 def test_a_count_that_is_too_low_is_not_believed(usage: Usage) -> None:
     """A token has at most eight bytes on average, so more was certainly sent and received."""
     sent, answer = (UserMessage((TextBlock("x" * 8000),)),), AssistantMessage((TextBlock("y" * 800),))
-    spent = Spending(Bounds(tokens=10_000, price=PRICE), unattended=True)
+    spent = BudgetMeter(RunLimits(tokens=10_000, price=PRICE), unattended=True)
     spent.answered(usage, sent, answer)
     assert (spent.tokens, spent.usage) == (1100, usage), "the report shows what the server said"
     assert spent.money == pytest.approx((1000 + 10 * 100) / 1e6, rel=0.01)
-    spent = Spending(Bounds(tokens=10_000), unattended=True)
+    spent = BudgetMeter(RunLimits(tokens=10_000), unattended=True)
     spent.answered(Usage(2000, 200), sent, answer)
     assert spent.tokens == 2200, "a count that can be true is taken as it is"
 
@@ -126,7 +126,7 @@ UNCOUNTED: list[tuple[str, AssistantMessage, int, str]] = [
 @pytest.mark.threat("T92")
 @pytest.mark.parametrize(("sent", "answer", "least", "why"), UNCOUNTED, ids=[row[3] for row in UNCOUNTED])
 def test_all_that_travels_counts(sent: str, answer: AssistantMessage, least: int, why: str) -> None:
-    spent = Spending(Bounds(), unattended=True)
+    spent = BudgetMeter(RunLimits(), unattended=True)
     spent.answered(Usage(), (UserMessage((TextBlock(sent),)),), answer)
     assert least <= spent.tokens <= least + 50, why
 

@@ -49,11 +49,12 @@ from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
 from runner.redactor import Redactor
 from runner.retry import Patience
+from runner.run_context import RunContext
+from runner.run_limits import RunLimits
 from runner.sessions.cost import Price
 from runner.sessions.mark import OWN
 from runner.sessions.past import index, past
-from runner.spending import Spending
-from runner.world import Bounds, World
+from runner.spending import BudgetMeter
 from sandbox.backend import Outcome
 
 __all__ = ["stage"]  # the fixture
@@ -152,7 +153,7 @@ LONG = Outcome(0, stdout=b"a line that the command printed\n" * 600)  # about 5,
 def small(found: Stage, window: int | None = 20_000, **levels: int) -> Stage:
     """The stage with a model of that window."""
     view = View(Thresholds(**levels) if levels else None, window=lambda spec: window)
-    return replace(found, world=replace(found.world, view=view))
+    return replace(found, ctx=replace(found.ctx, view=view))
 
 
 def test_old_output_is_trimmed_and_the_history_keeps_it(stage: Make) -> None:
@@ -255,25 +256,25 @@ def worked(count: int, size: int = 4_000, each: int = 1) -> list[Message]:
 
 @dataclass
 class Table:
-    """A world whose model has a window of 20,000 tokens, 16,000 of them for the conversation."""
+    """A run context whose model has a window of 20,000 tokens, 16,000 of them for the conversation."""
 
     found: Stage
     clerk: Clerk
-    spent: Spending
+    spent: BudgetMeter
 
     @property
-    def world(self) -> World:
-        return self.found.world
+    def ctx(self) -> RunContext:
+        return self.found.ctx
 
     @property
     def view(self) -> View:
-        return self.world.view
+        return self.ctx.view
 
     def fit(self, history: list[Message]) -> tuple[Message, ...]:
-        return asyncio.run(self.view.fit(history, self.world, self.spent))
+        return asyncio.run(self.view.fit(history, self.ctx.model_access(), self.spent))
 
     def used(self, history: list[Message]) -> int:
-        return self.world.gauge.size(self.view.shown(history)).tokens
+        return self.ctx.gauge.size(self.view.shown(history)).tokens
 
     @property
     def levels(self) -> list[str]:
@@ -285,11 +286,11 @@ Lay = Callable[..., Table]
 
 @pytest.fixture
 def lay(stage: Make) -> Lay:
-    def make(clerk: Clerk | None = None, window: int | None = 20_000, bounds: Bounds | None = None) -> Table:
+    def make(clerk: Clerk | None = None, window: int | None = 20_000, bounds: RunLimits | None = None) -> Table:
         clerk = clerk or Clerk()
-        bounds = bounds or Bounds()
+        bounds = bounds or RunLimits()
         found = small(stage(provider=clerk, bounds=bounds), window)
-        return Table(found, clerk, Spending(bounds, unattended=True))
+        return Table(found, clerk, BudgetMeter(bounds, unattended=True))
 
     return make
 
@@ -345,7 +346,7 @@ def test_levels_count_from_what_a_request_may_have(lay: Lay) -> None:
     """OpenAI's models take less than their window leaves: a request would be refused before anything was summed up."""
     table, history = lay(window=None), talked(10, 95_000)
     table.clerk.name = "openai"
-    table.found.world = replace(table.world, model="gpt-5-mini")
+    table.ctx.live.model = "gpt-5-mini"
     assert 272_000 * 0.85 < table.used(history) < 380_000 * 0.85
     table.fit(history)
     assert table.levels == ["summary"]
@@ -368,12 +369,12 @@ def test_whatever_comes_it_fits(lay: Lay) -> None:
     @settings(max_examples=60, deadline=None)
     def holds(history: list[Message], window: int, rate: float) -> None:
         view = View(window=lambda spec: window)
-        world = replace(table.world, view=view, gauge=Gauge())
+        ctx = replace(table.ctx, view=view, gauge=Gauge())
         counted = round((sum(map(weight_of, history)) + 4_000) * rate)
-        world.gauge.answered(Usage(counted, 1), history, AssistantMessage((TextBlock("."),)))
-        sent = asyncio.run(view.fit(history * 3, world))
+        ctx.gauge.answered(Usage(counted, 1), history, AssistantMessage((TextBlock("."),)))
+        sent = asyncio.run(view.fit(history * 3, ctx.model_access()))
         assert whole(sent)
-        assert world.gauge.size(sent).tokens <= window
+        assert ctx.gauge.size(sent).tokens <= window
 
     holds()
 
@@ -441,12 +442,12 @@ def test_what_the_server_finds_too_long_gets_shorter_each_time(lay: Lay, window:
     table, history = lay(window=window), worked(6) + talked(3)
     sizes = [table.used(history)]
     for attempt in (1, 2, 3):
-        sent = asyncio.run(table.view.shrink(history, table.world, table.spent, attempt))
+        sent = asyncio.run(table.view.shrink(history, table.ctx.model_access(), table.spent, attempt))
         assert whole(sent)
         sizes.append(table.used(history))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[2] < sizes[1] < sizes[0]
-    known = table.view.window(table.world)
+    known = table.view.window(table.ctx.live.named)
     assert known is not None
     assert known <= sizes[0], "and what was too long once is remembered"
 
@@ -463,28 +464,28 @@ def test_a_refusal_does_not_make_the_window_small_for_ever(
     lay: Lay, window: int | None, stated: int | None, most: int, why: str
 ) -> None:
     table, history = lay(window=window), worked(6)
-    asyncio.run(table.view.shrink(history, table.world, table.spent, 1, stated))
-    first = table.view.window(table.world)
+    asyncio.run(table.view.shrink(history, table.ctx.model_access(), table.spent, 1, stated))
+    first = table.view.window(table.ctx.live.named)
     assert first is not None
     assert first < 20_000
     for _ in range(12):
         table.view.eased()
-    assert table.view.window(table.world) == most, why
+    assert table.view.window(table.ctx.live.named) == most, why
 
 
 def test_what_the_person_wants_kept_is_asked_for(lay: Lay) -> None:
     table, history = lay(), worked(5)
-    told = asyncio.run(table.view.compact(history, table.world, "the names of the functions"))
+    told = asyncio.run(table.view.compact(history, table.ctx.model_access(), "the names of the functions"))
     assert told is not None
     assert (told.level, told.after < told.before) == ("asked", True)
     assert "the names of the functions" in table.clerk.asked
-    assert asyncio.run(table.view.compact([said("hello")], table.world)) is None
+    assert asyncio.run(table.view.compact([said("hello")], table.ctx.model_access())) is None
 
 
 def test_a_person_who_asked_is_told_that_it_did_not_work(lay: Lay) -> None:
     table = lay(failing())
     with pytest.raises(ProviderError):
-        asyncio.run(table.view.compact(worked(5), table.world))
+        asyncio.run(table.view.compact(worked(5), table.ctx.model_access()))
     assert table.levels == []
 
 
@@ -513,7 +514,7 @@ def test_another_model_is_shown_the_same_without_the_thoughts_of_the_first(lay: 
 def test_a_busy_server_is_asked_again_for_notes(lay: Lay) -> None:
     patience = Patience(first=0.0, most=0.0)
     clerk = Clerk(broken(Failure.OVERLOADED), broken(Failure.RETRYABLE), "noted")
-    table = lay(clerk, bounds=Bounds(patience=patience))
+    table = lay(clerk, bounds=RunLimits(patience=patience))
     table.fit(talked(10))
     assert table.levels == ["summary"]
     assert len(table.found.of(Retrying)) == 2
@@ -532,9 +533,10 @@ def test_notes_about_too_much_are_asked_for_about_less(lay: Lay) -> None:
 
 
 def lay_again(table: Table, clerk: Clerk) -> Table:
-    """The same world with another model, and nothing folded."""
+    """The same run context with another model, and nothing folded."""
     view = View(window=lambda spec: 20_000)
-    found = replace(table.found, world=replace(table.world, provider=clerk, view=view, gauge=Gauge()))
+    found = replace(table.found, ctx=replace(table.ctx, view=view, gauge=Gauge()))
+    found.ctx.live.provider = clerk
     return Table(found, clerk, table.spent)
 
 
@@ -542,7 +544,7 @@ def test_who_stops_while_notes_are_written_leaves_everything_as_it_was(lay: Lay)
     async def stop() -> None:
         writing = asyncio.Event()
         table, history = lay(Clerk(writing)), talked(10)
-        task = asyncio.create_task(table.view.fit(history, table.world, table.spent))
+        task = asyncio.create_task(table.view.fit(history, table.ctx.model_access(), table.spent))
         async with asyncio.timeout(60):
             await writing.wait()
         task.cancel()
@@ -582,11 +584,12 @@ def test_who_writes_the_notes(
             raise SetupError(Problem("there is no such model", "nobody knows it", "name another"))
         return Opened(clerks[spec], spec.partition(":")[2], vendors=vendors)
 
-    bounds = Bounds(money=5.0, price=Price(1.0, 2.0)) if money else Bounds()
+    bounds = RunLimits(money=5.0, price=Price(1.0, 2.0)) if money else RunLimits()
     table = lay(clerks[BIG], bounds=bounds)
     view = View(Thresholds(), Scribe(chosen, lambda model: price), lambda spec: 20_000)
-    world = replace(table.world, view=view, model=BIG.partition(":")[2], models=OpenModels(opened(BIG), opened))
-    asyncio.run(view.fit(talked(10), world, table.spent))
+    ctx = replace(table.ctx, view=view, models=OpenModels(opened(BIG), opened))
+    ctx.live.model = BIG.partition(":")[2]
+    asyncio.run(view.fit(talked(10), ctx.model_access(), table.spent))
     assert [spec for spec, clerk in clerks.items() if clerk.requests] == [asked], why
     assert clerks[asked].requests[0].model == asked.partition(":")[2]
 
@@ -596,7 +599,7 @@ def test_who_writes_the_notes(
 
 def test_notes_count_for_the_run(lay: Lay) -> None:
     price = Price(1.0, 10.0, 0.1, 1.0)
-    table = lay(bounds=Bounds(price=price, money=1.0))
+    table = lay(bounds=RunLimits(price=price, money=1.0))
     table.fit(talked(10))
     assert table.spent.usage == Usage(900, 90)
     assert table.spent.money is not None
@@ -605,10 +608,10 @@ def test_notes_count_for_the_run(lay: Lay) -> None:
 
 @pytest.mark.parametrize(
     "bounds",
-    [Bounds(tokens=3_000), Bounds(price=Price(1.0, 10.0, 0.1, 1.0), money=0.001), Bounds(money=1.0)],
+    [RunLimits(tokens=3_000), RunLimits(price=Price(1.0, 10.0, 0.1, 1.0), money=0.001), RunLimits(money=1.0)],
     ids=["tokens", "money", "no price"],
 )
-def test_what_the_budget_has_no_room_for_is_not_asked(lay: Lay, bounds: Bounds) -> None:
+def test_what_the_budget_has_no_room_for_is_not_asked(lay: Lay, bounds: RunLimits) -> None:
     table, history = lay(bounds=bounds), talked(11)
     table.fit(history)
     assert table.clerk.requests == []
@@ -623,7 +626,7 @@ def test_a_session_goes_on_with_the_short_view_and_its_file_keeps_all(lay: Lay, 
     store = new_store(tmp_path / "sessions")
     journal = begun(store)
     table, history = lay(), [*worked(9), *talked(14)]
-    world = replace(table.world, journal=journal)
+    ctx = replace(table.ctx, journal=journal)
     for end, message in enumerate(history):
         if isinstance(message, ToolMessage):
             for place, result in enumerate(message.results):
@@ -631,7 +634,7 @@ def test_a_session_goes_on_with_the_short_view_and_its_file_keeps_all(lay: Lay, 
         else:
             journal.message(message)
         if not isinstance(message, AssistantMessage):
-            asyncio.run(world.view.fit(history[: end + 1], world))
+            asyncio.run(ctx.view.fit(history[: end + 1], ctx.model_access()))
     assert "summary" in table.levels
     assert journal.close() is None
     with store.reading(ID) as file:
@@ -683,7 +686,8 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
         journal = begun(store)
         view = View(window=lambda spec: window)
         clerk = Clerk("noted") if writes else failing()
-        world = replace(table.world, provider=clerk, view=view, gauge=Gauge(), journal=journal)
+        ctx = replace(table.ctx, view=view, gauge=Gauge(), journal=journal)
+        ctx.live.provider = clerk
         history: list[Message] = []
         mark, sent = (0, journal.leaf), view.shown(history)
         first: tuple[list[Message], str] = ([said("begin")], "fit")
@@ -691,7 +695,7 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
             if what == "back":
                 del history[mark[0] :]
                 journal.back_to(mark[1])
-                view.rewound(history, world)
+                view.rewound(history, ctx.model_access())
                 sent = view.shown(history)
                 continue
             mark = (len(history), journal.leaf)
@@ -705,14 +709,18 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
             before, told = (*sent, *more), len(table.levels)
             with contextlib.suppress(ProviderError):
                 if what == "asked":
-                    asyncio.run(view.compact(history, world))
+                    asyncio.run(view.compact(history, ctx.model_access()))
                 else:
-                    asyncio.run(view.fit(history, world) if what == "fit" else view.shrink(history, world))
+                    asyncio.run(
+                        view.fit(history, ctx.model_access())
+                        if what == "fit"
+                        else view.shrink(history, ctx.model_access())
+                    )
             sent = view.shown(history)
             assert whole(sent)
             assert sent == before or len(table.levels) > told, "nothing changes unless it is told"
             if what == "fit":
-                assert world.gauge.size(sent).tokens <= window
+                assert ctx.gauge.size(sent).tokens <= window
         journal.message(said("end"))
         history.append(said("end"))
         assert journal.close() is None
@@ -845,7 +853,7 @@ def test_what_notes_say_was_allowed_is_judged_as_ever(stage: Make) -> None:
 def test_notes_hold_no_key(lay: Lay) -> None:
     key = "sk-ant-api03-" + "Zk8" * 31 + "AA"
     table = lay(Clerk(f"the key is {key}"))
-    world = replace(table.world, redactor=Redactor(shapes=True))
-    sent = asyncio.run(table.view.fit(talked(10), world, table.spent))
+    ctx = replace(table.ctx, redactor=Redactor(shapes=True))
+    sent = asyncio.run(table.view.fit(talked(10), ctx.model_access(), table.spent))
     assert key not in str(sent)
     assert key not in str(table.found.events)

@@ -19,7 +19,7 @@ from runner.config.keys import REMOTE, key_of
 from runner.facts import gather
 from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
 from runner.providers import PROVIDERS, Remote
-from runner.world import Bounds
+from runner.run_limits import RunLimits
 from sandbox.backend import Level
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -545,7 +545,7 @@ def test_turns_that_nobody_chose_are_not_raised_by_the_repository(machine: Machi
     settings = load(machine.project, machine.environ)
     assert settings.max_turns is None
     assert settings.notices[0].startswith(f"{path}:1: `max_turns` is ignored")
-    assert key_of(("max_turns",)).default == Bounds().turns, "the table says what holds"
+    assert key_of(("max_turns",)).default == RunLimits().turns, "the table says what holds"
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------

@@ -23,8 +23,9 @@ from runner.loop import run
 from runner.messages import Message, Request, StreamEvent, TextBlock, ToolCall, ToolMessage, UserMessage
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
+from runner.run_context import RunContext
+from runner.run_limits import RunLimits
 from runner.session import SessionOptions, open_session
-from runner.world import Bounds, World
 
 
 class Watched(ScriptedProvider):
@@ -50,7 +51,12 @@ class Play:
         self.events: list[Event] = []
         self.history: list[Message] = []
         options = SessionOptions(
-            workspace, True, mode=Mode.TRUST_PROJECT, context=context, instructions=instructions, bounds=Bounds(row=row)
+            workspace,
+            True,
+            mode=Mode.TRUST_PROJECT,
+            context=context,
+            instructions=instructions,
+            bounds=RunLimits(row=row),
         )
         opened = Opened(self.model, "m", ())
         seen = self.events.append
@@ -59,10 +65,10 @@ class Play:
             settings = load(workspace, environ)
             async with open_session(
                 options, settings, environ, model=opened, approver=Unattended(seen), emit=seen
-            ) as world:
-                self.before = world.gauge.size([]).tokens
-                await run("go", world, self.history)
-                self.world: World = world
+            ) as ctx:
+                self.before = ctx.gauge.size([]).tokens
+                await run("go", ctx, self.history)
+                self.ctx: RunContext = ctx
 
         asyncio.run(work())
 
@@ -121,7 +127,7 @@ def test_the_parts_are_named_in_the_order_they_are_sent(workspace: Path) -> None
     subprocess.run(["git", "init", "-q", "-b", "main", str(workspace)], check=True)
     context = Context(base=HOSTILE, added=(Text("a", "one"), Text("b", "two")))
     play = Play(workspace, context, instructions="Use tabs.")
-    parts = play.world.context.parts(play.world, play.history)
+    parts = play.ctx.context_parts(play.history)
     assert [(part.name, part.where) for part in parts] == [
         ("tools", "tools"),
         ("base", "system"),
@@ -143,7 +149,7 @@ def test_the_parts_are_named_in_the_order_they_are_sent(workspace: Path) -> None
 
 def test_how_full_it_is_can_be_asked_before_anything_is_said(workspace: Path) -> None:
     play = Play(workspace, Context(), Turn("done"), instructions="word " * 4_000)
-    assert play.before == pytest.approx(sum(part.tokens for part in play.world.context.parts(play.world)), abs=20)
+    assert play.before == pytest.approx(sum(part.tokens for part in play.ctx.context_parts()), abs=20)
     assert play.before > 5_000
 
 

@@ -32,10 +32,11 @@ from runner.open_models import OpenModels
 from runner.problems import Exit, usage
 from runner.providers import Opened
 from runner.providers.endpoint import SetupError
+from runner.retry import Patience
+from runner.run_limits import RunLimits
 from runner.secrets import Secret, SecretError
 from runner.sessions.cost import Price
 from runner.talk import Talk
-from runner.world import Bounds, Patience
 
 BUSY: list[Item] = [busy()]
 AT_ONCE = Patience(first=0, most=0)
@@ -46,7 +47,8 @@ def two(found: Stage, first: Plays, second: Plays, spec: str = "other:b") -> Non
     second.name = "other"
     chosen = Opened(first, "m")  # type: ignore[arg-type]  # a fake of the protocol
     models = OpenModels(chosen, lambda spec: Opened(second, spec.partition(":")[2]))  # type: ignore[arg-type]
-    found.world = replace(found.world, provider=first, models=models, fallback=spec)  # type: ignore[arg-type]
+    found.ctx = replace(found.ctx, models=models, fallback=spec)
+    found.ctx.live.provider = first  # type: ignore[assignment]  # a fake of the protocol
 
 
 def changes(found: Stage) -> list[tuple[str, str]]:
@@ -116,7 +118,7 @@ def test_the_next_prompt_goes_to_the_chosen_model_again(stage: Make) -> None:  #
     one, other = Plays(*[BUSY] * 4, says("again")), Plays(says("done"))
     found = stage()
     two(found, one, other)
-    talk = Talk(found.world, found.history)
+    talk = Talk(found.ctx, found.history)
     asyncio.run(talk.prompt("one"))
     asyncio.run(talk.prompt("two"))
     assert (len(one.requests), len(other.requests)) == (5, 1)
@@ -131,7 +133,7 @@ def test_what_one_model_thought_is_not_sent_to_the_other(stage: Make) -> None:  
     one, other = Plays(thinks("mine"), *[BUSY] * 4, says("again")), Plays(thinks("theirs"), says("done"))
     found = stage()
     two(found, one, other)
-    talk = Talk(found.world, found.history)
+    talk = Talk(found.ctx, found.history)
     asyncio.run(talk.prompt("one"))
     asyncio.run(talk.prompt("two"))
     assert "mine" not in repr(other.requests[0].messages)
@@ -145,7 +147,7 @@ def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) 
     one, other = Plays([TextDelta("half an "), wait]), Plays(*[BUSY] * 3, says("answer"))
     found = stage(unattended=False)
     two(found, one, other, spec="")
-    talk = Talk(found.world, found.history)
+    talk = Talk(found.ctx, found.history)
 
     async def work() -> Ending:
         running = asyncio.ensure_future(talk.prompt("go"))
@@ -158,21 +160,21 @@ def test_who_turns_to_another_model_does_not_wait_for_the_busy_one(stage: Make) 
     assert asyncio.run(work()).exit is Exit.DONE
     assert text_of(found.history[-1]) == "half an answer"
     assert [event.attempt for event in found.events if isinstance(event, Retrying)] == [1, 1, 2, 3], "and counts anew"
-    assert talk.world.model == "b"
+    assert talk.ctx.live.model == "b"
 
 
 @pytest.mark.threat("T92")
 def test_a_model_whose_price_nobody_knows_does_not_go_on_where_money_counts(stage: Make) -> None:  # noqa: F811
     class Priceless(OpenModels):
-        def bounds(self, bounds: Bounds, model: Opened) -> Bounds:
+        def limits(self, limits: RunLimits, model: Opened) -> RunLimits:
             raise usage("nobody knows what `other:b` costs", "it is in no list", "say it")
 
-    bounds = Bounds(patience=AT_ONCE, money=1.0, price=Price(1.0, 1.0, 1.0, 1.0))
+    bounds = RunLimits(patience=AT_ONCE, money=1.0, price=Price(1.0, 1.0, 1.0, 1.0))
     one, other = Plays(*[BUSY] * 9), Plays(says("done"))
     found = stage(bounds=bounds)
     two(found, one, other)
     models = Priceless(Opened(one, "m"), lambda spec: Opened(other, "b"))  # type: ignore[arg-type]  # fakes
-    found.world = replace(found.world, models=models)
+    found.ctx = replace(found.ctx, models=models)
     assert found.play().exit is Exit.FAILED
     assert other.requests == []
     assert "nobody knows what" in repr(found.of(Notice))
@@ -196,7 +198,7 @@ def test_a_fallback_that_cannot_be_opened_is_said_and_the_failure_stays(
     one = Plays(*[BUSY] * 9)
     found = stage()
     two(found, one, Plays())
-    found.world = replace(found.world, models=OpenModels(Opened(one, "m"), refuse))  # type: ignore[arg-type]  # a fake
+    found.ctx = replace(found.ctx, models=OpenModels(Opened(one, "m"), refuse))  # type: ignore[arg-type]  # a fake
     ending = found.play()
     assert ending.exit is Exit.FAILED
     assert ending.reason == "the provider is busy", why

@@ -20,10 +20,10 @@ from runner.loop import run
 from runner.messages import Message, Request, TextBlock, ToolCall, UserMessage
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
+from runner.run_limits import RunLimits
 from runner.secrets import Secret
 from runner.session import SessionOptions, open_session
 from runner.trust.look import look
-from runner.world import Bounds
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 HOSTILE = """\
@@ -143,7 +143,7 @@ def session(base: Path, text: str, secrets: tuple[Secret, ...] = ()) -> tuple[li
     calls = tuple(ToolCall(str(number), "bash", {"command": line}) for number, line in enumerate(ACTIONS))
     model = Watched([Turn(calls=calls), Turn("done")])
     events: list[Event] = []
-    bounds = Bounds(row=100, total=100)
+    bounds = RunLimits(row=100, total=100)
     text = block(look(str(workspace)))
     options = SessionOptions(workspace, True, mode=Mode.DEFAULT, bounds=bounds, instructions=text)
     history: list[Message] = []

@@ -26,7 +26,7 @@ from runner.json_input import LONGEST, Misread, Prompt, Quit, SetMode, parse
 from runner.json_mode import JsonMode
 from runner.json_output import JsonLines
 from runner.messages import ToolCall
-from runner.plan_mode import NAME as PLAN
+from runner.plan_tool import NAME as PLAN
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
@@ -159,7 +159,7 @@ def talk(folder: Path, turns: list[Turn], program: Talk, mode: Mode = Mode.DEFAU
 
     async def work() -> tuple[Front, Exit]:
         front = Front()
-        questions = Questions(lambda event: agent.talk.world.emit(event))
+        questions = Questions(lambda event: agent.talk.ctx.emit(event))
         agent = Agent(
             folder, model=Opened(ScriptedProvider(turns), "m"), mode=mode, approver=questions, emit=front.emit
         )

@@ -57,9 +57,10 @@ from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.redactor import Redactor
 from runner.retry import Patience
+from runner.run_context import LiveSettings, RunContext
+from runner.run_limits import RunLimits
 from runner.shelf import Shelf
 from runner.suggestion import read_rules
-from runner.world import Bounds, World
 from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, Violation
 from sandbox.linux import Linux
 from tools import TOOLS
@@ -131,16 +132,16 @@ class Person:
 
 @dataclass
 class Stage:
-    """One world in a fresh folder, and everything that came out of it."""
+    """One run context in a fresh folder, and everything that came out of it."""
 
-    world: World
+    ctx: RunContext
     sandbox: FakeSandbox
     events: list[Event]
     history: list[Message]
     audit: AuditLog
 
     def play(self) -> Ending:
-        return asyncio.run(run("do it", self.world, self.history))
+        return asyncio.run(run("do it", self.ctx, self.history))
 
     def results(self) -> list[ToolResult]:
         return [result for message in self.history if isinstance(message, ToolMessage) for result in message.results]
@@ -166,7 +167,7 @@ def stage(tmp_path: Path) -> Make:
         approver: object = None,
         mode: Mode = Mode.TRUST_PROJECT,
         unattended: bool = True,
-        bounds: Bounds | None = None,
+        bounds: RunLimits | None = None,
     ) -> Stage:
         workspace, home = tmp_path / "w", tmp_path / "home"
         workspace.mkdir()
@@ -177,10 +178,15 @@ def stage(tmp_path: Path) -> Make:
         audit = AuditLog.open(tmp_path / "audit.db")
         sandbox = FakeSandbox(behave)
         events: list[Event] = []
-        world = World(
+        ctx = RunContext(
             session=audit.session(SessionInfo(mode.value, str(workspace), unattended, FULL)),
             cwd=str(workspace),
-            mode=mode,
+            live=LiveSettings(
+                mode,
+                provider or ScriptedProvider(turns),  # type: ignore[arg-type]  # fakes of the protocol
+                "m",
+                bounds or RunLimits(patience=Patience(first=0.0, most=0.0)),
+            ),
             unattended=unattended,
             tools=TOOLS,
             seen=Seen(),
@@ -192,14 +198,11 @@ def stage(tmp_path: Path) -> Make:
             audit=audit,
             sandbox=sandbox,
             enforcement=FULL,
-            provider=provider or ScriptedProvider(turns),  # type: ignore[arg-type]  # fakes of the protocol
-            model="m",
             shelf=Shelf(tmp_path / "kept"),
             emit=events.append,
             redactor=Redactor(),
-            bounds=bounds or Bounds(patience=Patience(first=0.0, most=0.0)),
         )
-        return Stage(world, sandbox, events, [], audit)
+        return Stage(ctx, sandbox, events, [], audit)
 
     return make
 
@@ -342,7 +345,7 @@ def test_a_character_split_over_two_chunks_stays_one(stage: Make) -> None:
             return Outcome(0, stdout=b"na\xc3\xafve")
 
     found = stage(bash(READ), DONE)
-    found.world = replace(found.world, sandbox=Split())
+    found.ctx = replace(found.ctx, sandbox=Split())
     found.play()
     chunks = [event for event in found.events if isinstance(event, Chunk)]
     assert "".join(chunk.text for chunk in chunks if chunk.stream == 1) == "naïve"
@@ -407,7 +410,7 @@ def test_calls_of_one_reply_have_a_bound(
     stage: Make, script: str, count: int, done: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runner.turns._MOST_KEPT", 50)
-    bounds = Bounds(calls=10, patience=Patience(first=0.0, most=0.0))
+    bounds = RunLimits(calls=10, patience=Patience(first=0.0, most=0.0))
     found = stage(bash(*[script] * count), DONE, bounds=bounds)
     ending = found.play()
     assert (ending.exit, ending.turns) == (Exit.DONE, 2)
@@ -430,11 +433,11 @@ def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
     """Each refusal lets the loop run, so that the time of the run and an interrupt count."""
     seconds = 0.3 if bound == "time" else None
     found = stage(
-        bash(*[READ] * 1000), DONE, bounds=Bounds(calls=0, seconds=seconds, patience=Patience(first=0.0, most=0.0))
+        bash(*[READ] * 1000), DONE, bounds=RunLimits(calls=0, seconds=seconds, patience=Patience(first=0.0, most=0.0))
     )
 
     async def play() -> Ending:
-        task = asyncio.ensure_future(run("do it", found.world, found.history))
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
         while bound != "time" and len(found.of(Malformed)) < 3:
             await asyncio.sleep(0)
         if bound != "time":
@@ -554,7 +557,7 @@ def test_cancelling_reaches_the_child_at_once_and_the_record_says_so(stage: Make
     found = stage(bash(WORK), DONE, behave=lambda _: 60.0)
 
     async def interrupted() -> tuple[Ending, float]:
-        task = asyncio.ensure_future(run("do it", found.world, found.history))
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
         await found.sandbox.started.get()
         started = time.monotonic()
         task.cancel()
@@ -573,7 +576,7 @@ def test_cancelling_ends_everything_that_runs_side_by_side(stage: Make) -> None:
     found = stage(bash("cat a", "cat b", "cat c"), DONE, behave=lambda _: 60.0)
 
     async def interrupted() -> Ending:
-        task = asyncio.ensure_future(run("do it", found.world, found.history))
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
         for _ in range(3):
             await found.sandbox.started.get()
         task.cancel()
@@ -595,14 +598,14 @@ def test_what_the_model_had_said_when_it_was_stopped_stays_in_the_talk(stage: Ma
         async def close(self) -> None:
             return None
 
-    found = stage(provider=Slow(), bounds=Bounds(seconds=0.05))
+    found = stage(provider=Slow(), bounds=RunLimits(seconds=0.05))
     assert found.play().exit is Exit.LIMIT
     assert "I was about to" in repr(found.history[-1])
 
 
 @pytest.mark.threat("T14")
 def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
-    found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=Bounds(seconds=0.1))
+    found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=RunLimits(seconds=0.1))
     ending = found.play()
     assert ending.exit is Exit.LIMIT
     assert found.sandbox.cancelled == [WORK]
@@ -610,7 +613,7 @@ def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
 
 @pytest.mark.threat("T14")
 def test_the_most_turns_end_it(stage: Make) -> None:
-    found = stage(*[bash(READ)] * 9, bounds=Bounds(turns=4))
+    found = stage(*[bash(READ)] * 9, bounds=RunLimits(turns=4))
     ending = found.play()
     assert (ending.exit, ending.turns) == (Exit.LIMIT, 4)
 
@@ -715,11 +718,11 @@ def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(s
     found = stage(bash(f"{fetch}/"), bash(f"{fetch}/away"), bash("curl -sS http://y.test/"), DONE)
     rules = read_rules(f'[[rule]]\nverdict = "allow"\nhost = ["localhost:{port} private"]\n')
     sandbox = Linux("T1", cache=tmp_path / "cache")
-    world = replace(found.world, profile=replace(found.world.profile, permissions=rules), sandbox=sandbox)
+    ctx = replace(found.ctx, profile=replace(found.ctx.profile, permissions=rules), sandbox=sandbox)
 
     async def play() -> None:
         try:
-            await run("do it", world, found.history)
+            await run("do it", ctx, found.history)
         finally:
             await sandbox.close()
 

@@ -26,16 +26,16 @@ class Played:
 
     def __init__(self, talk: Talk, store: object, journal: Journal) -> None:
         self.talk, self.store, self.journal, self.name = talk, store, journal, ID
-        self.emit = talk.world.emit
+        self.emit = talk.ctx.emit
         self.numbers = count()
         self.enter(journal)
 
     def enter(self, journal: Journal) -> None:
         self.journal = journal
-        self.talk.world = replace(self.talk.world, journal=journal, emit=journal.watch(self.emit))
+        self.talk.ctx = replace(self.talk.ctx, journal=journal, emit=journal.watch(self.emit))
 
     def model(self, *turns: Turn) -> None:
-        self.talk.world = replace(self.talk.world, provider=ScriptedProvider(turns))
+        self.talk.ctx.live.provider = ScriptedProvider(turns)
 
     async def prompt(self, *turns: Turn, typed: str = "") -> None:
         self.model(*turns)
@@ -59,7 +59,7 @@ class Played:
             case "shell":
                 await talk.shell("ls")
             case "mode":
-                talk.set_mode(Mode.PLAN if talk.world.mode is Mode.DEFAULT else Mode.DEFAULT)
+                talk.set_mode(Mode.PLAN if talk.ctx.live.mode is Mode.DEFAULT else Mode.DEFAULT)
             case "rewind" if talk.marks:
                 talk.rewind(talk.marks[number % len(talk.marks)])
             case "reopen" | "fork" if self.journal.kept:
@@ -85,7 +85,7 @@ class Played:
         assert list(begin.past.history) == before[1]
         assert places(list(begin.past.marks)) == places(before[0])
         assert [mark.text for mark in begin.past.marks] == [mark.text for mark in before[0]]
-        self.talk = Talk(talk.world, list(begin.past.history), begin.past.marks)
+        self.talk = Talk(talk.ctx, list(begin.past.history), begin.past.marks)
         self.enter(begin.journal(run_of(self.store, self.name), None))  # type: ignore[arg-type]
 
 
@@ -102,7 +102,7 @@ def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path)
     @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
     def holds(steps: list[tuple[str, int]]) -> None:
         store = new_store(tmp_path / str(next(numbers)))
-        played = Played(Talk(found.world, []), store, begun(store))
+        played = Played(Talk(found.ctx, []), store, begun(store))
 
         async def work() -> None:
             async with asyncio.timeout(60):

@@ -13,7 +13,8 @@ from runner.audit.export.sarif import document
 from runner.audit.log import AuditError, AuditLog
 from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
 from runner.messages import ToolCall
-from runner.plan_mode import LONGEST, NAME, Leave, PlanAnswer, Stay, answered, offered
+from runner.plan_answer import Leave, PlanAnswer, Stay, answered
+from runner.plan_tool import LONGEST, NAME, plan_tool
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 
@@ -135,7 +136,7 @@ def test_where_no_plan_is_asked_for_the_tool_does_not_exist(
 ) -> None:
     person = Person(Leave(Mode.TRUST_PROJECT))
     found = stage(proposing(plan=PLAN), DONE, mode=mode, approver=person, unattended=unattended)
-    assert offered(found.world) == ()
+    assert plan_tool(found.ctx.live.mode, unattended=unattended) == ()
     ending = found.play()
     assert person.plans == []
     assert ending.exit is Exit.DONE

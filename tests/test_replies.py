@@ -33,7 +33,8 @@ from runner.messages import (
     has_thoughts,
 )
 from runner.problems import Exit
-from runner.world import Bounds, Patience
+from runner.retry import Patience
+from runner.run_limits import RunLimits
 from sandbox.backend import Listener, Outcome
 
 Wait = Callable[[], Awaitable[object]]
@@ -189,7 +190,7 @@ def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  
 def test_what_broke_off_is_paid_for(stage: Make) -> None:  # noqa: F811
     """A server that always breaks off must not be a way around a budget."""
     provider = Plays(*[[TextDelta("x" * 40_000), BROKEN]] * 9)
-    found = stage(provider=provider, bounds=Bounds(patience=Patience(first=0, most=0), tokens=30_000))
+    found = stage(provider=provider, bounds=RunLimits(patience=Patience(first=0, most=0), tokens=30_000))
     ending = found.play()
     assert (ending.exit, ending.limit) == (Exit.LIMIT, "tokens")
     assert len(provider.requests) == 2
@@ -259,7 +260,7 @@ def test_an_answer_that_was_cut(
     provider = Plays(*answers)
     provider.name = "anthropic"
     found = stage(provider=provider)
-    found.world = replace(found.world, model=model)
+    found.ctx.live.model = model
     assert found.play().exit is exit, why
     assert [request.max_tokens for request in provider.requests] == most
     assert found.sandbox.ran == ran
@@ -275,14 +276,15 @@ def test_a_window_that_is_nearly_full_bounds_one_answer_and_not_those_after_it(s
     class Narrow(View):
         left_now = 3000
 
-        def left(self, messages: object, world: object) -> int:
+        def left(self, messages: object, access: object) -> int:
             return self.left_now
 
     view = Narrow()
     provider = Plays(says("a", stop=Stop.LENGTH), says("b", ls("ls")), says("c"))
     provider.name = "anthropic"
     found = stage(provider=provider, behave=lambda _: setattr(view, "left_now", 100_000))
-    found.world = replace(found.world, model=OPUS, view=view)
+    found.ctx = replace(found.ctx, view=view)
+    found.ctx.live.model = OPUS
     assert found.play().exit is Exit.DONE
     assert [request.max_tokens for request in provider.requests] == [3000, 3000, 16_384]
 
@@ -332,7 +334,7 @@ def play(found: object, together: Callable[[], Awaitable[object]]) -> Ending:
     async def work() -> Ending:
         beside = asyncio.ensure_future(together())
         async with asyncio.timeout(60):
-            ending = await run("do it", found.world, found.history)  # type: ignore[attr-defined]  # a Stage
+            ending = await run("do it", found.ctx, found.history)  # type: ignore[attr-defined]  # a Stage
             await beside
         return ending
 
@@ -422,7 +424,7 @@ def test_a_call_that_is_no_reading_is_judged_as_things_are_when_its_turn_comes(s
 
     async def together() -> None:
         await asyncio.sleep(0.01)
-        found.world.steering.change({"mode": Mode.PLAN})
+        found.ctx.live.mode = Mode.PLAN
         gate.set()
 
     assert play(found, together).exit is Exit.DENIED
@@ -442,7 +444,7 @@ def test_results_that_were_there_stay_when_the_answer_never_becomes_whole(
     )
 
     async def work() -> Ending:
-        running = asyncio.ensure_future(run("do it", found.world, found.history))
+        running = asyncio.ensure_future(run("do it", found.ctx, found.history))
         async with asyncio.timeout(60):
             for _ in range(2):
                 await found.sandbox.started.get()
@@ -513,9 +515,9 @@ def test_the_most_side_by_side_holds_for_what_was_begun_early_too(stage: Make) -
             return Outcome(0)
 
     calls = [ls(f"cat f{number}") for number in range(25)]
-    found = stage(provider=Plays(says("", *calls)), bounds=Bounds(seconds=120))
+    found = stage(provider=Plays(says("", *calls)), bounds=RunLimits(seconds=120))
     held = Held()
-    found.world = replace(found.world, sandbox=held)
+    found.ctx = replace(found.ctx, sandbox=held)
     assert found.play().exit is Exit.DONE
     assert held.most == 10
     assert len(found.results()) == 25

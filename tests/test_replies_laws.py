@@ -38,9 +38,10 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit
+from runner.retry import Patience
+from runner.run_limits import RunLimits
 from runner.sessions.past import index, past
 from runner.steering import Delivery, Steering
-from runner.world import Bounds, Patience
 
 MARKS = ("\n[stopped by the user]", "\n[the answer broke off here]")
 SCRIPTS = ("ls {}", "cat {}", "cat {} slow", "touch {}", "python3 {}.py", "curl https://{}.test/")
@@ -179,11 +180,12 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
         assert not provider.streaming or script.startswith(("ls", "cat")), script
 
     found.sandbox.before_run = started
-    world = replace(found.world, provider=provider, journal=journal, emit=emit, steering=steering)  # type: ignore[arg-type]
+    ctx = replace(found.ctx, journal=journal, emit=emit, steering=steering)
+    ctx.live.provider = provider  # type: ignore[assignment]  # a fake of the protocol
 
     async def work() -> Ending:
         nonlocal task
-        task = asyncio.create_task(run("do it", world, history))
+        task = asyncio.create_task(run("do it", ctx, history))
         async with asyncio.timeout(120):
             ending = await task
         assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing goes on behind the run's back"
@@ -221,7 +223,7 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
 def test_law_whatever_happens_the_talk_the_file_and_the_record_stay_whole(stage: Make, tmp_path: Path) -> None:  # noqa: F811
     found = stage(
         behave=lambda name: 0.002 if name.endswith("slow") else None,
-        bounds=Bounds(patience=Patience(first=0, most=0), row=10**6, total=10**6),
+        bounds=RunLimits(patience=Patience(first=0, most=0), row=10**6, total=10**6),
     )
     exits = set()
     for seed in range(70):

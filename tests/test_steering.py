@@ -142,8 +142,9 @@ def talking(
     found: Stage, provider: Spoken, delivery: Delivery, tmp_path: Path, prompts: tuple[str, ...] = ("go",)
 ) -> tuple[Ending, Talk]:
     journal = begun(new_store(tmp_path / "sessions"))
-    found.world = replace(found.world, provider=provider, journal=journal, steering=Steering(delivery))  # type: ignore[arg-type]
-    talk = provider.talk = Talk(found.world, found.history)
+    found.ctx = replace(found.ctx, journal=journal, steering=Steering(delivery))
+    found.ctx.live.provider = provider  # type: ignore[assignment]  # a fake of the protocol
+    talk = provider.talk = Talk(found.ctx, found.history)
 
     async def work() -> Ending:
         async with asyncio.timeout(60):
@@ -175,7 +176,7 @@ def test_what_is_said_meanwhile_reaches_the_model_at_its_moment_and_the_file_say
     steered = [event.text for event in found.events if isinstance(event, Steered)]
     queued = [event.text for event in found.events if isinstance(event, Queued)]
     back = [text for event in found.events if isinstance(event, Unqueued) for text in event.texts]
-    waiting = list(found.world.steering.waiting)
+    waiting = list(found.ctx.steering.waiting)
     prompts = [text for line in hears[1:] if line.startswith("> ") for text in line[2:].split("\n\n")]
     assert sorted(queued) == sorted([*prompts, *back, *waiting]), "nothing is lost, and nothing is sent twice"
     assert set(steered) <= set(prompts)
@@ -204,7 +205,7 @@ def test_a_mode_that_is_set_meanwhile_holds_for_the_next_call_of_the_same_turn(s
     ending, talk = talking(found, provider, Delivery.ONE, tmp_path)
     assert found.sandbox.ran == ["touch a"]
     assert ending.exit is Exit.DENIED
-    assert talk.world.mode is Mode.PLAN
+    assert talk.ctx.live.mode is Mode.PLAN
 
 
 def test_the_setting_knows_every_delivery() -> None:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from policy.tier import Mode
-from runner.plan_mode import Leave, PlanAnswer, Stay
+from runner.plan_answer import Leave, PlanAnswer, Stay
 from runner.tui.panel import Done, Edit
 from runner.tui.plan_question import PlanQuestion
 

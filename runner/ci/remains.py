@@ -15,7 +15,7 @@ from runner.ci.story import Story
 from runner.ci.summary import Page
 from runner.events import SessionStarted
 from runner.problems import Exit, Stopped
-from runner.world import Bounds
+from runner.run_limits import RunLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Remains:
     place: place.Place | None
     started: SessionStarted | None
     workspace: str
-    bounds: Bounds
+    bounds: RunLimits
     mode: str
     model: str
     notes: tuple[str, ...]

@@ -28,8 +28,8 @@ from runner.gate import refuse_folder
 from runner.model_run import RunArgs, begun, chosen_model, on_stdout, opener, play, prepared, prompt_text, transcript
 from runner.problems import Exit, Stopped, known_problem, print_problem, unexpected
 from runner.review.deadline import Deadline
+from runner.run_limits import RunLimits
 from runner.spending import Limit
-from runner.world import Bounds
 
 if TYPE_CHECKING:
     from runner.config import Settings
@@ -56,7 +56,7 @@ class Run:
         self._turn = ""
         self._mode = (args.mode or Mode.DONT_ASK).value
         self._model = args.model or args.provider or "none"
-        self._bounds: Bounds = PIPELINE
+        self._bounds: RunLimits = PIPELINE
         self._changed: tuple[changes.Changed, ...] = ()
         self._notes: list[str] = []
         self._patch: bytes | None = None

@@ -14,8 +14,8 @@ from runner.audit.export import reading
 from runner.ci.result import Result
 from runner.ci.story import Story
 from runner.plural import many
+from runner.run_limits import RunLimits
 from runner.visible import one_line, visible
-from runner.world import Bounds
 
 LONGEST = 900_000  # bytes; SOURCE: GitHub takes 1 MiB of one step
 _ROWS = 100
@@ -40,7 +40,7 @@ class Page:
 
     result: Result
     story: Story
-    bounds: Bounds
+    bounds: RunLimits
     mode: str
     model: str
     sandbox: str = ""

@@ -17,9 +17,9 @@ from runner.providers import Opened
 from runner.secrets import SecretError
 
 if TYPE_CHECKING:
+    from runner.model_access import ModelAccess
     from runner.sessions.cost import Price
-    from runner.spending import Spending
-    from runner.world import World
+    from runner.spending import BudgetMeter
 
 _MOST = 120_000  # tokens that it is sent at once; a summary of more is no better
 _UNKNOWN = 24_000  # likewise where nobody knows its window
@@ -38,13 +38,13 @@ class Scribe:
         old: Sequence[Message],
         before: str,
         focus: str,
-        world: "World",
-        spent: "Spending | None",
+        access: "ModelAccess",
+        spent: "BudgetMeter | None",
         window: Callable[[str], int | None],
     ) -> str | None:
         """Notes about `old`; None when the budget has no room for them, or nothing was answered. `window` answers what
         fits into a model. Raises ProviderError."""
-        small, price = self._opened(world)
+        small, price = self._opened(access)
         room = min((window(small.named) or _UNKNOWN) * 3 // 4, _MOST)
         for attempt in count(1):
             asked = request(old, before, focus, small.model, room)
@@ -52,49 +52,49 @@ class Scribe:
             if spent is not None and not spent.affords(sends, ANSWER, price):
                 return None
             if attempt == 1:
-                world.emit(Notice(f"`{small.named}` writes notes about what was said and done before"))
+                access.emit(Notice(f"`{small.named}` writes notes about what was said and done before"))
             try:
-                reply = await _reply(small, asked, world)
+                reply = await _reply(small, asked, access)
             except ProviderError as error:
-                if error.failure is not Failure.CONTEXT or attempt > world.bounds.patience.resumes:
+                if error.failure is not Failure.CONTEXT or attempt > access.limits.patience.resumes:
                     raise
                 room //= 2  # nobody had said that so little fits into it
             else:
                 break
-        world.journal.usage(reply.usage, model=small.named, price=price)
+        access.journal.usage(reply.usage, model=small.named, price=price)
         if spent is not None:
             spent.aside(reply.usage, asked.messages, reply.message, price)
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
-        return cleaned(world.redactor.text(text)) or None
+        return cleaned(access.redactor.text(text)) or None
 
-    def _opened(self, world: "World") -> "tuple[Opened, Price | None]":
+    def _opened(self, access: "ModelAccess") -> "tuple[Opened, Price | None]":
         """The small model and its price. The conversation's own where there is no other, or where money is counted and
         nobody knows the small one's price."""
-        own = Opened(world.provider, world.model)
-        main = world.bounds.price
-        if world.models is None:
+        own = Opened(access.provider, access.model)
+        main = access.limits.price
+        if access.models is None:
             return own, main
         spec = self.chosen
         if not spec:
             with_facts = facts_of(own.named).small
-            spec = with_facts if with_facts and world.models.vendors(own.named) else ""
+            spec = with_facts if with_facts and access.models.vendors(own.named) else ""
         if not spec or spec == own.named:
             return own, main
         try:
-            small = world.models.get(spec)
+            small = access.models.get(spec)
         except (ProviderError, SecretError) as error:
             if self.chosen:
-                world.emit(Notice(f"the small model `{spec}` cannot be asked: {error.problem.what}"))
+                access.emit(Notice(f"the small model `{spec}` cannot be asked: {error.problem.what}"))
             return own, main
         price = self.price(small)
-        if world.bounds.money is not None and (price is None or price.input is None or price.output is None):
+        if access.limits.money is not None and (price is None or price.input is None or price.output is None):
             return own, main
         return small, price
 
 
-async def _reply(small: Opened, asked: Request, world: "World") -> Reply:
+async def _reply(small: Opened, asked: Request, access: "ModelAccess") -> Reply:
     """Its answer, asked for again where waiting helps. Raises ProviderError."""
-    patience = world.bounds.patience
+    patience = access.limits.patience
     for attempt in count(1):
         try:
             return await _streamed(small, asked)
@@ -103,7 +103,7 @@ async def _reply(small: Opened, asked: Request, world: "World") -> Reply:
             seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=_LONGEST)
             if seconds is None or attempt > patience.resumes:
                 raise
-            world.emit(Retrying(error.failure, error.problem, seconds, attempt, patience.resumes))
+            access.emit(Retrying(error.failure, error.problem, seconds, attempt, patience.resumes))
             await asyncio.sleep(seconds)
     raise AssertionError
 

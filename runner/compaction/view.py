@@ -1,4 +1,4 @@
-"""What of a conversation its model is shown; one for a session, kept in `World.view`.
+"""What of a conversation its model is shown; one for a session, kept in `RunContext.view`.
 
 The history itself is never changed. What is shown of it changes only where a level is reached: between two of them the
 beginning of every request is the same, which is what a provider's cache lives from.
@@ -29,8 +29,8 @@ from runner.messages import (
 from runner.model_facts import facts_of
 
 if TYPE_CHECKING:
-    from runner.spending import Spending
-    from runner.world import World
+    from runner.model_access import ModelAccess
+    from runner.spending import BudgetMeter
 
 _WHOLE = Fold()
 REFUSED = TextBlock("[an image was here; the model's server refused the request with it, so it is left out]")
@@ -64,11 +64,8 @@ class View:
         self._refused: dict[str, dict[int, ImageBlock]] = {}  # by model, then id(): images that its server refused
         self._before: dict[str, dict[int, ImageBlock]] = {}  # the same when the answer was asked for that is awaited
 
-    def window(self, world: "World") -> int | None:
-        """The tokens that the model takes, request and answer together; None where nobody knows."""
-        return self._window(world.named)
-
-    def _window(self, spec: str) -> int | None:
+    def window(self, spec: str) -> int | None:
+        """Return the tokens that the model `spec` takes, request and answer together, or None if unknown."""
         known = self._said(spec) or facts_of(spec).window
         proven = self._proven.get(spec)
         return min(known, proven) if known and proven else known or proven
@@ -80,12 +77,12 @@ class View:
             if spec not in self._stated or self._said(spec) or facts_of(spec).window:
                 self._proven[spec] = tokens + tokens // 4
 
-    def left(self, messages: Sequence[Message], world: "World") -> int | None:
+    def left(self, messages: Sequence[Message], access: "ModelAccess") -> int | None:
         """The tokens that the window has for the answer to what `shown` answers; None where nobody knows."""
-        window = self.window(world)
+        window = self.window(access.named)
         if window is None:
             return None
-        return max(window - world.gauge.size(self.shown(messages)).tokens - window // 50, _LEAST)
+        return max(window - access.gauge.size(self.shown(messages)).tokens - window // 50, _LEAST)
 
     def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """What is sent of `messages`, the whole history."""
@@ -100,9 +97,9 @@ class View:
             self._cache = (fold, source, made)
         return (*made, *messages[len(source) :])
 
-    def sent(self, messages: Sequence[Message], world: "World") -> tuple[Message, ...]:
-        """Return the messages of `shown` without the images that the model's server refused."""
-        now_shown, refused = self.shown(messages), self._refused.get(world.named)
+    def sent(self, messages: Sequence[Message], spec: str) -> tuple[Message, ...]:
+        """Return the messages of `shown` without the images that the server of the model `spec` refused."""
+        now_shown, refused = self.shown(messages), self._refused.get(spec)
         if not refused:
             return now_shown
 
@@ -114,11 +111,13 @@ class View:
             for each in now_shown
         )
 
-    def refuse(self, messages: Sequence[Message], world: "World") -> int:
-        """The model's server refused what `sent` answers: leave out the images that no answer came to yet; where there
-        are none, all. Answer how many."""
-        refused = self._refused.setdefault(world.named, {})
-        self._before.setdefault(world.named, dict(refused))
+    def refuse(self, messages: Sequence[Message], spec: str) -> int:
+        """Leave out the images that are not answered yet, or all if there are none; return the number of images.
+
+        Called when the server of the model `spec` refused a request with `sent`.
+        """
+        refused = self._refused.setdefault(spec, {})
+        self._before.setdefault(spec, dict(refused))
         now_shown = self.shown(messages)
         spoke = max((at for at, message in enumerate(now_shown) if isinstance(message, AssistantMessage)), default=-1)
         for first in (spoke + 1, 0):
@@ -143,116 +142,123 @@ class View:
         for at, fold in folds:
             self._set(messages, fold.turned(at))
 
-    def rewound(self, messages: Sequence[Message], world: "World") -> None:
+    def rewound(self, messages: Sequence[Message], access: "ModelAccess") -> None:
         """The person went back to where `messages` end. What the session file says of notes made since lies on a branch
         that is over, and those that tell of nothing later still hold: so it is said again."""
         now_shown = self.shown(messages)
         if self._made:
-            size = world.gauge.size(now_shown).tokens
-            world.journal.compaction("rewound", size, size, self._fold.turned(len(messages)))
+            size = access.gauge.size(now_shown).tokens
+            access.journal.compaction("rewound", size, size, self._fold.turned(len(messages)))
 
     async def fit(
-        self, messages: Sequence[Message], world: "World", spent: "Spending | None" = None
+        self, messages: Sequence[Message], access: "ModelAccess", spent: "BudgetMeter | None" = None
     ) -> tuple[Message, ...]:
         """What is sent of `messages`, made shorter where the window asks for it. What notes cost, `spent` counts."""
-        room = self._room(world)
+        room = self._room(access)
         if room is None:
             return self.shown(messages)
-        used = world.gauge.size(self.shown(messages)).tokens
+        used = access.gauge.size(self.shown(messages)).tokens
         for level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY, Level.RECENT, Level.TRUNCATE):
             if not self._thresholds.reached(level, used / room) or used < self._rests.get(level, 0):
                 continue
-            if (done := await self._reach(level, messages, world, spent, room)) is not None:
+            if (done := await self._reach(level, messages, access, spent, room)) is not None:
                 used = done.after
         return self.shown(messages)
 
     async def shrink(
         self,
         messages: Sequence[Message],
-        world: "World",
-        spent: "Spending | None" = None,
+        access: "ModelAccess",
+        spent: "BudgetMeter | None" = None,
         attempt: int = 1,
         said: int | None = None,
     ) -> tuple[Message, ...]:
         """The server said that what `shown` answers is too long: less of it, and with each `attempt` (from 1) less
         still. The model's window is known to be smaller from here on. `said`: the window by the server; where the
         conversation fits into it, it was the room for the answer that did not, and nothing is lost."""
-        had = world.gauge.size(self.shown(messages)).tokens
-        spec = world.named
+        had = access.gauge.size(self.shown(messages)).tokens
+        spec = access.named
         if (
             said is not None
             and attempt == 1
             and had + _LEAST <= said - said // 50
-            and said < (self.window(world) or said + 1)
+            and said < (self.window(access.named) or said + 1)
         ):
             self._proven[spec] = said
             self._stated.add(spec)
-            return await self.fit(messages, world, spent)
+            return await self.fit(messages, access, spent)
         self._proven[spec] = min(self._proven.get(spec, had), had)
         self._stated.discard(spec)
         room = had * _SHRINKS[min(attempt, len(_SHRINKS)) - 1]
         if attempt == 1:
-            await self._reach(Level.SUMMARY, messages, world, spent, room)
-        if world.gauge.size(self.shown(messages)).tokens > room:
-            await self._reach(Level.TRUNCATE, messages, world, spent, room)
+            await self._reach(Level.SUMMARY, messages, access, spent, room)
+        if access.gauge.size(self.shown(messages)).tokens > room:
+            await self._reach(Level.TRUNCATE, messages, access, spent, room)
         return self.shown(messages)
 
     async def compact(
-        self, messages: Sequence[Message], world: "World", focus: str = "", spent: "Spending | None" = None
+        self, messages: Sequence[Message], access: "ModelAccess", focus: str = "", spent: "BudgetMeter | None" = None
     ) -> Compacted | None:
         """Notes instead of all that is old, since the person wants it so; `focus` is what matters to them. None when
         there is nothing to make shorter. Raises ProviderError. Not while a run is on its way."""
-        room = self._room(world) or _UNKNOWN
-        return await self._reach(Level.ASKED, messages, world, spent, room, world.redactor.text(focus))
+        room = self._room(access) or _UNKNOWN
+        return await self._reach(Level.ASKED, messages, access, spent, room, access.redactor.text(focus))
 
-    def _room(self, world: "World") -> float | None:
-        window = self.window(world)
+    def _room(self, access: "ModelAccess") -> float | None:
+        window = self.window(access.named)
         if not window:
             return None
-        return min(window - min(_ANSWER, window / 5), facts_of(world.named).request or window)
+        return min(window - min(_ANSWER, window / 5), facts_of(access.named).request or window)
 
     async def _reach(
         self,
         level: Level,
         messages: Sequence[Message],
-        world: "World",
-        spent: "Spending | None",
+        access: "ModelAccess",
+        spent: "BudgetMeter | None",
         room: float,
         focus: str = "",
     ) -> Compacted | None:
         """Do what `level` does, where it is worth it."""
-        before = world.gauge.size(self.shown(messages)).tokens
+        before = access.gauge.size(self.shown(messages)).tokens
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
-        kept = max(kept_from(messages, room * KEEPS[level] / world.gauge.rate), fold.cut)
+        kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
         match level:
             case Level.TRIM:
                 fold = replace(fold, trimmed=max(kept, fold.trimmed))
             case Level.ONE_LINE:
                 fold = replace(fold, lined=max(kept, fold.lined), trimmed=max(kept, fold.trimmed))
             case Level.TRUNCATE:
-                fold = self._truncated(fold, messages, world, room, kept)
+                fold = self._truncated(fold, messages, access, room, kept)
             case _:
                 fold = replace(fold, cut=kept)
-                if not self._gains(fold, messages, world, before, room, level):
+                if not self._gains(fold, messages, access, before, room, level):
                     self._rest(level, before, room)
                     return None
-                notes = await self._notes(level, messages[self._fold.cut : kept], focus, world, spent)
+                notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
                 if notes is None:
                     self._rest(level, before, room)
                     return None
                 fold = replace(fold, notes=notes)
-        if not self._gains(fold, messages, world, before, room, level):
+        if not self._gains(fold, messages, access, before, room, level):
             self._rest(level, before, room)
             return None
         self._set(messages, fold)
         if spent is not None:
             spent.shortened()
         self._rests.clear()
-        after = world.gauge.size(self.shown(messages)).tokens
+        after = access.gauge.size(self.shown(messages)).tokens
         told = Compacted(level.value, before, after, fold.notes if fold.cut else None)
-        world.journal.compaction(level.value, before, after, fold.turned(len(messages)))
-        world.emit(told)
-        world.emit(now(self.shown(messages), world, spent.money if spent is not None else None))
+        access.journal.compaction(level.value, before, after, fold.turned(len(messages)))
+        access.emit(told)
+        access.emit(
+            now(
+                self.shown(messages),
+                access.gauge,
+                self.window(access.named),
+                spent.money if spent is not None else None,
+            )
+        )
         return told
 
     def _rest(self, level: Level, before: int, room: float) -> None:
@@ -261,31 +267,33 @@ class View:
             self._rests[level] = before + room * _REST
 
     def _gains(
-        self, fold: Fold, messages: Sequence[Message], world: "World", before: int, room: float, level: Level
+        self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", before: int, room: float, level: Level
     ) -> bool:
         """Whether what `fold` shows is so much less that it is worth sending all of it anew."""
         if replace(fold, space=self._fold.space) == self._fold:
             return False
         least = max(room * GAINS.get(level, 0), 1)
-        return before - world.gauge.size(shown(messages, fold)).tokens >= least
+        return before - access.gauge.size(shown(messages, fold)).tokens >= least
 
     async def _notes(
-        self, level: Level, old: Sequence[Message], focus: str, world: "World", spent: "Spending | None"
+        self, level: Level, old: Sequence[Message], focus: str, access: "ModelAccess", spent: "BudgetMeter | None"
     ) -> str | None:
         """Notes about `old` and what was noted before; None when there should be, and are none."""
         why = "there is no budget for it"
         try:
-            notes = await self._scribe.notes(old, self._fold.notes, focus, world, spent, self._window)
+            notes = await self._scribe.notes(old, self._fold.notes, focus, access, spent, self.window)
         except ProviderError as error:
             if level is Level.ASKED:
                 raise
             notes, why = None, str(error.problem)
         if notes is not None:
             return notes
-        world.emit(Notice(f"the conversation could not be summarised: {why}"))
+        access.emit(Notice(f"the conversation could not be summarised: {why}"))
         return None if level is Level.SUMMARY else digest(old, self._fold.notes)
 
-    def _truncated(self, fold: Fold, messages: Sequence[Message], world: "World", room: float, kept: int) -> Fold:
+    def _truncated(
+        self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int
+    ) -> Fold:
         """As much as fits into three fifths of `room`: first less old, then shorter texts."""
         target = room * 0.6
         end = len(messages)
@@ -293,10 +301,10 @@ class View:
             notes = digest(messages[fold.cut : kept], fold.notes)
             fold = replace(fold, cut=kept, notes=notes)
         for cap in _CAPS:
-            if world.gauge.size(shown(messages, fold)).tokens <= target:
+            if access.gauge.size(shown(messages, fold)).tokens <= target:
                 break
             fold = replace(fold, capped=end, cap=cap, space=min(fold.space, cap * 2))
-        if world.gauge.size(shown(messages, fold)).tokens > target and (last := start(messages, end - 1)) > fold.cut:
+        if access.gauge.size(shown(messages, fold)).tokens > target and (last := start(messages, end - 1)) > fold.cut:
             notes = digest(messages[fold.cut : last], fold.notes)
             fold = replace(fold, cut=last, notes=notes)
         return fold

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from policy.tier import Mode
 
 if TYPE_CHECKING:
-    from runner.world import Bounds
+    from runner.run_limits import RunLimits
 
 # A SYSTEM.md takes the place of this, and of nothing else.
 BASE = """\
@@ -54,7 +54,7 @@ _ALONE = """\
 {total} in all, the run is ended: do not try at random."""
 
 
-def gate(cwd: str, mode: Mode, bounds: "Bounds | None") -> str:
-    """What the gate does, and the mode of now. `bounds` are those of a run that nobody watches."""
-    alone = _ALONE.format(row=bounds.row, total=bounds.total) if bounds is not None else ""
+def gate(cwd: str, mode: Mode, limits: "RunLimits | None") -> str:
+    """Return the text about the gate in `mode`. `limits` are those of an unattended run, else None."""
+    alone = _ALONE.format(row=limits.row, total=limits.total) if limits is not None else ""
     return _GATE.format(cwd=cwd, mode=mode.value, meaning=MEANING[mode], alone=alone)

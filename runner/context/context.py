@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
+from policy.tier import Mode
 from runner.context.base import BASE, gate
 from runner.context.marked import marked
 from runner.context.skills import Skill, listing
@@ -14,7 +15,8 @@ from runner.plural import many
 from runner.slash.prompt_file import PromptFile
 
 if TYPE_CHECKING:
-    from runner.world import World
+    from runner.run_limits import RunLimits
+    from tools.tool import Tool
 
 _GIT = """\
 How the Git repository stood when this session began. Names and subjects in it are the words of whoever wrote them: \
@@ -54,9 +56,12 @@ class Context:
     instructions: str = ""
     files: tuple[str, ...] = ()
 
-    def system(self, world: "World") -> str:
-        """The system prompt. The gate has the last word in it."""
-        return "\n".join(part.text for part in self._system(world))
+    def system(self, cwd: str, mode: Mode, limits: "RunLimits | None") -> str:
+        """Return the system prompt, which ends with the text about the gate.
+
+        `limits` are those of an unattended run, and None for a session in which a person can answer.
+        """
+        return "\n".join(part.text for part in self._system(cwd, mode, limits))
 
     @property
     def before(self) -> str:
@@ -76,14 +81,20 @@ class Context:
             return UserMessage((told, *messages[0].content)), *messages[1:]
         return UserMessage((told,)), *messages
 
-    def parts(self, world: "World", messages: Sequence[Message] = ()) -> tuple[Part, ...]:
-        """Every part of the next request with `messages`, in the order in which it is sent."""
-        tools = tool_specs(world)
+    def parts(
+        self,
+        cwd: str,
+        mode: Mode,
+        limits: "RunLimits | None",
+        tools: Sequence[ToolSpec],
+        messages: Sequence[Message] = (),
+    ) -> tuple[Part, ...]:
+        """Return every part of a request with `tools` and `messages`, in the order of the request."""
         names = ", ".join(each.name for each in tools)
         talk = many(len(messages), "message")
         return (
             Part("tools", "ringfence", "tools", names, round(weight_of_tools(tools))),
-            *self._system(world),
+            *self._system(cwd, mode, limits),
             *self._told(),
             Part("conversation", talk, "conversation", "", round(sum(map(weight_of, messages)))),
         )
@@ -92,11 +103,11 @@ class Context:
         """The skill of that name, for the person who calls for it."""
         return next((each for each in self.skills if each.name == name), None)
 
-    def _system(self, world: "World") -> tuple[Part, ...]:
+    def _system(self, cwd: str, mode: Mode, limits: "RunLimits | None") -> tuple[Part, ...]:
         base = self.base or Text("ringfence", BASE)
         rest = (
             ("surroundings", Text("ringfence", self.surroundings.text)),
-            ("gate", Text("ringfence", gate(world.cwd, world.mode, world.bounds if world.unattended else None))),
+            ("gate", Text("ringfence", gate(cwd, mode, limits))),
         )
         rows = (("base", base), *(("added", each) for each in self.added), *rest)
         return tuple(_part(name, each.source, "system", f"{each.text.strip()}\n") for name, each in rows if each.text)
@@ -111,12 +122,11 @@ class Context:
         return tuple(_part(name, source, "told", text) for name, source, text in rows if text)
 
 
-def tool_specs(world: "World") -> tuple[ToolSpec, ...]:
-    """What the model is told of its tools."""
-    from runner.plan_mode import offered
+def tool_specs(tools: "Sequence[Tool]") -> tuple[ToolSpec, ...]:
+    """Return the descriptions of `tools` that the model is sent."""
     from tools.tool import specs
 
-    return tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(world.tools)) + offered(world)
+    return tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(tools))
 
 
 def _part(name: str, source: str, where: str, text: str) -> Part:

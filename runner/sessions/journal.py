@@ -1,4 +1,4 @@
-"""Writes down what happens in a session while it happens. `World.journal` is one; every part of the runner may add.
+"""The journal of a session, written while the session is in progress. Every part of the runner may add entries.
 
 Nothing is written until somebody says something, so a session in which nothing was said leaves no file. From then on
 each entry is one `write` of one line. What a person or a model made is on the disk before anything else is done: their

@@ -1,21 +1,21 @@
 """The first thing that a run does with an earlier session: say what it was, and take up its conversation."""
 
 from runner.events import Notice, Resumed
+from runner.run_context import RunContext
 from runner.sessions.begin import Beginning
 from runner.talk import Talk
-from runner.world import World
 
 
-def recall(beginning: Beginning | None, world: World) -> Talk:
+def recall(beginning: Beginning | None, ctx: RunContext) -> Talk:
     """The conversation as it goes on, empty for a new session; what it was is said first."""
     before = beginning.past if beginning is not None else None
     if beginning is None or before is None:
-        return Talk(world, [])
-    opening = world.opening()
+        return Talk(ctx, [])
+    opening = ctx.opening()
     then_now = (
         ("workspace", before.workspace, opening.workspace),
-        ("folder", before.cwd, world.cwd),
-        ("mode", before.mode, world.mode.value),
+        ("folder", before.cwd, ctx.cwd),
+        ("mode", before.mode, ctx.live.mode.value),
         ("model", before.model, opening.model),
     )
     changes = [f"{what} was {then}, is {now}" for what, then, now in then_now if then and then != now]
@@ -23,7 +23,7 @@ def recall(beginning: Beginning | None, world: World) -> Talk:
         changes = [words for words in changes if not words.startswith("folder ")]  # that goes without saying
     if beginning.fork and before.grants:
         changes.append("what was allowed for the old session is not allowed here")
-    world.emit(
+    ctx.emit(
         Resumed(
             session=before.session,
             forked=beginning.fork,
@@ -38,11 +38,11 @@ def recall(beginning: Beginning | None, world: World) -> Talk:
         )
     )
     for notice in before.notices:
-        world.emit(Notice(notice))
+        ctx.emit(Notice(notice))
     history = list(before.history)
-    world.view.restore(before.folds, history)
+    ctx.view.restore(before.folds, history)
     if (counted := before.counted) is not None and all(place <= counted.sent for place, _ in before.folds):
-        world.gauge.answered(counted.usage, world.view.shown(history[: counted.sent]), counted.answer)
+        ctx.gauge.answered(counted.usage, ctx.view.shown(history[: counted.sent]), counted.answer)
         if counted.model != opening.model:
-            world.gauge.another()
-    return Talk(world, history, before.marks)
+            ctx.gauge.another()
+    return Talk(ctx, history, before.marks)

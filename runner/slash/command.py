@@ -98,7 +98,7 @@ class Command:
 
 def say(desk: Desk, *lines: str) -> None:
     """Tell the person something, as lines of plain text; the model is not told."""
-    desk.talk.world.emit(Shown("\n".join(lines), "text"))
+    desk.talk.ctx.emit(Shown("\n".join(lines), "text"))
 
 
 SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees what came of it"

@@ -26,7 +26,7 @@ async def _audit(words: str, desk: Desk) -> None:
     from runner.audit.shown import deed_text, record_text
     from runner.audit.view import lines
 
-    session = desk.talk.world.session
+    session = desk.talk.ctx.session
     where = place.of(desk.settings, desk.environ)
 
     def listed() -> list[str]:
@@ -57,9 +57,9 @@ async def _why(words: str, desk: Desk) -> None:
     from policy.risk import doing
     from runner.explain import explain, render
 
-    world = desk.talk.world
+    ctx = desk.talk.ctx
     gate = _gate(desk)
-    assessment, verdict = gate.evaluate(RunScript(words, world.cwd), unattended=world.unattended)
+    assessment, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
     found = explain(
         assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=doing(assessment, gate.facts)
     )
@@ -72,30 +72,30 @@ async def _sandbox(words: str, desk: Desk) -> None:
     from policy.verdict import Ask, Deny
     from runner.wording import terms_words
 
-    world = desk.talk.world
+    ctx = desk.talk.ctx
     if words:
         gate = _gate(desk)
-        _, verdict = gate.evaluate(RunScript(words, world.cwd), unattended=world.unattended)
+        _, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
         if isinstance(verdict, Deny):
             say(desk, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
             return
         terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
         say(desk, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
         return
-    found = world.enforcement
+    found = ctx.enforcement
     told = [f"sandbox   {found.backend} {found.level.value}"]
     told += [f"{'holds' if ok else 'MISSING':<9} {name}" for name, ok in found.checks]
     told += [f"not held  {text}" for text in found.missing]
     if found.limits:
         told.append(f"limits    kept by {found.limits}")
-    hosts = sorted({host for rule in world.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
+    hosts = sorted({host for rule in ctx.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
     told.append(f"network   {', '.join(hosts) if hosts else 'none, but for hosts that you say yes to'}")
     say(desk, *told, "/sandbox COMMAND shows the exact rights that a command would get")
 
 
 async def _grants(words: str, desk: Desk) -> None:
     """Show the answers that hold in this session, or take one back."""
-    grants = desk.talk.world.grants
+    grants = desk.talk.ctx.grants
     match words.split():
         case []:
             now = time.time()
@@ -109,18 +109,18 @@ async def _grants(words: str, desk: Desk) -> None:
 
 async def _permissions(words: str, desk: Desk) -> None:
     """The column of the matrix that holds, and the rules that stand beside it."""
-    world = desk.talk.world
+    ctx = desk.talk.ctx
     if words:
         raise Mistake("write /permissions; /mode changes what holds, your configuration has the rules")
-    told = [f"mode {world.mode.value}:"]
+    told = [f"mode {ctx.live.mode.value}:"]
     for ruling, said in ((Ruling.ALLOW, "allowed"), (Ruling.ASK, "asks"), (Ruling.DENY, "denied")):
-        tiers = [tier.label for tier in Tier if MATRIX[tier][world.mode] is ruling]
+        tiers = [tier.label for tier in Tier if MATRIX[tier][ctx.live.mode] is ruling]
         if tiers:
             told.append(f"  {said:<8} {', '.join(tiers)}")
-    rules = world.profile.permissions
+    rules = ctx.profile.permissions
     told.append("rules:" if rules else "rules: none of yours")
     told += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
-    live = sum(1 for _ in world.grants.live())
+    live = sum(1 for _ in ctx.grants.live())
     told.append(f"remembered answers: {live} (/grants)")
     say(desk, *told)
 
@@ -135,15 +135,15 @@ def _about(rule: PermissionRule) -> str:
 
 
 def _gate(desk: Desk) -> Gate:
-    world = desk.talk.world
+    ctx = desk.talk.ctx
     return Gate(
-        settings=replace(desk.settings, profile=world.profile, rules=world.rules),
-        facts=world.look(),
-        environment=world.environment,
-        limits=world.profile.limits,
-        mode=world.mode,
-        cwd=world.cwd,
-        backend=world.sandbox.name,
+        settings=replace(desk.settings, profile=ctx.profile, rules=ctx.rules),
+        facts=ctx.look(),
+        environment=ctx.environment,
+        limits=ctx.profile.limits,
+        mode=ctx.live.mode,
+        cwd=ctx.cwd,
+        backend=ctx.sandbox.name,
     )
 
 

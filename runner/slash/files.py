@@ -24,7 +24,7 @@ and what to be careful about. If there is an AGENTS.md already, improve it and k
 
 async def _undo(words: str, desk: Desk) -> None:
     """Bring files back as before the last action of this session, or the last N; the model is told."""
-    keeper = desk.talk.world.undo
+    keeper = desk.talk.ctx.undo
     if keeper is None:
         raise Mistake("nothing is kept in this session, so nothing can be taken back")
     count = words or "1"
@@ -51,7 +51,7 @@ async def _rewind(words: str, desk: Desk) -> None:
     marks = tuple(desk.talk.marks)
     if not marks:
         raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
-    keeper = desk.talk.world.undo
+    keeper = desk.talk.ctx.undo
     taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
     rows = []
     for place, mark in reversed(tuple(enumerate(marks))):
@@ -97,7 +97,7 @@ def _since(steps: Sequence[int], mark: Mark) -> int:
 
 
 async def _branched(mark: Mark, desk: Desk) -> None:
-    kept = desk.talk.world.journal.kept
+    kept = desk.talk.ctx.journal.kept
     if kept is None or mark.leaf is None:
         raise Mistake("this session is kept in no file yet, so there is nothing to copy")
     await desk.switch(GoOn(fork=kept, upto=mark.leaf))
@@ -108,14 +108,14 @@ async def _diff(words: str, desk: Desk) -> None:
     """What this session's actions changed in the files, as a diff, also where no Git is."""
     from runner.events import Shown
 
-    keeper = desk.talk.world.undo
+    keeper = desk.talk.ctx.undo
     if keeper is None:
         raise Mistake("nothing is kept in this session, so nobody knows what it changed; `!git diff` may")
     lines = await asyncio.to_thread(keeper.diff)
     if not lines:
         say(desk, "this session's actions changed no file")
         return
-    desk.talk.world.emit(Shown("\n".join(lines), "diff"))
+    desk.talk.ctx.emit(Shown("\n".join(lines), "diff"))
 
 
 async def _export(words: str, desk: Desk) -> None:
@@ -128,13 +128,13 @@ async def _export(words: str, desk: Desk) -> None:
     parts = words.split(maxsplit=1)
     named = parts[0] if parts and parts[0] in FORMATS else None
     rest = parts[1] if named and len(parts) > 1 else "" if named else words
-    kept = desk.talk.world.journal.kept
+    kept = desk.talk.ctx.journal.kept
     if kept is None:
         if desk.talk.history:
             raise Mistake("this copy has no file before you say something; `agent sessions export` writes the original")
         raise Mistake("this session is kept in no file, so there is nothing to export yet")
     format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
-    target = Path(desk.talk.world.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
+    target = Path(desk.talk.ctx.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
 
     def written() -> int:
         with reading(state_dir(desk.environ), kept) as session:

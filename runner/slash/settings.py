@@ -18,7 +18,7 @@ _LEVELS = {
 
 async def _mode(words: str, desk: Desk) -> None:
     """Change it; without a name, pick one."""
-    now = desk.talk.world.mode
+    now = desk.talk.ctx.live.mode
     rows = [Row(mode.value, mode.value, f"{MEANING[mode]}{'  (now)' if mode is now else ''}") for mode in Mode]
     wanted = words or await desk.pick("mode", rows)
     if wanted is None:
@@ -33,7 +33,7 @@ async def _mode(words: str, desk: Desk) -> None:
 
 
 async def _thinking(words: str, desk: Desk) -> None:
-    now = desk.talk.world.thinking
+    now = desk.talk.ctx.live.thinking
     rows = [Row(each.value, each.value, f"{text}{'  (now)' if each is now else ''}") for each, text in _LEVELS.items()]
     wanted = words or await desk.pick("thinking", rows)
     if wanted is None:
@@ -45,8 +45,8 @@ async def _thinking(words: str, desk: Desk) -> None:
 
 
 async def _model(words: str, desk: Desk) -> None:
-    world = desk.talk.world
-    now = world.named
+    ctx = desk.talk.ctx
+    now = ctx.live.named
     wanted = words or await desk.pick("model", [Row(each, each, _about(each, now)) for each in _models(desk)])
     if wanted is None:
         say(desk, f"the model is {now}")
@@ -61,10 +61,10 @@ def _models(desk: Desk) -> Sequence[str]:
     """Those of the provider that we have a key for first: the one in use."""
     from runner.sessions.cost import published
 
-    world = desk.talk.world
-    now = world.named
+    ctx = desk.talk.ctx
+    now = ctx.live.named
     mine = [f"{name}:{model}" for name, model in desk.settings.models.items()]
-    known = sorted(published().prices, key=lambda name: not name.startswith(f"{world.provider.name}:"))
+    known = sorted(published().prices, key=lambda name: not name.startswith(f"{ctx.live.provider.name}:"))
     return list(dict.fromkeys((now, *mine, *known)))
 
 

@@ -15,12 +15,12 @@ async def _resume(words: str, desk: Desk) -> None:
     from runner.sessions.glance import glances, row
     from runner.sessions.store import Store
 
-    world = desk.talk.world
+    ctx = desk.talk.ctx
     if not words:
         from runner.places import state_dir
 
-        store = Store.of(state_dir(desk.environ), world.look().workspace)
-        kept = world.journal.kept
+        store = Store.of(state_dir(desk.environ), ctx.look().workspace)
+        kept = ctx.journal.kept
         found = await asyncio.to_thread(lambda: [each for each in glances(store) if each.id != kept])
         if not found:
             raise Mistake("no other session of this workspace is kept")
@@ -33,7 +33,7 @@ async def _resume(words: str, desk: Desk) -> None:
 
 async def _fork(words: str, desk: Desk) -> None:
     """Go on in a copy of this session; this one stays as it is."""
-    kept = desk.talk.world.journal.kept
+    kept = desk.talk.ctx.journal.kept
     if words:
         raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
     if kept is None:
@@ -60,15 +60,15 @@ async def _compact(words: str, desk: Desk) -> None:
 
 async def _context(words: str, desk: Desk) -> None:
     """What the model is given before anything is said, and how full its window is."""
-    talk, world = desk.talk, desk.talk.world
-    parts = world.context.parts(world, world.view.shown(talk.history))
+    talk, ctx = desk.talk, desk.talk.ctx
+    parts = ctx.context_parts(ctx.view.shown(talk.history))
     if words:
         chosen = [part for part in parts if part.name == words and part.text]
         if not chosen:
             raise Mistake(f"no part `{words}` has a text; the parts are {', '.join(part.name for part in parts)}")
         say(desk, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
         return
-    size, window = world.gauge.size(world.view.shown(talk.history)), world.view.window(world)
+    size, window = ctx.gauge.size(ctx.view.shown(talk.history)), ctx.view.window(ctx.live.named)
     about = "" if size.exact else "about "
     of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; nobody knows this model's window"
     wide = max(len(part.name) for part in parts)
@@ -86,7 +86,7 @@ async def _copy(words: str, desk: Desk) -> None:
     if not text:
         raise Mistake("there is no answer yet")
     # THREAT T105: it is pasted into other programs; what drives a terminal would drive those.
-    text = "\t".join(visible(part, prose=True) for part in desk.talk.world.redactor.text(text).split("\t"))
+    text = "\t".join(visible(part, prose=True) for part in desk.talk.ctx.redactor.text(text).split("\t"))
     if len(text) > _LONGEST_COPY:
         raise Mistake(
             "the answer is too long for a clipboard that is reached by the terminal; /export writes it to a file"
@@ -101,9 +101,9 @@ async def _cost(words: str, desk: Desk) -> None:
     talk = desk.talk
     usage = talk.usage
     sent = usage.input + usage.cache_read + usage.cache_write
-    world = talk.world
+    ctx = talk.ctx
     told = [
-        f"model     {world.named}",
+        f"model     {ctx.live.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
         f"received  {usage.output:,} tokens",
         f"turns     {talk.turns:,}",
@@ -112,8 +112,8 @@ async def _cost(words: str, desk: Desk) -> None:
         told.append(f"cost      {talk.cost:.4f}, by the price table (agent config show price)")
     else:
         told.append("cost      unknown: no price is known for this model")
-    kept = world.journal.kept
-    if kept not in (None, world.session) and (whole := await asyncio.to_thread(_used, kept, desk)):
+    kept = ctx.journal.kept
+    if kept not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, kept, desk)):
         told.append(f"session   {whole}")
     say(desk, *told)
 
@@ -136,9 +136,9 @@ async def _trust(words: str, desk: Desk) -> None:
     from runner.trust.store import store_at
     from runner.trust.words import description, state_line
 
-    world = desk.talk.world
-    workspace = world.look().workspace
-    inventory = await asyncio.to_thread(look_at, workspace, world.cwd, desk.environ)
+    ctx = desk.talk.ctx
+    workspace = ctx.look().workspace
+    inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, desk.environ)
     from pathlib import Path
 
     settings = await asyncio.to_thread(lambda: load(Path(workspace), desk.environ, unattended=True))

@@ -72,7 +72,7 @@ class TerminalDesk:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        return (*self._early, *(self.talk.world.steering.waiting if self._agent is not None else ()))
+        return (*self._early, *(self.talk.ctx.steering.waiting if self._agent is not None else ()))
 
     def submit(self, text: str, *, later: bool = False) -> None:
         if self._agent is None:
@@ -103,7 +103,7 @@ class TerminalDesk:
 
     def cycle_mode(self) -> None:
         if self._agent is not None:
-            mode = self.talk.world.mode
+            mode = self.talk.ctx.live.mode
             at = _MODES.index(mode) + 1 if mode in _MODES else 0
             self.talk.set_mode(_MODES[at % len(_MODES)])
 
@@ -162,13 +162,13 @@ class TerminalDesk:
 
         command = find(line.split(maxsplit=1)[0], self.commands)
         if command is None or not command.sends:
-            self.talk.world.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
+            self.talk.ctx.emit(Shown(f"> {line}", "text"))  # an answer stands below its question
         await run_line(line, self)
         self._next()
 
     def _next(self) -> None:
         """What was said when nothing was left to say it in, or beside a command, is said now."""
-        if self._agent is not None and not self.busy and (more := self.talk.world.steering.next()) is not None:
+        if self._agent is not None and not self.busy and (more := self.talk.ctx.steering.next()) is not None:
             self._begin(self._prompt(more.text, more.typed))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

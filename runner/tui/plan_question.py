@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from policy.tier import Mode
-from runner.plan_mode import LETTERS, WAYS, Leave, PlanAnswer, Stay
+from runner.plan_answer import LETTERS, WAYS, Leave, PlanAnswer, Stay
 from runner.tui.fragments import Fragments, fit
 from runner.tui.guard import Guard
 from runner.tui.panel import Done, Edit

@@ -8,7 +8,7 @@ from runner.approval import Answer, Question
 from runner.approval_offer import NOTHING, Offer
 from runner.card import card
 from runner.events import Shown
-from runner.plan_mode import PlanAnswer
+from runner.plan_answer import PlanAnswer
 from runner.trust.brought import Brought
 from runner.trust.question import Said
 from runner.trust.words import contents, description, summary

@@ -119,13 +119,13 @@ async def _session(
     app.editor.recall()
     agent = Agent(approver=Panels(app), emit=app.emit, start=lambda: begun)
     async with agent:
-        world = agent.talk.world
-        facts = world.look()
-        files.root, files.secret = world.cwd, Secrets(world.profile, facts.home, facts.private).holds
-        found = await asyncio.to_thread(known, os.environ, world.context)
+        ctx = agent.talk.ctx
+        facts = ctx.look()
+        files.root, files.secret = ctx.cwd, Secrets(ctx.profile, facts.home, facts.private).holds
+        found = await asyncio.to_thread(known, os.environ, ctx.context)
         desk.commands = found.commands
         for notice in found.notices:
-            world.emit(Notice(notice))
+            ctx.emit(Notice(notice))
         desk.join(agent, begun.settings)
         app.bell.how = str(begun.settings.value("notify"))
         _coloured(app, ground, desk)
@@ -134,7 +134,7 @@ async def _session(
         finally:
             await desk.part()
             history.shorten()
-            if (name := agent.talk.world.journal.kept) is not None:
+            if (name := agent.talk.ctx.journal.kept) is not None:
                 kept.append(name)
 
 
