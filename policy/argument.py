@@ -11,7 +11,7 @@ from policy.logins import sometimes
 from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 from policy.state import State
 from policy.tier import Tier
 
@@ -43,7 +43,7 @@ _LEFT_OUT = pattern(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
 _FETCHED = pattern(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
-def apply(call: Call, role: Role, word: Sense) -> None:
+def apply(call: Call, role: Role, word: AbstractWord) -> None:
     """What a program does with one word, by the word's role."""
     if role in _LANGUAGES:
         _program(call, role, word)
@@ -53,32 +53,32 @@ def apply(call: Call, role: Role, word: Sense) -> None:
         if word.text is None or not _SPELLED[role].fullmatch(word.text):
             _other_spelling(call, word)
         elif role in (Role.FILE, Role.PICTURE):
-            call.touch(Role.READ, word)
+            call.access_path(Role.READ, word)
         elif role is Role.PAIR:
             apply(call, Role.UPLOAD, word)
     elif role is Role.CODE:
         call.findings.runs(call.label, f"`{call.label}` runs code that is not read first", call.rule.ref, word.span)
         if word.text is not None and " " not in word.text and ("/" in word.text or _hidden_secret(call, word.text)):
-            call.touch(Role.READ, word)
+            call.access_path(Role.READ, word)
     elif role is Role.REFSPEC:
         for text in word.texts:
             if text.startswith(("+", ":")):
-                call.because(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
+                call.add_reason(Tier.DANGEROUS, f"`{call.label}` overwrites or deletes a branch by `{text}`", word)
     elif role is Role.REMOTE:
         if word.text is None or ADDRESS.match(word.text) or word.text.startswith(("/", "./", "../", "~")):
             connect(call, word)
     elif role is Role.UPLOAD:
         found = SENT_FILE.match(word.text if word.text is not None else word.head)
         if found and found[1] != "-":
-            call.touch(
-                Role.READ, exactly(found[1], word.span) if word.text is not None else replace(word, head=found[1])
+            call.access_path(
+                Role.READ, literal(found[1], word.span) if word.text is not None else replace(word, head=found[1])
             )
     elif role in (Role.FROM, Role.TO):
         if word.text is None or not elsewhere(word.text):
-            call.touch(Role.READ if role is Role.FROM else Role.WRITE, word)
+            call.access_path(Role.READ if role is Role.FROM else Role.WRITE, word)
     elif role is Role.OUT:
         if word.text != "-":
-            call.touch(Role.WRITE, word)
+            call.access_path(Role.WRITE, word)
     elif role is Role.MOUNT:
         _mount(call, word)
     elif role is Role.SCRIPT:
@@ -94,61 +94,63 @@ def apply(call: Call, role: Role, word: Sense) -> None:
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
         connect(call, word)  # some programs fetch what they are told to read
     elif role in (Role.READ, Role.TREE) and word.text is not None and LOCAL_URL.match(word.text):
-        call.touch(role, exactly(LOCAL_URL.sub("", word.text), word.span))  # and some know files by their addresses
+        call.access_path(
+            role, literal(LOCAL_URL.sub("", word.text), word.span)
+        )  # and some know files by their addresses
     elif role not in (Role.DATA, Role.PORT):
-        call.touch(role, word)
+        call.access_path(role, word)
         if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
-            call.touch(role, Sense(hints=(word.text[1:],), span=word.span))
+            call.access_path(role, AbstractWord(hints=(word.text[1:],), span=word.span))
 
 
 def _hidden_secret(call: Call, text: str) -> bool:
     """Return True if a script's text is the name of a hidden secret such as `.env`, not code such as `process.env`."""
-    return text[:1] == "." and call.findings.atlas.secret_name(text)
+    return text[:1] == "." and call.findings.classifier.secret_name(text)
 
 
-def _mount(call: Call, word: Sense) -> None:
+def _mount(call: Call, word: AbstractWord) -> None:
     """A path that a container, or whoever else, gets to use: to write too, unless it says otherwise."""
     if word.text is None:
         call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
         return
     source, fixed = mounted(word.text)
     if source:
-        call.touch(Role.READ, exactly(source, word.span))
+        call.access_path(Role.READ, literal(source, word.span))
         if not fixed:
-            call.touch(Role.WRITE, exactly(source, word.span))
+            call.access_path(Role.WRITE, literal(source, word.span))
 
 
-def _other_spelling(call: Call, word: Sense) -> None:
+def _other_spelling(call: Call, word: AbstractWord) -> None:
     """A word that is not spelled as its role is: judged as a use that the rule does not describe."""
     tier = call.rule.otherwise
     if tier is None:
         call.unknown(f"a word that may mean something else to `{call.label}`", word)
     else:
-        call.because(tier, f"`{call.label}` {OTHERWISE.get(tier, call.rule.why)} when used like this", word)
+        call.add_reason(tier, f"`{call.label}` {OTHERWISE.get(tier, call.rule.why)} when used like this", word)
         call.changes(tier)
 
 
-def _program(call: Call, role: Role, word: Sense) -> None:
+def _program(call: Call, role: Role, word: AbstractWord) -> None:
     if word.text is None and role is Role.JQ and call.rule.anywhere:
         return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
     if not word.texts:
         call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
     for text in word.texts:
-        call.findings.atlas.budget.spend(len(text))
+        call.findings.classifier.budget.spend(len(text))
         _does(call, _read(role, text), word)
 
 
-def _does(call: Call, reading: "Reading", word: Sense) -> None:
+def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
     if reading.tier is not Tier.READ:
         if reading.tier is Tier.EXECUTE:
-            call.findings.effect(EffectKind.RUNS, call.label)
+            call.findings.add_effect(EffectKind.RUNS, call.label)
         elif reading.tier is Tier.UNKNOWN:
-            call.findings.effect(EffectKind.UNKNOWN, reading.why)
-        call.because(reading.tier, f"`{call.label}`: {reading.why}", word)
+            call.findings.add_effect(EffectKind.UNKNOWN, reading.why)
+        call.add_reason(reading.tier, f"`{call.label}`: {reading.why}", word)
     for path in reading.writes:
-        call.touch(Role.WRITE, exactly(path, word.span))
+        call.access_path(Role.WRITE, literal(path, word.span))
     for path in reading.reads:
-        call.touch(Role.READ, exactly(path, word.span))
+        call.access_path(Role.READ, literal(path, word.span))
 
 
 def _read(role: Role, text: str) -> "Reading":
@@ -166,11 +168,11 @@ def _read(role: Role, text: str) -> "Reading":
     return read_jq(text)
 
 
-def connect(call: Call, word: Sense) -> None:
+def connect(call: Call, word: AbstractWord) -> None:
     """A word that names a host: a URL, `user@host:path`, or the bare name."""
     if len(word.texts) > 1:  # `https://host/$i`, one of a few
         for each in word.texts:
-            connect(call, exactly(each, word.span))
+            connect(call, literal(each, word.span))
         return
     text = word.text
     if text is None and WHOLE_HOST.match(word.head):
@@ -180,12 +182,12 @@ def connect(call: Call, word: Sense) -> None:
     if host is None and text is not None:
         # A local path where a host could stand; `file://` may name this machine before it.
         local = unquote(LOCAL_URL.sub("", text)) if LOCAL_URL.match(text) else text
-        call.touch(Role.READ, word if local == text else exactly(local, word.span))
+        call.access_path(Role.READ, word if local == text else literal(local, word.span))
     else:
         call.connects(host or "", word)
 
 
-def _revision(call: Call, word: Sense) -> None:
+def _revision(call: Call, word: AbstractWord) -> None:
     """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
     if word.pattern:
         call.suspect(word)
@@ -194,16 +196,16 @@ def _revision(call: Call, word: Sense) -> None:
             continue  # a path that is not looked at
         path = text.rpartition(":")[2] if ":" in text else text
         if text.startswith(("/", "~", "..")) or "/../" in text:
-            call.touch(Role.READ, exactly(text, word.span))
-        elif call.findings.atlas.secret_parts(path):
+            call.access_path(Role.READ, literal(text, word.span))
+        elif call.findings.classifier.secret_parts(path):
             target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
-            call.findings.effect(EffectKind.READS, target, Scope.SECRET)
-            call.because(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
+            call.findings.add_effect(EffectKind.READS, target, Scope.SECRET)
+            call.add_reason(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
         elif ":" in text and sometimes(path.rpartition("/")[2]):
             _kept_login(call, text, path, word)
 
 
-def _kept_login(call: Call, text: str, path: str, word: Sense) -> None:
+def _kept_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
     """Refuse settings as Git keeps them (`REV:PATH`) when that version, or one that may be meant, holds a login."""
     facts, revision = call.walk.facts, text.partition(":")[0]
     kept = facts.tracked(f"tree of {revision}" if revision else "index")
@@ -211,22 +213,24 @@ def _kept_login(call: Call, text: str, path: str, word: Sense) -> None:
     last = path.rpartition("/")[2]
     found = any(name == path or (here and name.rpartition("/")[2] == last) for name in kept or ())
     if found or (kept is None and facts.login(f"{facts.workspace}/{path}")):
-        call.findings.effect(EffectKind.READS, f"{facts.workspace}/{path}", Scope.SECRET)
-        call.because(Tier.SECRET, f"reads {path}, settings that hold a login", word)
+        call.findings.add_effect(EffectKind.READS, f"{facts.workspace}/{path}", Scope.SECRET)
+        call.add_reason(Tier.SECRET, f"reads {path}, settings that hold a login", word)
 
 
-def enter(call: Call, word: Sense) -> State:
+def enter(call: Call, word: AbstractWord) -> State:
     """The state of a program that changes to the folder `word` first. The folder must then be there."""
-    call.touch(Role.NAMES, word)
+    call.access_path(Role.NAMES, word)
     state = call.state
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
         return state.moved(None)
-    atlas = call.findings.atlas
-    folders = tuple(dict.fromkeys(atlas.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)))
+    classifier = call.findings.classifier
+    folders = tuple(
+        dict.fromkeys(classifier.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",))
+    )
     return state.moved(folders)
 
 
-def scan(call: Call, words: list[Sense], tier: Tier) -> None:
+def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
     """Judge every word that looks like a path or a URL, where flags are not told from operands."""
     for word in words:
         call.suspect(word)
@@ -235,10 +239,10 @@ def scan(call: Call, words: list[Sense], tier: Tier) -> None:
             if text.startswith("-") and "://" in text.partition("=")[0]:
                 value = text.lstrip("-")  # `-ihttps://..`, where whatever stands before the host does not count
             if "://" in value or LOGIN.match(value):
-                connect(call, exactly(value, word.span))
+                connect(call, literal(value, word.span))
             elif value.startswith(("/", "..")) or "/../" in value:
-                call.touch(
-                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, exactly(value, word.span)
+                call.access_path(
+                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, literal(value, word.span)
                 )
-            elif call.findings.atlas.secret_parts(value):
-                call.touch(Role.READ, exactly(value, word.span))
+            elif call.findings.classifier.secret_parts(value):
+                call.access_path(Role.READ, literal(value, word.span))

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from policy.action import Action
 from policy.record import dataclass
-from policy.sense import Sense
-from policy.span import Span
+from policy.sense import AbstractWord
+from policy.span import SourceSpan
 from policy.tier import Tier
 
 
@@ -66,7 +66,7 @@ class Reason:
     tier: Tier
     text: str
     rule: RuleRef
-    span: Span | None = None
+    span: SourceSpan | None = None
     about: Effect | None = None
 
 
@@ -81,8 +81,8 @@ class Step:
     `stranger`: nothing is known about the program. `interprets`: it may run what it is given on standard input.
     """
 
-    words: tuple[Sense, ...] = ()
-    named: tuple[Sense, ...] = ()
+    words: tuple[AbstractWord, ...] = ()
+    named: tuple[AbstractWord, ...] = ()
     name: int = 1
     also: tuple[str, ...] = ()
     text: str = ""

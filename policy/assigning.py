@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 
 from policy.flow import SHELL
-from policy.paths import Atlas
+from policy.paths import PathClassifier
 from policy.profile import Profile
 from policy.reckon import is_number
 from policy.script.tree import ASSIGNS, ArrayAssignment, Assignment, Expansion, Text, Word
-from policy.sense import ANYTHING, MOST_HINTS, NUMBER, Sense, either, exactly, joined
-from policy.span import Span
+from policy.sense import ANYTHING, MOST_HINTS, NUMBER, AbstractWord, concatenate, join, literal
+from policy.span import SourceSpan
 from policy.state import State
 from policy.traps import Traps
 from policy.variables import Standing, standing
@@ -17,7 +17,7 @@ from policy.variables import Standing, standing
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
 # What an unset variable of these does to the shell: bash splits as usual, and counts from the start.
-_UNSET = {"IFS": exactly(" \t\n"), "OPTIND": exactly("1"), "SECONDS": exactly("0")}
+_UNSET = {"IFS": literal(" \t\n"), "OPTIND": literal("1"), "SECONDS": literal("0")}
 _DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 
 
@@ -25,7 +25,7 @@ class Assigning(Traps):
     """The part of the walk that gives variables their values. `arrays`: names that may be arrays by now. `integers`:
     those that may evaluate whatever they are given."""
 
-    atlas: Atlas
+    classifier: PathClassifier
     profile: Profile
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class Assigning(Traps):
         for part in (part for word in words for part in word.parts):
             if isinstance(part, Expansion) and part.operator in ASSIGNS:
                 value = self.sense(Word((replace(part, quoted=True),), part.span), state)
-                state = self.assign(state, part.name, replace(value, many=False), self.span(part.span))
+                state = self.assign(state, part.name, replace(value, may_split=False), self.span(part.span))
         return state
 
-    def declaring(self, words: tuple[Word, ...], state: State) -> list[Sense]:
+    def declaring(self, words: tuple[Word, ...], state: State) -> list[AbstractWord]:
         name = words[0].parts[0] if words and len(words[0].parts) == 1 else None
         if not isinstance(name, Text) or name.quoted or name.text not in _DECLARERS:
             return self.senses(words, state)
         return self.senses(words, state, self._declared)
 
-    def _declared(self, word: Word, state: State) -> list[Sense]:
+    def _declared(self, word: Word, state: State) -> list[AbstractWord]:
         """A word after `local`, `export` and so on: what it assigns is not split, and its globs stay as they are."""
         first = word.parts[0]
         found = _DECLARATION.match(first.text) if isinstance(first, Text) and not first.quoted else None
@@ -59,12 +59,12 @@ class Assigning(Traps):
         rest = first.text[found.end() :]
         parts = (replace(first, text=rest), *word.parts[1:]) if rest else word.parts[1:]
         value = self.sense(Word(parts, word.span), state)
-        value = replace(value, many=False, wild=value.wild and not value.many)
-        return [replace(joined([exactly(found[0]), value], self.span(word.span)), value=value)]
+        value = replace(value, may_split=False, globbed=value.globbed and not value.may_split)
+        return [replace(concatenate([literal(found[0]), value], self.span(word.span)), value=value)]
 
     def assigned(
         self, items: tuple[Assignment | ArrayAssignment, ...], state: State
-    ) -> tuple[list[tuple[Assignment | ArrayAssignment, Sense]], State]:
+    ) -> tuple[list[tuple[Assignment | ArrayAssignment, AbstractWord]], State]:
         """What each of them assigns (a later one sees what those before it have set), and what holds after all."""
         found = []
         for item in items:
@@ -73,26 +73,26 @@ class Assigning(Traps):
             found.append((item, value))
         return found, state
 
-    def _value(self, item: Assignment | ArrayAssignment, state: State) -> Sense:
+    def _value(self, item: Assignment | ArrayAssignment, state: State) -> AbstractWord:
         if isinstance(item, ArrayAssignment):
             return self._array(item, state)
         value = self.sense(item.value, state)
         # An assignment is not split, and its globs stay as they are.
-        value = replace(value, many=False, wild=value.wild and not value.many)
+        value = replace(value, may_split=False, globbed=value.globbed and not value.may_split)
         if item.name in self.integers:
             self.number(item.name, value, self.span(item.span))
             return NUMBER if item.append else value  # it adds
         if item.append:
             old = state.variables.get(item.name)
-            return joined([old, value], None) if old is not None else Sense()
+            return concatenate([old, value], None) if old is not None else AbstractWord()
         return value
 
-    def _array(self, item: ArrayAssignment, state: State) -> Sense:
+    def _array(self, item: ArrayAssignment, state: State) -> AbstractWord:
         self.arrays.add(item.name)
-        items: tuple[Sense, ...] | None = tuple(self.senses(item.items, state))
-        self.atlas.budget.spend(len(items or ()))
+        items: tuple[AbstractWord, ...] | None = tuple(self.senses(item.items, state))
+        self.classifier.budget.spend(len(items or ()))
         hints = tuple(text for each in items or () for text in self._words_meant(each, state))[:MOST_HINTS]
-        if items is not None and any(each.many for each in items):
+        if items is not None and any(each.may_split for each in items):
             items = None
         old = state.variables.get(item.name) if item.append else None
         if item.append and items is not None:
@@ -102,27 +102,27 @@ class Assigning(Traps):
         hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[:MOST_HINTS]
         return replace(ANYTHING, items=items, hints=hints)
 
-    def _words_meant(self, word: Sense, state: State) -> tuple[str, ...]:
+    def _words_meant(self, word: AbstractWord, state: State) -> tuple[str, ...]:
         """The texts that a word may be, as far as known data or the files that a pattern finds tell."""
         found = word.texts or word.hints
         if found or not word.pattern:
             return found
-        return tuple(text for cwd in state.cwds or () for text in self.atlas.only_secrets(word.pattern, cwd))
+        return tuple(text for cwd in state.cwds or () for text in self.classifier.only_secrets(word.pattern, cwd))
 
-    def declare(self, state: State, name: str, value: Sense, span: Span, *, own: bool) -> State:
+    def declare(self, state: State, name: str, value: AbstractWord, span: SourceSpan, *, own: bool) -> State:
         """What holds after `local name=(..)`."""
         if own:
             return self.assign(state.own(name, ANYTHING), name, value, span)
         return self.assign(state, name, self.beneath(state, name, value), span)
 
-    def beneath(self, state: State, name: str, value: Sense) -> Sense:
+    def beneath(self, state: State, name: str, value: AbstractWord) -> AbstractWord:
         """What a name holds after `declare -g`: a name that a function has made its own hides the one that changes."""
         if state.locals is None:
             return value
         self.revealed.add(name)
-        return either(state.variables.get(name, ANYTHING), value)
+        return join(state.variables.get(name, ANYTHING), value)
 
-    def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
+    def assign(self, state: State, name: str, value: AbstractWord, span: SourceSpan | None) -> State:
         """Assign without exporting. A name that is in the environment already reaches later programs all the same."""
         own = self.may_assign(name, value, span, exported=False)
         if not own:
@@ -131,7 +131,7 @@ class Assigning(Traps):
         self.note(name, value)
         return state.assign(name, value)
 
-    def hidden(self, state: State, name: str, span: Span | None, *, array: bool) -> State:
+    def hidden(self, state: State, name: str, span: SourceSpan | None, *, array: bool) -> State:
         """Judge a declaration without a value, which hides the value from the shell, and an array's from programs too.
 
         A local variable is unset at first, so that bash finds no `PATH` in it. Arrays are never exported (bash(1)).
@@ -140,14 +140,14 @@ class Assigning(Traps):
             self.obeyed(name, span)
         return self._passed(state, name, ANYTHING) if array else state
 
-    def _passed(self, state: State, name: str, value: Sense) -> State:
+    def _passed(self, state: State, name: str, value: AbstractWord) -> State:
         """Note that later programs see the change of a variable that was exported from the start."""
         if self.standing(name, value, exported=False) is Standing.PASSED:
             state = replace(state, exports=tuple(dict.fromkeys((*state.exports, name))))
             self.note_state(state)
         return state
 
-    def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
+    def may_assign(self, name: str, value: AbstractWord, span: SourceSpan | None, *, exported: bool) -> bool:
         """Whether a variable may be set without changing what programs do. Says so when the shell itself obeys it."""
         if name in self.integers:
             self.number(name, value, span)
@@ -156,23 +156,23 @@ class Assigning(Traps):
             self.obeyed(name, span)
         return verdict is Standing.OWN
 
-    def standing(self, name: str, value: Sense, *, exported: bool) -> Standing:
+    def standing(self, name: str, value: AbstractWord, *, exported: bool) -> Standing:
         """Tell how far setting `name` to any of the texts of `value` reaches: the farthest of them."""
         texts = value.texts or (None,)
         found = {standing(name, text, self.profile.environment, exported=exported) for text in texts}
         return next(each for each in (Standing.SHELL, Standing.PASSED, Standing.OWN) if each in found)
 
-    def number(self, name: str, value: Sense, span: Span | None) -> None:
+    def number(self, name: str, value: AbstractWord, span: SourceSpan | None) -> None:
         """After `declare -i NAME`: bash evaluates what the name is given."""
         each = (value,) if value.items is None else value.items
         if not all(is_number(item) and not item.empty for item in each):
             said = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
             self.findings.unknown(said, SHELL, span)
 
-    def obeyed(self, name: str, span: Span | None) -> None:
+    def obeyed(self, name: str, span: SourceSpan | None) -> None:
         self.findings.unknown(f"sets {name}, which the shell or other programs obey", SHELL, span)
 
-    def export(self, state: State, name: str, value: Sense | None, span: Span | None) -> State:
+    def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
         """Give a variable to every later program."""
         known = value if value is not None else state.variables.get(name, ANYTHING)
         if not self.may_assign(name, known, span, exported=True):

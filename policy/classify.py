@@ -20,14 +20,14 @@ from policy.profile import Profile
 from policy.rule import Role
 from policy.rules import RuleBook
 from policy.script.tree import Opaque
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 from policy.state import State
 from policy.tier import Tier
 from policy.walk import Walk
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.typed import Typed
+    from policy.typed import FlagRights
 
 HERE = RuleRef("policy/classify.py", 0)
 _TOO_MUCH = "more than can be judged in the time of a decision"
@@ -39,7 +39,7 @@ def classify(
     rules: RuleBook,
     profile: Profile,
     source: Source = Source.MODEL,
-    typed: "Typed | None" = None,
+    typed: "FlagRights | None" = None,
 ) -> Assessment:
     """Judge one action that `source` proposed, and what the users' rules in `profile` say about it; `typed` is what a
     person adds to it by flags.
@@ -57,7 +57,9 @@ def classify(
         return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (reason,), asked=asked)
 
 
-def _ruled(assessment: Assessment, facts: Facts, profile: Profile, source: Source, typed: "Typed | None") -> Assessment:
+def _ruled(
+    assessment: Assessment, facts: Facts, profile: Profile, source: Source, typed: "FlagRights | None"
+) -> Assessment:
     if not profile.permissions and not typed:
         return assessment
     from policy.permission.match import ruled  # only where somebody has rules
@@ -78,7 +80,7 @@ def _classify(action: Action, walk: Walk) -> Assessment:
             for again in walk.findings.unless_read:
                 again()
     except TooMuchError:
-        walk.atlas.budget.left = MOST_AFTER
+        walk.classifier.budget.left = MOST_AFTER
         if isinstance(action, RunScript):
             walk.opaque(action.script, _TOO_MUCH, State((action.cwd,)), HERE, None)
         else:
@@ -127,7 +129,7 @@ def _script(action: RunScript, walk: Walk) -> str:
         return ""
     walk.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
-        walk.findings.because(Tier.READ, "there is nothing to run", HERE, None)
+        walk.findings.add_reason(Tier.READ, "there is nothing to run", HERE, None)
     return shown
 
 
@@ -135,7 +137,7 @@ def _argv(action: RunArgv, walk: Walk) -> None:
     if not action.argv:
         walk.findings.unknown("there is no program to run", HERE, None)
         return
-    words: list[Sense] = [exactly(word) for word in action.argv]
+    words: list[AbstractWord] = [literal(word) for word in action.argv]
     walk.shell = False
     walk.simple(words, State((action.cwd,)), None, fed=False)
 
@@ -144,5 +146,5 @@ def _file(walk: Walk, role: Role, path: str, text: str) -> None:
     if not path.startswith("/"):
         walk.findings.unknown("the path does not start at the root folder", HERE, None)
         return
-    walk.findings.because(Tier.READ, text, HERE, None)
-    walk.findings.touch(role, exactly(path), ("/",), HERE, None)
+    walk.findings.add_reason(Tier.READ, text, HERE, None)
+    walk.findings.access_path(role, literal(path), ("/",), HERE, None)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from policy.assessment import Reason, RuleRef
 from policy.profile import Profile
-from policy.sense import Sense, exactly
-from policy.span import Span
+from policy.sense import AbstractWord, literal
+from policy.span import SourceSpan
 from policy.tier import Tier
 
-_UNTOLD = Sense()  # one word, known only when it runs
+_UNTOLD = AbstractWord()  # one word, known only when it runs
 
 
-def denied_reason(words: Sequence[str | None], profile: Profile, span: Span | None = None) -> Reason | None:
+def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpan | None = None) -> Reason | None:
     """Whether one simple command is on the denied list. Ask it for every command of a script, wrapped ones too.
 
     `words` are decoded; None stands for a word that only the moment of running decides. The words meet as those of a
@@ -21,7 +21,7 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: Span | No
         return None
     from policy.permission.words import broad  # only where somebody denies something
 
-    senses = [exactly(word) if word is not None else _UNTOLD for word in words]
+    senses = [literal(word) if word is not None else _UNTOLD for word in words]
     for pattern in profile.denied:
         wanted = pattern[:-1] if len(pattern) > 1 and pattern[-1] == "*" else pattern
         if broad(senses, tuple((word,) for word in wanted)):

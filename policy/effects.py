@@ -5,13 +5,13 @@ from dataclasses import field
 
 from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.facts import Kind
-from policy.paths import Atlas, Device, Place, socket_host
+from policy.paths import Device, PathClassifier, ResolvedPath, socket_host
 from policy.phrases import plain
 from policy.record import dataclass
 from policy.rule import Role
 from policy.secret_words import secret_kind
-from policy.sense import Sense
-from policy.span import Span
+from policy.sense import AbstractWord
+from policy.span import SourceSpan
 from policy.tier import Tier
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
@@ -19,11 +19,11 @@ BUILT_IN = RuleRef("policy/effects.py", 0)
 
 
 @dataclass(slots=True)
-class Footing:
+class StepBuilder:
     """A Step that is still being found out about."""
 
-    words: tuple[Sense, ...] = ()
-    named: tuple[Sense, ...] = ()
+    words: tuple[AbstractWord, ...] = ()
+    named: tuple[AbstractWord, ...] = ()
     name: int = 1
     also: tuple[str, ...] = ()
     text: str = ""
@@ -58,7 +58,7 @@ class Findings:
         "_reasons",
         "_steps",
         "_worst",
-        "atlas",
+        "classifier",
         "connected",
         "deleted",
         "loops",
@@ -67,12 +67,12 @@ class Findings:
         "unplain",
     )
 
-    def __init__(self, atlas: Atlas) -> None:
-        self.atlas = atlas
+    def __init__(self, classifier: PathClassifier) -> None:
+        self.classifier = classifier
         self._effects: dict[Effect, None] = {}
         self._reasons: dict[Reason, None] = {}
         self._worst = Tier.READ
-        self.step = Footing()  # what the findings belong to now
+        self.step = StepBuilder()  # what the findings belong to now
         self._steps = [self.step]
         self.connected = 0  # how many times something talked to a network
         self.deleted = False  # whether a folder may be gone by now
@@ -95,11 +95,11 @@ class Findings:
         return tuple(footing.step() for footing in self._steps)
 
     @property
-    def ground(self) -> Footing:
+    def ground(self) -> StepBuilder:
         """What lies between the commands: redirections, assignments, the shell's own words."""
         return self._steps[0]
 
-    def begin(self, footing: Footing) -> None:
+    def begin(self, footing: StepBuilder) -> None:
         """What is found from now on belongs to `footing`, until the caller puts back the `step` of before."""
         self._steps.append(footing)
         self.step = footing
@@ -117,87 +117,93 @@ class Findings:
     def worst(self) -> Tier:
         return self._worst
 
-    def because(self, tier: Tier, text: str, rule: RuleRef, span: Span | None, about: Effect | None = None) -> None:
+    def add_reason(
+        self, tier: Tier, text: str, rule: RuleRef, span: SourceSpan | None, about: Effect | None = None
+    ) -> None:
         reason = Reason(tier, text, rule, span, about)
         self._reasons[reason] = self.step.reasons[reason] = None
         self._worst = max(self._worst, tier)
         if tier is Tier.NETWORK:
             self.connected += 1
 
-    def effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> Effect:
+    def add_effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> Effect:
         effect = Effect(kind, target, scope, exact)
         self._effects[effect] = self.step.effects[effect] = None
         return effect
 
-    def unknown(self, text: str, rule: RuleRef, span: Span | None) -> None:
+    def unknown(self, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
         """Something that cannot be told."""
-        self.effect(EffectKind.UNKNOWN, text)
-        self.because(Tier.UNKNOWN, text, rule, span)
+        self.add_effect(EffectKind.UNKNOWN, text)
+        self.add_reason(Tier.UNKNOWN, text, rule, span)
 
-    def runs(self, what: str, text: str, rule: RuleRef, span: Span | None) -> None:
+    def runs(self, what: str, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
         """Code that nobody reads beforehand."""
-        self.effect(EffectKind.RUNS, what)
-        self.because(Tier.EXECUTE, text, rule, span)
+        self.add_effect(EffectKind.RUNS, what)
+        self.add_reason(Tier.EXECUTE, text, rule, span)
 
     def connects(
-        self, host: str, rule: RuleRef, span: Span | None, scope: Scope = Scope.NONE, *, exact: bool = True
+        self, host: str, rule: RuleRef, span: SourceSpan | None, scope: Scope = Scope.NONE, *, exact: bool = True
     ) -> None:
         """It talks to `host`; an empty one is not known before it runs. `scope`, `exact` as the effect has them."""
-        effect = self.effect(EffectKind.CONNECTS, host, scope, exact)
+        effect = self.add_effect(EffectKind.CONNECTS, host, scope, exact)
         named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
         text = f"talks to {host or 'a host known only when it runs'}{named}"
-        self.because(Tier.NETWORK, text, rule, span, effect)
+        self.add_reason(Tier.NETWORK, text, rule, span, effect)
 
     # Paths
 
-    def touch(self, role: Role, word: Sense, cwds: tuple[str, ...] | None, rule: RuleRef, span: Span | None) -> None:
+    def access_path(
+        self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
+    ) -> None:
         """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
-        self.atlas.budget.spend(12)
+        self.classifier.budget.spend(12)
         if not word.texts or cwds is None:
             self.suspect(role, word, cwds, rule, span)
-        paths: list[Place] = []
+        paths: list[ResolvedPath] = []
         if word.texts:
             for text in word.texts:
                 if not text:
                     continue
                 if text.startswith("/"):
-                    paths.append(self.atlas.place(text, "/"))
+                    paths.append(self.classifier.place(text, "/"))
                 elif cwds is None:
                     self._somewhere(role, f"`{text}` below a folder known only when it runs", rule, span)
                     return
                 else:
-                    paths += [self.atlas.place(text, cwd) for cwd in cwds]
-        elif word.wild and (word.head.startswith("/") or cwds is not None):
+                    paths += [self.classifier.place(text, cwd) for cwd in cwds]
+        elif word.globbed and (word.head.startswith("/") or cwds is not None):
             folder, _, start = word.head.rpartition("/")
             folder = folder or ("/" if word.head.startswith("/") else ".")
             if start in (".", "..") and role not in (Role.READ, Role.NAMES, Role.TREE):
                 folder += "/.."  # older bash lets `.*` match the parent folder too
-            paths += [self.atlas.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
+            paths += [self.classifier.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
             if role not in (Role.NAMES, Role.TREE) and any(
-                self.atlas.aimed(word.head, word.tail, cwd) for cwd in cwds or ("/",)
+                self.classifier.aimed(word.head, word.tail, cwd) for cwd in cwds or ("/",)
             ):
                 text = f"{_SECRETLY.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
-                self.because(Tier.SECRET, text, rule, span)
+                self.add_reason(Tier.SECRET, text, rule, span)
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
                 paths += self._reached(word, folder, start, cwds or ("/",), rule, span)
         else:
             self._somewhere(role, "a path known only when it runs", rule, span)
             return
-        whole = word.wild and not word.some and not word.tail.strip("/") and word.head[-1:] in ("", "/")
-        self.atlas.budget.spend(8 * len(paths))
+        whole = word.globbed and not word.subset and not word.tail.strip("/") and word.head[-1:] in ("", "/")
+        self.classifier.budget.spend(8 * len(paths))
         for place in paths:
             self._path(role, place, rule, span, whole=whole)
 
-    def suspect(self, role: Role, word: Sense, cwds: tuple[str, ...] | None, rule: RuleRef, span: Span | None) -> None:
+    def suspect(
+        self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
+    ) -> None:
         """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
         told = _SECRETLY.get(role, "lists" if role in (Role.NAMES, Role.TREE) else "changes")
         content = role not in (Role.NAMES, Role.TREE)
         for text in filter(None, word.texts or word.hints):
             if cwds is None and text[:1] != "/":
-                if content and self.atlas.secret_parts(text):
-                    self.because(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span)
+                if content and self.classifier.secret_parts(text):
+                    self.add_reason(Tier.SECRET, f"{told} {text}, {secret_kind(text)}", rule, span)
             elif not word.texts:
-                for place in (self.atlas.place(text, cwd) for cwd in cwds or ("/",)):
+                for place in (self.classifier.place(text, cwd) for cwd in cwds or ("/",)):
                     if place.scope is Scope.SECRET:
                         self._path(role, place, rule, span, whole=False)
         if word.texts:
@@ -205,43 +211,43 @@ class Findings:
         for head in filter(None, word.heads or (word.head,)):
             for cwd in (cwds or ()) if head[:1] != "/" else ("/",):
                 # Only names: `ls -d ~/.ssh*` says no more than that the folder is there.
-                store = self.atlas.store(head if content else head.rpartition("/")[0] + "/", cwd)
+                store = self.classifier.store(head if content else head.rpartition("/")[0] + "/", cwd)
                 if store:
-                    self.because(Tier.SECRET, f"{told} files below {store}, {secret_kind(store)}", rule, span)
+                    self.add_reason(Tier.SECRET, f"{told} files below {store}, {secret_kind(store)}", rule, span)
         if not content:
             return
-        if store := self.atlas.shaped_store(word.shape):
-            self.because(Tier.SECRET, f"{told} files such as {store}, {secret_kind(store)}", rule, span)
+        if store := self.classifier.shaped_store(word.shape):
+            self.add_reason(Tier.SECRET, f"{told} files such as {store}, {secret_kind(store)}", rule, span)
         _, slash, end = word.tail.partition("/")
-        if slash and not word.wild and self.atlas.secret_end(word.head, end):
-            self.because(Tier.SECRET, f"{told} {end} in some folder, {secret_kind(end)}", rule, span)
+        if slash and not word.globbed and self.classifier.secret_end(word.head, end):
+            self.add_reason(Tier.SECRET, f"{told} {end} in some folder, {secret_kind(end)}", rule, span)
         for cwd in (cwds or ()) if word.pattern else ():
-            if found := self.atlas.only_secrets(word.pattern, cwd):
+            if found := self.classifier.only_secrets(word.pattern, cwd):
                 text = f"{told} {', '.join(found[:3])} by a pattern that finds nothing but secrets"
-                self.because(Tier.SECRET, text, rule, span)
+                self.add_reason(Tier.SECRET, text, rule, span)
 
     def _reached(
-        self, word: Sense, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: Span | None
-    ) -> list[Place]:
+        self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None
+    ) -> list[ResolvedPath]:
         """What other programs run by themselves and a pattern may match: `.gi*` is also `.git`."""
         end, more, rest = word.tail.partition("/")
-        names = self.atlas.locked_names(start, "" if more else end)
-        places = [self.atlas.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
-        if rest and self.atlas.locked_anywhere(rest):
+        names = self.classifier.locked_names(start, "" if more else end)
+        places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
+        if rest and self.classifier.locked_anywhere(rest):
             text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
-            self.because(Tier.DANGEROUS, text, rule, span)
+            self.add_reason(Tier.DANGEROUS, text, rule, span)
         return [place for place in places if place.kind is not Kind.MISSING]
 
-    def _somewhere(self, role: Role, what: str, rule: RuleRef, span: Span | None) -> None:
+    def _somewhere(self, role: Role, what: str, rule: RuleRef, span: SourceSpan | None) -> None:
         if role in (Role.READ, Role.NAMES, Role.TREE, Role.REVISION):
             # Harmless to allow: a permit that only reads shows the workspace and system files, and nothing else.
-            self.effect(EffectKind.READS, what, Scope.NONE)
+            self.add_effect(EffectKind.READS, what, Scope.NONE)
             return
         verb = "deletes" if role in (Role.DELETE, Role.MOVE) else "writes"
-        self.effect(EffectKind.DELETES if verb == "deletes" else EffectKind.WRITES, what, Scope.NONE)
-        self.because(Tier.UNKNOWN, f"{verb} {what}", rule, span)
+        self.add_effect(EffectKind.DELETES if verb == "deletes" else EffectKind.WRITES, what, Scope.NONE)
+        self.add_reason(Tier.UNKNOWN, f"{verb} {what}", rule, span)
 
-    def _path(self, role: Role, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
+    def _path(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
         if role is Role.MOVE:
             self._path(Role.READ, place, rule, span, whole=whole)
             self._path(Role.DELETE, place, rule, span, whole=whole)
@@ -254,108 +260,110 @@ class Findings:
         else:
             self._write(place, rule, span, whole=whole)
 
-    def _socket(self, place: Place, rule: RuleRef, span: Span | None) -> bool:
+    def _socket(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> bool:
         if place.device is Device.SOCKET:
             self.connects(socket_host(place.path) or "", rule, span)
         return place.device is Device.SOCKET
 
-    def _secret(self, verb: str, place: Place, rule: RuleRef, span: Span | None) -> None:
+    def _secret(self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
         text = f"{verb} {place.shown}, {secret_kind(place.path)}"
-        self.because(Tier.SECRET, text, rule, span)
+        self.add_reason(Tier.SECRET, text, rule, span)
 
-    def _read(self, place: Place, rule: RuleRef, span: Span | None) -> None:
+    def _read(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
             return
-        if place.scope is Scope.SECRET and place.bound and self.atlas.named_secret(place.path):
+        if place.scope is Scope.SECRET and place.bound and self.classifier.named_secret(place.path):
             return  # a folder whose name looks secret: the sandbox masks what is in it
         if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
             # Nothing would be granted for it, so there is nothing to ask: the command sees that it is not there.
-            self.effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
+            self.add_effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
             return
-        effect = self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+        effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.SECRET:
             self._secret("reads", place, rule, span)
         elif place.scope is Scope.OUTSIDE:
-            self.because(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span, effect)
-        elif place.scope is Scope.WORKSPACE and (names := self.atlas.kept(place.path)) != ():
+            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and (names := self.classifier.kept(place.path)) != ():
             among = f"may have `{plain(names[0])}`" if names else "may have secret files, which is not known"
-            self.because(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", rule, span, effect)
+            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", rule, span, effect)
 
-    def _look(self, role: Role, place: Place, rule: RuleRef, span: Span | None) -> None:
+    def _look(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
         """Names and dates only. What the sandbox does not show is not there to be listed."""
         if place.device is not Device.NONE and place.device is not Device.SOCKET:
             return
         if self._socket(place, rule, span):
             return
         if place.scope is Scope.SECRET:
-            if self.atlas.named_secret(place.path):
+            if self.classifier.named_secret(place.path):
                 return
-            self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
             self._secret("lists", place, rule, span)
         elif place.scope is Scope.OUTSIDE:
             if role is Role.TREE or place.above or place.kind is Kind.MISSING:
                 text = f"names below {place.shown}, as far as the sandbox shows them"
-                self.effect(EffectKind.READS, text, Scope.NONE)
+                self.add_effect(EffectKind.READS, text, Scope.NONE)
                 return
-            effect = self.effect(EffectKind.READS, place.path, place.scope, not place.bound)
-            self.because(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span, effect)
+            effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
+            self.add_reason(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span, effect)
         else:
-            self.effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
+            self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
 
-    def _change(self, verb: str, kind: EffectKind, place: Place, rule: RuleRef, span: Span | None) -> Effect | None:
+    def _change(
+        self, verb: str, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None
+    ) -> Effect | None:
         """What writing and deleting share. None when there is nothing more to say."""
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
             return None
-        effect = self.effect(kind, place.path, place.scope, not place.bound)
+        effect = self.add_effect(kind, place.path, place.scope, not place.bound)
         if place.device is Device.OTHER:
-            self.because(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, f"{verb} the device {place.path}", rule, span, effect)
         elif place.scope is Scope.SECRET:
             self._secret(verb, place, rule, span)
         elif place.path.startswith(("/proc/", "/sys/")):
-            self.because(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, f"{verb} {place.path}, a switch of the system", rule, span, effect)
         elif place.locked:
             text = f"{verb} {place.shown}, which other programs run or obey by themselves"
-            self.because(Tier.DANGEROUS, text, rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, text, rule, span, effect)
         else:
             return effect
         return None
 
-    def _write(self, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
+    def _write(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
         effect = self._change("writes", EffectKind.WRITES, place, rule, span)
         if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.WORKSPACE and place.bound and whole and place.shown == "the workspace":
-            self.because(Tier.DANGEROUS, "changes every file in the workspace", rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, "changes every file in the workspace", rule, span, effect)
         elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
-            self.because(Tier.WRITE, f"writes {what}", rule, span, effect)
+            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect)
         elif place.path == "/":
-            self.because(Tier.DANGEROUS, "changes the root folder of the system", rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, "changes the root folder of the system", rule, span, effect)
         else:
-            self.because(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span, effect)
+            self.add_reason(Tier.WRITE_OUTSIDE, f"writes {what}, outside the workspace", rule, span, effect)
 
-    def _delete(self, place: Place, rule: RuleRef, span: Span | None, *, whole: bool) -> None:
+    def _delete(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
         self.deleted = True
         effect = self._change("deletes", EffectKind.DELETES, place, rule, span)
         if effect is None:
             return
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.SCRATCH:
-            self.because(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span, effect)
-        elif place.scope is Scope.WORKSPACE and self.atlas.history(place.path):
-            self.because(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span, effect)
+            self.add_reason(Tier.WRITE, f"deletes {what}, in the sandbox's own /tmp", rule, span, effect)
+        elif place.scope is Scope.WORKSPACE and self.classifier.history(place.path):
+            self.add_reason(Tier.DANGEROUS, f"deletes {what}, a part of the project's history", rule, span, effect)
         elif place.scope is Scope.WORKSPACE and place.shown != "the workspace":
-            self.because(Tier.WRITE, f"deletes {what} in the workspace", rule, span, effect)
+            self.add_reason(Tier.WRITE, f"deletes {what} in the workspace", rule, span, effect)
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:
-            self.because(Tier.WRITE, f"deletes files in {place.shown}", rule, span, effect)
+            self.add_reason(Tier.WRITE, f"deletes files in {place.shown}", rule, span, effect)
         elif place.scope is Scope.WORKSPACE:
-            self.because(Tier.DANGEROUS, "deletes everything in the workspace", rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, "deletes everything in the workspace", rule, span, effect)
         elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
-            self.because(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span, effect)
+            self.add_reason(Tier.DANGEROUS, f"deletes {what}, which cannot be undone", rule, span, effect)
         else:
-            self.because(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span, effect)
+            self.add_reason(Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace", rule, span, effect)
 
 
-def _below(place: Place) -> str:
+def _below(place: ResolvedPath) -> str:
     return "in the workspace" if place.shown == "the workspace" else f"below {place.shown}"

@@ -9,7 +9,7 @@ from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.paths import SCRATCH
 from policy.pieces import computed
-from policy.reckon import is_number, names, pasted, reckoned
+from policy.reckon import evaluate, is_number, names, pasted
 from policy.record import dataclass
 from policy.rule import Role
 from policy.script.tree import (
@@ -38,15 +38,15 @@ from policy.sense import (
     MOST_HINTS,
     MOST_MAYBE,
     NOTHING,
-    Sense,
-    either,
-    exactly,
+    AbstractWord,
+    concatenate,
     fields,
-    joined,
+    join,
+    literal,
     tokens,
     unquoted,
 )
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.state import State
 from policy.tier import Tier
 
@@ -71,12 +71,12 @@ class Around(Protocol):
     facts: Facts
     findings: Findings
     fed: bool
-    printed: Sense | None
+    printed: AbstractWord | None
     said: list[str]
 
     def script(self, script: Script, state: State) -> tuple[State, State]: ...
 
-    def span(self, span: Span) -> Span: ...
+    def span(self, span: SourceSpan) -> SourceSpan: ...
 
     def foreign_repository(self, cwd: str) -> str | None: ...
 
@@ -87,44 +87,44 @@ class Expander:
 
     walk: Around
 
-    def sense(self, word: Word, state: State) -> Sense:
+    def sense(self, word: Word, state: State) -> AbstractWord:
         """What `word` may become; everything that runs while it is expanded is walked."""
         parts = word.parts
         if len(parts) == 1 and isinstance(parts[0], Text):
-            return Sense(texts=(parts[0].text,), span=self.walk.span(word.span))
-        self.walk.findings.atlas.budget.spend(5 * len(parts))
-        whole = joined([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
-        if len(whole.maybe) >= MOST_MAYBE:
+            return AbstractWord(texts=(parts[0].text,), span=self.walk.span(word.span))
+        self.walk.findings.classifier.budget.spend(5 * len(parts))
+        whole = concatenate([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
+        if len(whole.likely_texts) >= MOST_MAYBE:
             self.walk.findings.unknown("a word that may mean too many things", HERE, whole.span)
         return whole
 
-    def senses(self, word: Word, state: State) -> list[Sense]:
+    def senses(self, word: Word, state: State) -> list[AbstractWord]:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
         whole = self.sense(word, state)
         if whole.pattern:  # bash itself lists the folder, whatever the words are for
             self.walk.findings.suspect(Role.NAMES, whole, state.cwds, HERE, whole.span)
-        if isinstance(word.parts[0], Glob) and not whole.dashless:
+        if isinstance(word.parts[0], Glob) and not whole.never_an_option:
             # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
             only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
-            whole = replace(whole, dashless=only and self._no_dashes(state))
+            whole = replace(whole, never_an_option=only and self._no_dashes(state))
         part = word.parts[0]
         if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
             arguments = _arguments(part, state.arguments)
             if arguments is not None:
-                self.walk.findings.atlas.budget.spend(3 * len(arguments))
+                self.walk.findings.classifier.budget.spend(3 * len(arguments))
                 return [replace(item, span=whole.span) for item in arguments]
         if len(word.parts) == 1 and isinstance(part, Parameter) and part.subscript == "@" and not part.length:
             items = self.value(part.name, state, whole=True).items
-            self.walk.findings.atlas.budget.spend(5 * len(items or ()))
+            self.walk.findings.classifier.budget.spend(5 * len(items or ()))
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]
         if "IFS" in state.variables:
             return [whole]
-        if whole.many and len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and not part.quoted:
+        if whole.may_split and len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and not part.quoted:
             raw = self._raw(part, state)
             if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
-                return [exactly(text, whole.span) for text in fields(raw.text)]
+                return [literal(text, whole.span) for text in fields(raw.text)]
         return [whole]
 
     def _no_dashes(self, state: State) -> bool:
@@ -133,15 +133,15 @@ class Expander:
         if state.cwds is None or findings.worst > Tier.READ:
             return False
         for cwd in state.cwds:
-            names = facts.names(cwd) if findings.atlas.within(cwd, facts.workspace) else None
+            names = facts.names(cwd) if findings.classifier.within(cwd, facts.workspace) else None
             if names is None or any(name.startswith(_FLAG_SIGNS) for name in names):
                 return False
         return True
 
-    def _part(self, part: Part, state: State) -> Sense:
+    def _part(self, part: Part, state: State) -> AbstractWord:
         match part:
             case Text(text=text):
-                return Sense(texts=(text,))
+                return AbstractWord(texts=(text,))
             case Tilde(user=user, span=span):
                 if user:
                     self.walk.findings.unknown(
@@ -150,22 +150,22 @@ class Expander:
                     # Where homes usually are: what would happen there counts, too.
                     beside = self.walk.facts.home.rpartition("/")[0]
                     likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
-                    return Sense(dashless=True, maybe=likely)
-                return Sense(texts=(self.walk.facts.home,))
+                    return AbstractWord(never_an_option=True, likely_texts=likely)
+                return AbstractWord(texts=(self.walk.facts.home,))
             case Glob(text=text):
-                return Sense(wild=True, many=True, pattern=text)
+                return AbstractWord(globbed=True, may_split=True, pattern=text)
             case Parameter():
                 return self._parameter(part, state)
             case Expansion():
                 return self._expansion(part, state)
             case Arithmetic(expression=expression, span=span):
-                return self.reckoned(expression, state, span)
+                return self.evaluate(expression, state, span)
             case Substitution(body=body, kind=kind, quoted=quoted):
                 return self._substitution(body, kind, quoted, state)
             case never:
                 assert_never(never)
 
-    def reckoned(self, expression: Expression, state: State, span: Span, *, fails: bool = True) -> Sense:
+    def evaluate(self, expression: Expression, state: State, span: SourceSpan, *, fails: bool = True) -> AbstractWord:
         """What arithmetic comes to. A name that may hold something else than a number might run something. `fails`: it
         matters when there is no number at all where one must be, so that bash gives up the rest of the line."""
         for name in names(expression):
@@ -178,33 +178,33 @@ class Expander:
         for name in pasted(expression):
             if fails and self.value(name, state).empty:
                 self.evaluates(f"arithmetic on `${name}`", span)
-        return reckoned(expression, lambda name: self.value(name, state))
+        return evaluate(expression, lambda name: self.value(name, state))
 
-    def evaluates(self, what: str, span: Span) -> None:
+    def evaluates(self, what: str, span: SourceSpan) -> None:
         """Something that bash evaluates may be anything, even the name of an element whose subscript is a command."""
         said = f"{what}, which is not certainly a number: bash evaluates what it holds"
         self.walk.findings.unknown(said, HERE, self.walk.span(span))
 
-    def _parameter(self, part: Parameter, state: State) -> Sense:
+    def _parameter(self, part: Parameter, state: State) -> AbstractWord:
         name = part.name
         self._from_the_end(part, state)
         if part.length or name in _COUNTS:
             return COUNT
         if name in _NUMBERS:
-            return replace(MAYBE_NUMBER, many=not part.quoted)  # `$!` may be empty
+            return replace(MAYBE_NUMBER, may_split=not part.quoted)  # `$!` may be empty
         arguments = None if "IFS" in state.variables else state.arguments
-        if name == "*" and part.quoted and arguments is not None and not any(word.many for word in arguments):
-            apart = [each for word in arguments for each in (exactly(" "), word)]
-            return joined(apart[1:] or [NOTHING], None)
+        if name == "*" and part.quoted and arguments is not None and not any(word.may_split for word in arguments):
+            apart = [each for word in arguments for each in (literal(" "), word)]
+            return concatenate(apart[1:] or [NOTHING], None)
         if name in ("@", "*"):
-            return ANYTHING if name == "@" or not part.quoted else Sense()
+            return ANYTHING if name == "@" or not part.quoted else AbstractWord()
         if part.subscript in ("@", "*"):
             whole = self.value(name, state, whole=True)
             hints = (*whole.hints, *(text for item in whole.items or () for text in item.texts))[:MOST_HINTS]
-            return replace(ANYTHING if part.subscript == "@" or not part.quoted else Sense(), hints=hints)
+            return replace(ANYTHING if part.subscript == "@" or not part.quoted else AbstractWord(), hints=hints)
         return _placed(self.value(name, state, part.subscript), part.quoted)
 
-    def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> Sense:
+    def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> AbstractWord:
         """What a variable holds, or an element of it."""
         value = state.variables.get(name)
         if whole:
@@ -222,11 +222,11 @@ class Expander:
         if value is not None:
             return replace(value, items=None)
         if name == "HOME":
-            return exactly(self.walk.facts.home)
+            return literal(self.walk.facts.home)
         if name == "TMPDIR":
-            return exactly(SCRATCH)  # the environment of every command says so
+            return literal(SCRATCH)  # the environment of every command says so
         if name == "PWD" and state.cwds is not None:
-            return Sense(texts=state.cwds)
+            return AbstractWord(texts=state.cwds)
         return ANYTHING
 
     def _from_the_end(self, part: Parameter | Expansion, state: State) -> None:
@@ -238,7 +238,7 @@ class Expander:
             said = f"`{part.name}[{part.subscript}]`, which is not certainly there"
             self.walk.findings.unknown(said, HERE, self.walk.span(part.span))
 
-    def _raw(self, part: Parameter | Expansion, state: State) -> Sense | None:
+    def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
         """The value of a known variable before it is split; nothing runs a second time for it."""
         if part.name in ("@", "*") or part.name in _NUMBERS or part.subscript in ("@", "*"):
             return None
@@ -247,17 +247,17 @@ class Expander:
             return None if part.length else value
         return computed(part, value)
 
-    def _expansion(self, part: Expansion, state: State) -> Sense:
+    def _expansion(self, part: Expansion, state: State) -> AbstractWord:
         self._from_the_end(part, state)
         inner = [self._inside(word, state) for word in part.words]  # walked, whether bash gets to it or not
         if part.name in ("@", "*") or part.subscript in ("@", "*"):
-            return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else Sense()
+            return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else AbstractWord()
         value = self.value(part.name, state, part.subscript)
         if part.operator in ASSIGNS:
             part = replace(part, operator=":-" if part.operator == ":=" else "-")
         here = _placed(value, part.quoted)
         if part.name.isdigit() and state.arguments is not None and int(part.name) > 0:
-            unset = int(part.name) > len(state.arguments) and not any(word.many for word in state.arguments)
+            unset = int(part.name) > len(state.arguments) and not any(word.may_split for word in state.arguments)
             if unset and part.operator in _ABSENT:
                 return inner[0] if part.operator in (":-", "-") else _placed(NOTHING, part.quoted)
             texts = value.texts
@@ -268,31 +268,31 @@ class Expander:
         filled = _placed(replace(value, texts=full), part.quoted) if full else None
         match part.operator:
             case ":-" | "-" if not texts:
-                return either(here, inner[0])
+                return join(here, inner[0])
             case ":-" if filled is None or len(full) < len(texts):
-                return inner[0] if filled is None else either(filled, inner[0])
+                return inner[0] if filled is None else join(filled, inner[0])
             case ":-" | "-":
                 return here
             case ":+" if texts and filled is None:
                 return _placed(NOTHING, part.quoted)
             case ":+" | "+" if not texts or (part.operator == ":+" and len(full) < len(texts)):
-                return either(inner[0], _placed(NOTHING, part.quoted))
+                return join(inner[0], _placed(NOTHING, part.quoted))
             case ":+" | "+":
                 return inner[0]
             case ":?" | "?":
                 return here if filled is None or part.operator == "?" else filled  # without a value the script ends
         known = computed(part, value)
-        return Sense(many=not part.quoted) if known is None else _placed(known, part.quoted)
+        return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
 
-    def _inside(self, word: Word, state: State) -> Sense:
+    def _inside(self, word: Word, state: State) -> AbstractWord:
         """A word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
         senses = [self._part(part, state) for part in word.parts]
         split = [isinstance(part, Text) and not part.quoted and bool(_BLANKS & set(part.text)) for part in word.parts]
         if any(split):
             return unquoted(senses[0]) if len(senses) == 1 else ANYTHING
-        return joined(senses, None)
+        return concatenate(senses, None)
 
-    def _substitution(self, body: Script, kind: str, quoted: bool, state: State) -> Sense:
+    def _substitution(self, body: Script, kind: str, quoted: bool, state: State) -> AbstractWord:
         self.walk.printed = None
         fed, self.walk.fed = self.walk.fed, False
         said, self.walk.said = self.walk.said, []
@@ -301,37 +301,37 @@ class Expander:
         self.walk.fed = fed
         told, self.walk.said = tuple(dict.fromkeys(self.walk.said)), said
         if kind != "command":
-            return replace(exactly("/dev/fd/0"), content=told)  # a pipe that bash makes; its other end was walked
+            return replace(literal("/dev/fd/0"), content=told)  # a pipe that bash makes; its other end was walked
         result = self._output(body, quoted, worst, state)
         if result.texts or not told:
             return result
         return replace(result, hints=tuple(text.rstrip("\n") for text in told) if quoted else tokens(told))
 
-    def _output(self, body: Script, quoted: bool, worst: Tier, state: State) -> Sense:
+    def _output(self, body: Script, quoted: bool, worst: Tier, state: State) -> AbstractWord:
         """Return the text that replaces a command substitution, after its commands were judged."""
         counted = self._counted(body, state)
         if counted is not None:
-            return replace(counted, many=counted.empty and not quoted)
+            return replace(counted, may_split=counted.empty and not quoted)
         command = body.items[0].node if len(body.items) == 1 else None
         if not isinstance(command, Command) or command.assignments or not all(map(_keeps_output, command.redirects)):
-            return Sense(many=not quoted)
+            return AbstractWord(may_split=not quoted)
         words = [word.literal for word in command.words]
         if not words or words[0] in state.functions:
-            return Sense(many=not quoted)
+            return AbstractWord(may_split=not quoted)
         printed = None if None in words else self.walk.printed
         if printed is not None and printed.head:
             return printed  # one word, whose start holds even for what was just made
         if self.walk.findings.worst > max(worst, Tier.READ):
-            return Sense(many=not quoted)
+            return AbstractWord(may_split=not quoted)
         known = self._known_output(words, state)
         if known is not None:
-            return exactly(known) if quoted else unquoted(exactly(known))
+            return literal(known) if quoted else unquoted(literal(known))
         # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
         if printed is None or any(char.isspace() or char in _LIVE for char in self.walk.facts.workspace):
-            return Sense(many=not quoted)
-        return replace(printed, many=not quoted)  # when it fails it prints nothing, and the word is gone
+            return AbstractWord(may_split=not quoted)
+        return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
 
-    def _counted(self, body: Script, state: State) -> Sense | None:
+    def _counted(self, body: Script, state: State) -> AbstractWord | None:
         """The output of commands that print one number, or nothing when they fail; None for all others."""
         node = body.items[0].node if len(body.items) == 1 else None
         commands = [*node.commands] if isinstance(node, Pipeline) and not node.timed else [node]
@@ -349,7 +349,7 @@ class Expander:
             case ["git", "rev-list", "--count", revision] if revision[:1] not in ("-", "", _SOME):
                 return MAYBE_NUMBER
             case ["stat", "-c" | "-Lc", format, file] if format in _STATED and file[:1] not in ("-", "", _SOME):
-                return MAYBE_NUMBER if format in _STATED[:6] else replace(MAYBE_NUMBER, dashless=False)
+                return MAYBE_NUMBER if format in _STATED[:6] else replace(MAYBE_NUMBER, never_an_option=False)
             case ["grep", flags, pattern, *files] if _COUNTING.fullmatch(flags) and pattern[:1] not in ("-", ""):
                 one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _SOME))
                 return MAYBE_NUMBER if one and pattern != _SOME else None
@@ -360,7 +360,7 @@ class Expander:
         if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
             return state.cwds[0]
         if words == ["git", "rev-parse", "--show-toplevel"] and state.cwds is not None:
-            inside = all(self.walk.findings.atlas.within(cwd, self.walk.facts.workspace) for cwd in state.cwds)
+            inside = all(self.walk.findings.classifier.within(cwd, self.walk.facts.workspace) for cwd in state.cwds)
             here = self.walk.facts.look(f"{self.walk.facts.workspace}/.git").kind is not Kind.MISSING
             if inside and here and not any(self.walk.foreign_repository(cwd) for cwd in state.cwds):
                 return self.walk.facts.workspace
@@ -373,14 +373,14 @@ def _keeps_output(redirect: Redirect) -> bool:
     return redirect.op in inputs or (redirect.fd == 2 and redirect.target.literal == "/dev/null")
 
 
-def _arguments(part: Parameter | Expansion, arguments: tuple[Sense, ...] | None) -> list[Sense] | None:
+def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] | None) -> list[AbstractWord] | None:
     """The words of `$@`, or of `${@:2}`; None when they are not certain."""
     if arguments is None or (isinstance(part, Parameter) and part.length):
         return None
     if isinstance(part, Expansion):
         bounds = [int(word.literal or "") for word in part.words] if part.operator == ":" else [0]
         first = bounds[0] - 1
-        if first < 0 or any(word.many for word in arguments[: first + sum(bounds[1:])]):
+        if first < 0 or any(word.may_split for word in arguments[: first + sum(bounds[1:])]):
             return None
         arguments = arguments[first : first + bounds[1] if len(bounds) > 1 else None]
     if part.quoted:
@@ -389,6 +389,6 @@ def _arguments(part: Parameter | Expansion, arguments: tuple[Sense, ...] | None)
     return placed if all(word.texts for word in placed) else None
 
 
-def _placed(value: Sense, quoted: bool) -> Sense:
+def _placed(value: AbstractWord, quoted: bool) -> AbstractWord:
     """A value where it stands: inside double quotes it is one word."""
-    return replace(value, many=False) if quoted else unquoted(value)
+    return replace(value, may_split=False) if quoted else unquoted(value)

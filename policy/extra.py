@@ -14,7 +14,7 @@ from policy.phrases import named, near, plain
 from policy.record import dataclass
 from policy.secrecy import inside
 from policy.tier import Tier
-from policy.typed import Typed
+from policy.typed import FlagRights
 from policy.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
 
 _HERE = RuleRef("policy/extra.py", 0)
@@ -26,7 +26,7 @@ _OPEN = ("/media", "/mnt", "/opt", "/srv")
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
+class ExtraRight:
     """`flag` is that of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute path or a host."""
 
     flag: str
@@ -38,21 +38,21 @@ class Extra:
         return f"{self.flag} {self.target}"
 
 
-def extra_of(words: str) -> Extra | None:
+def extra_of(words: str) -> ExtraRight | None:
     """What `words` say; None for anything that is no extra right."""
     flag, _, target = words.partition(" ")
-    return Extra(flag, target) if flag in _TIERS and target else None
+    return ExtraRight(flag, target) if flag in _TIERS and target else None
 
 
-def added(asked: Ask, had: Terms) -> Extra:
+def added(asked: Ask, had: Terms) -> ExtraRight:
     """What a yes gives beside `had`, whatever the program named: to make a file is to write to its folder."""
     terms = asked.terms
     rights = (("--write", terms.write, had.write), ("--host", terms.hosts, had.hosts), ("--read", terms.read, had.read))
-    return next(Extra(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
+    return next(ExtraRight(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
 
 
 def ask_for(
-    context: EvaluationContext, action: Action, had: Terms, extra: Extra, gained: Sequence[Extra] = ()
+    context: EvaluationContext, action: Action, had: Terms, extra: ExtraRight, gained: Sequence[ExtraRight] = ()
 ) -> Ask | None:
     """The question whether `action`, which ran with the terms `had`, may run once more with `extra` as well. `gained`
     was added to these terms in the same way.
@@ -68,7 +68,7 @@ def ask_for(
     if typed is None:
         return None
     before = [each for each in (_typed(one, context.facts) for one in gained) if each is not None]
-    whole = Typed(
+    whole = FlagRights(
         read=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.read)),
         write=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.write)),
         hosts=tuple(dict.fromkeys(host for each in (*before, typed) for host in each.hosts)),
@@ -86,14 +86,14 @@ def ask_for(
     return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, _HERE), question)
 
 
-def _typed(extra: Extra, facts: Facts) -> Typed | None:
+def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
     """The right as a person would type it; None for what no violation may lead to."""
     if extra.flag == "--host":
         rule = host_rule(extra.target)
         # Only a person's own words open this machine or a private network, and no pattern comes from a program.
         if isinstance(rule, Problem) or rule.private or nearby(rule.host) or "*" in str(rule):
             return None
-        return Typed(hosts=(str(rule),))
+        return FlagRights(hosts=(str(rule),))
     path = facts.look(extra.target).real if extra.target.startswith("/") else ""
     if not path.isprintable() or path in ("", "/") or inside(path, facts.workspace):
         return None
@@ -105,10 +105,10 @@ def _typed(extra: Extra, facts: Facts) -> Typed | None:
             return None
     if kind not in (Kind.FILE, Kind.FOLDER):
         return None
-    return Typed(read=(path,)) if extra.flag == "--read" else Typed(write=(path,))
+    return FlagRights(read=(path,)) if extra.flag == "--read" else FlagRights(write=(path,))
 
 
-def _exactly(terms: Terms, had: Terms, typed: Typed) -> bool:
+def _exactly(terms: Terms, had: Terms, typed: FlagRights) -> bool:
     """Whether `terms` are `had` with what was typed, and nothing else; what the environment tells of hosts follows."""
     kept = (set(had.read) <= {*terms.read, *terms.write}, set(had.write) <= set(terms.write),
             set(had.hosts) <= {*terms.hosts, UNNAMED})  # fmt: skip

@@ -37,9 +37,9 @@ from policy.script.tree import (
     While,
     Word,
 )
-from policy.sense import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, Sense, either, exactly
-from policy.span import Span
-from policy.state import State, either_state
+from policy.sense import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, AbstractWord, join, literal
+from policy.span import SourceSpan
+from policy.state import State, join_states
 from policy.tier import Tier
 
 SHELL = RuleRef("policy/walk.py", 0)
@@ -57,8 +57,8 @@ class Flow(ABC):
     expander: Expander
     fed: bool
     left: list[State]
-    listed: tuple[Sense, ...]
-    given: tuple[Sense, ...]
+    listed: tuple[AbstractWord, ...]
+    given: tuple[AbstractWord, ...]
     said: list[str]
     heard: tuple[str, ...]
 
@@ -75,15 +75,15 @@ class Flow(ABC):
         """Judge every redirection; True when the input comes from a network."""
 
     @abstractmethod
-    def may_assign(self, name: str, value: Sense, span: Span | None, *, exported: bool) -> bool:
+    def may_assign(self, name: str, value: AbstractWord, span: SourceSpan | None, *, exported: bool) -> bool:
         """Whether a variable may be set without changing what programs do."""
 
     @abstractmethod
-    def note(self, name: str, value: Sense) -> None:
+    def note(self, name: str, value: AbstractWord) -> None:
         """A variable gets a value."""
 
     @abstractmethod
-    def assign(self, state: State, name: str, value: Sense, span: Span | None) -> State:
+    def assign(self, state: State, name: str, value: AbstractWord, span: SourceSpan | None) -> State:
         """A bare assignment, seen by this shell only."""
 
     @abstractmethod
@@ -91,18 +91,18 @@ class Flow(ABC):
         """How many names evaluate what they are given: that only grows, and is no part of a State."""
 
     @abstractmethod
-    def span(self, span: Span) -> Span:
+    def span(self, span: SourceSpan) -> SourceSpan:
         """Where that is in the user's script."""
 
-    def sense(self, word: Word, state: State) -> Sense:
+    def sense(self, word: Word, state: State) -> AbstractWord:
         return self.expander.sense(word, state)
 
     def senses(
-        self, words: tuple[Word, ...], state: State, expand: Callable[[Word, State], list[Sense]] | None = None
-    ) -> list[Sense]:
+        self, words: tuple[Word, ...], state: State, expand: Callable[[Word, State], list[AbstractWord]] | None = None
+    ) -> list[AbstractWord]:
         """What the words become. Values that double and double again come to an end here."""
-        self.findings.atlas.budget.spend(3 * len(words))
-        found: list[Sense] = []
+        self.findings.classifier.budget.spend(3 * len(words))
+        found: list[AbstractWord] = []
         for word in words:
             found += (expand or self.expander.senses)(word, state)
             if len(found) > MOST_WORDS:
@@ -115,26 +115,26 @@ class Flow(ABC):
         operator = ";"
         for item in script.items:
             if operator in (";", "&"):
-                begin = either_state(ok, fail)
+                begin = join_states(ok, fail)
                 ok, fail = self.node(item.node, begin)
             elif operator == "&&":
                 success, failure = self.node(item.node, ok)
-                ok, fail = success, either_state(fail, failure)
+                ok, fail = success, join_states(fail, failure)
             else:
                 success, failure = self.node(item.node, fail)
-                ok, fail = either_state(ok, success), failure
+                ok, fail = join_states(ok, success), failure
             operator = item.then
             if operator == "&":
                 ok = fail = begin  # the whole list ran in a shell of its own
         return ok, fail
 
     def node(self, node: Node, state: State) -> Ends:
-        self.findings.atlas.budget.spend(10 + 2 * len(state.variables))  # the states before and after are compared
+        self.findings.classifier.budget.spend(10 + 2 * len(state.variables))  # the states before and after are compared
         heard = self.heard
         ok, fail = self._node(node, state)
         self.heard = heard  # a redirection of the node may have given it another input
         if not isinstance(node, (Pipeline, Function)) and not all(map(_opens, node.redirects)):
-            fail = either_state(fail, state)  # when a file cannot be opened, bash does not even begin
+            fail = join_states(fail, state)  # when a file cannot be opened, bash does not even begin
         return ok, fail
 
     def _node(self, node: Node, state: State) -> Ends:
@@ -158,7 +158,7 @@ class Flow(ABC):
                 return self._loop(node, state)
             case Compute(expression=expression, redirects=redirects, span=span):
                 self.redirects(redirects, state)
-                self.findings.because(Tier.READ, "computes", SHELL, self.span(span))
+                self.findings.add_reason(Tier.READ, "computes", SHELL, self.span(span))
                 return (self.compute(expression, state, span),) * 2
             case Test():
                 return self._test(node, state)
@@ -183,7 +183,7 @@ class Flow(ABC):
             ok, fail = self.node(node.commands[0], state)
             return (fail, ok) if node.negated else (ok, fail)
         before, connected = self.fed, self.findings.connected
-        given: tuple[Sense, ...] = ()
+        given: tuple[AbstractWord, ...] = ()
         heard, said = self.heard, self.said
         try:
             for command in node.commands:
@@ -213,11 +213,11 @@ class Flow(ABC):
         end = self._fed(
             fed, lambda: self._rounds(lambda known: self._body(node.body, known), inside, (node.name, value))
         )
-        return (either_state(state, end[0]),) * 2
+        return (join_states(state, end[0]),) * 2
 
     def _while(self, node: While, state: State) -> Ends:
         def once(known: State) -> State:
-            return self._body(node.body, either_state(*self.script(node.condition, known)))
+            return self._body(node.body, join_states(*self.script(node.condition, known)))
 
         return self._fed(self.redirects(node.redirects, state), lambda: self._rounds(once, state, None))
 
@@ -231,7 +231,7 @@ class Flow(ABC):
 
     def _case(self, node: Case, state: State) -> Ends:
         fed = self.redirects(node.redirects, state)
-        self.findings.because(Tier.READ, "chooses by a pattern", SHELL, self.span(node.span))
+        self.findings.add_reason(Tier.READ, "chooses by a pattern", SHELL, self.span(node.span))
         self.sense(node.word, state)
 
         def branches() -> Ends:
@@ -239,48 +239,48 @@ class Flow(ABC):
             for branch in node.branches:
                 for word in branch.patterns:
                     self.sense(word, state)
-                end = either_state(end, self._body(branch.body, state))
+                end = join_states(end, self._body(branch.body, state))
             return end, end
 
         return self._fed(fed, branches)
 
     def _test(self, node: Test, state: State) -> Ends:
         self.redirects(node.redirects, state)
-        self.findings.because(Tier.READ, "checks a condition", SHELL, self.span(node.span))
+        self.findings.add_reason(Tier.READ, "checks a condition", SHELL, self.span(node.span))
         for piece in node.pieces:
             if not isinstance(piece, Condition):
                 continue
-            senses = [replace(self.sense(word, state), many=False, wild=False) for word in piece.words]
+            senses = [replace(self.sense(word, state), may_split=False, globbed=False) for word in piece.words]
             if piece.operator in FILE_TESTS or piece.operator in FILE_COMPARISONS:
                 for sense in senses:
-                    for each in (sense, *map(exactly, sense.maybe)):
-                        self.findings.touch(Role.TREE, each, state.cwds, SHELL, self.span(piece.span))
+                    for each in (sense, *map(literal, sense.likely_texts)):
+                        self.findings.access_path(Role.TREE, each, state.cwds, SHELL, self.span(piece.span))
             elif piece.operator in NUMERIC:
                 for word, sense in zip(piece.words, senses, strict=True):
                     name = evaluated(word)
                     if name is not None:
-                        self.expander.reckoned(Name(name, False), state, piece.span)
+                        self.expander.evaluate(Name(name, False), state, piece.span)
                     elif not is_number(sense):
                         self.expander.evaluates("a comparison of numbers", piece.span)
         return state, state
 
     def _body(self, body: Script, state: State) -> State:
-        return either_state(*self.script(body, state))
+        return join_states(*self.script(body, state))
 
-    def compute(self, expression: Expression | None, state: State, span: Span) -> State:
+    def compute(self, expression: Expression | None, state: State, span: SourceSpan) -> State:
         """What holds after `((..))`."""
         if expression is None:
             return state
-        self.expander.reckoned(expression, state, span, fails=any(changes(expression)))
+        self.expander.evaluate(expression, state, span, fails=any(changes(expression)))
         for change, certain in changes(expression):
             before = partial(self.expander.value, state=state)
             known = changed(change, before)
             if not certain:
-                known = either(before(change.name), NUMBER)
+                known = join(before(change.name), NUMBER)
             state = self.assign(state, change.name, known, self.span(span))
         return state
 
-    def _rounds(self, once: Callable[[State], State], state: State, fixed: tuple[str, Sense] | None) -> Ends:
+    def _rounds(self, once: Callable[[State], State], state: State, fixed: tuple[str, AbstractWord] | None) -> Ends:
         """Walk a loop until another round brings nothing new about folders and variables."""
         known = state
         for attempt in range(MOST_ROUNDS):
@@ -289,11 +289,11 @@ class Flow(ABC):
             end = once(known)
             self.findings.loops -= 1
             for early in self.left:
-                end = either_state(end, early)
+                end = join_states(end, early)
             self.left = outer
             if fixed is not None:
                 end = end.assign(*fixed)
-            merged = either_state(known, end)
+            merged = join_states(known, end)
             if merged == known and self.marks() == marks:
                 return known, known
             known = _counting(known, merged)
@@ -315,7 +315,7 @@ class Flow(ABC):
             ends += self.script(node.otherwise, current) if node.otherwise is not None else (current,)
             end = ends[0]
             for other in ends[1:]:
-                end = either_state(end, other)
+                end = join_states(end, other)
             return end, end
 
         return self._fed(fed, branches)
@@ -325,7 +325,7 @@ def either_ends(ends: Sequence[Ends]) -> Ends:
     """What holds after a command that may mean several things. `ends` is not empty."""
     ok, fail = ends[0]
     for other in ends[1:]:
-        ok, fail = either_state(ok, other[0]), either_state(fail, other[1])
+        ok, fail = join_states(ok, other[0]), join_states(fail, other[1])
     return ok, fail
 
 
@@ -357,13 +357,13 @@ def _counting(before: State, after: State) -> State:
     return replace(after, variables={**after.variables, **counted})
 
 
-def _each(words: list[Sense]) -> Sense:
+def _each(words: list[AbstractWord]) -> AbstractWord:
     """What a loop variable may be, given the words of its list."""
     if not words:
         return NOTHING
-    if len(words) == 1 and words[0].wild:
-        return replace(words[0], many=False)
+    if len(words) == 1 and words[0].globbed:
+        return replace(words[0], may_split=False)
     value = replace(words[0], span=None)
     for word in words[1:]:
-        value = either(value, replace(word, span=None))
-    return replace(value, many=False) if all(word.texts or word.wild for word in words) else value
+        value = join(value, replace(word, span=None))
+    return replace(value, may_split=False) if all(word.texts or word.globbed for word in words) else value

@@ -5,24 +5,24 @@ from dataclasses import replace
 
 from policy.flow import SHELL, Ends, Flow, either_ends
 from policy.script.tree import Function
-from policy.sense import ANYTHING, Sense
-from policy.span import Span
-from policy.state import UNDEFINED, Defined, State, either_state
+from policy.sense import ANYTHING, AbstractWord
+from policy.span import SourceSpan
+from policy.state import UNDEFINED, Defined, State, join_states
 from policy.tier import Tier
 
 MOST_DEEP = 8  # calls within calls
 MOST_CALLS = 100  # in one walk: a body is walked anew for each of them
 
-Given = list[tuple[str, Sense]]  # assignments before the name of a command
+Given = list[tuple[str, AbstractWord]]  # assignments before the name of a command
 
 
 class Functions(Flow):
     """The part of the walk that knows what the script has defined. `revealed`: names that a function has unset, so that
     those of its callers may have come back."""
 
-    printed: Sense | None
+    printed: AbstractWord | None
     revealed: set[str]
-    _anchor: Span | None
+    _anchor: SourceSpan | None
 
     def __init__(self) -> None:
         self.returned: list[State] = []  # what held where a function was left
@@ -37,12 +37,19 @@ class Functions(Flow):
 
     @abstractmethod
     def program(
-        self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool
+        self,
+        name: str,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        first: AbstractWord,
+        *,
+        fed: bool,
     ) -> Ends:
         """Judge a command that is no function."""
 
     def define(self, node: Function, state: State) -> Ends:
-        self.findings.because(Tier.READ, f"defines the function `{node.name}`", SHELL, self.span(node.span))
+        self.findings.add_reason(Tier.READ, f"defines the function `{node.name}`", SHELL, self.span(node.span))
         # The same object for the same text, so that a loop that defines a function comes to an end.
         _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, self._anchor)))
         self.note_function(node.name, (defined,))
@@ -50,7 +57,15 @@ class Functions(Flow):
         return state, state
 
     def called(
-        self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, given: Given, *, fed: bool
+        self,
+        name: str,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        first: AbstractWord,
+        given: Given,
+        *,
+        fed: bool,
     ) -> Ends:
         """A command by its name, where functions come first."""
         meanings = state.functions.get(name, UNDEFINED)
@@ -66,9 +81,9 @@ class Functions(Flow):
         self,
         name: str,
         meaning: Defined,
-        words: list[Sense],
+        words: list[AbstractWord],
         state: State,
-        span: Span | None,
+        span: SourceSpan | None,
         given: Given,
         *,
         fed: bool,
@@ -86,7 +101,14 @@ class Functions(Flow):
             self.findings.step = outer
 
     def _inside(
-        self, meaning: Defined, words: list[Sense], state: State, span: Span | None, given: Given, *, fed: bool
+        self,
+        meaning: Defined,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        given: Given,
+        *,
+        fed: bool,
     ) -> Ends:
         inside = replace(state, arguments=tuple(words), locals={})
         for variable, value in given:
@@ -105,7 +127,7 @@ class Functions(Flow):
         # Older versions of bash let `break` in a function leave the loop around its call.
         self.left += [self._back(early, state) for early in left]
         for early in returned:
-            ok, fail = either_state(ok, early), either_state(fail, early)
+            ok, fail = join_states(ok, early), join_states(fail, early)
         self.printed = None
         return self._back(ok, state), self._back(fail, state)
 
@@ -122,7 +144,7 @@ class Functions(Flow):
                 del variables[name]  # as unknown as it was
         return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
 
-    def _cannot(self, why: str, state: State, span: Span | None) -> Ends:
+    def _cannot(self, why: str, state: State, span: SourceSpan | None) -> Ends:
         self.findings.unknown(why, SHELL, span)
         after = replace(state, cwds=None, variables={}, stack=None, previous=None)
         return after, after

@@ -3,22 +3,22 @@
 from dataclasses import dataclass, field, replace
 
 from policy.rule import CommandRule, Flag
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 
 
 @dataclass(slots=True)
-class Shape:
+class ParsedOptions:
     """The words of one command, told apart. `trouble` is why they could not be."""
 
-    flags: list[tuple[Flag, Sense | None]] = field(default_factory=list)
-    operands: list[Sense] = field(default_factory=list)
+    flags: list[tuple[Flag, AbstractWord | None]] = field(default_factory=list)
+    operands: list[AbstractWord] = field(default_factory=list)
     trouble: str = ""
-    where: Sense | None = None
+    where: AbstractWord | None = None
 
 
-def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
+def parse(rule: CommandRule, label: str, words: list[AbstractWord]) -> ParsedOptions:
     """Tell flags from operands as getopt does. Stops at the first operand where the rest is another command."""
-    shape = Shape()
+    shape = ParsedOptions()
     stops = rule.operands.runs or bool(rule.subs)
     position = 0
     while position < len(words) and not shape.trouble:
@@ -29,7 +29,7 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
             shape.operands += words[position:]
             break
         if text is None or text[:1] != "-" or (text == "-" and "-" not in rule.flags):
-            if not (word.plain or rule.anywhere or (rule.single and not word.many)):
+            if not (word.plain or rule.anywhere or (rule.single and not word.may_split)):
                 shape.trouble = f"a word known only when it runs may become a flag of `{label}`"
                 shape.where = word
             elif (
@@ -55,7 +55,9 @@ def parse(rule: CommandRule, label: str, words: list[Sense]) -> Shape:
     return shape
 
 
-def _long(rule: CommandRule, label: str, text: str, after: list[Sense], shape: Shape, word: Sense) -> int:
+def _long(
+    rule: CommandRule, label: str, text: str, after: list[AbstractWord], shape: ParsedOptions, word: AbstractWord
+) -> int:
     """One long flag, by its exact name. Returns how many further words it took."""
     name, equals, value = text.partition("=")
     flag = rule.flags.get(name)
@@ -64,7 +66,7 @@ def _long(rule: CommandRule, label: str, text: str, after: list[Sense], shape: S
     elif equals and flag.role is None:
         shape.trouble, shape.where = f"`{name}` takes no value", word
     elif equals:
-        shape.flags.append((flag, exactly(value, word.span)))
+        shape.flags.append((flag, literal(value, word.span)))
     elif flag.role is None or flag.optional:
         shape.flags.append((flag, None))
     else:
@@ -72,7 +74,9 @@ def _long(rule: CommandRule, label: str, text: str, after: list[Sense], shape: S
     return 0
 
 
-def _cluster(rule: CommandRule, label: str, text: str, after: list[Sense], shape: Shape, word: Sense) -> int:
+def _cluster(
+    rule: CommandRule, label: str, text: str, after: list[AbstractWord], shape: ParsedOptions, word: AbstractWord
+) -> int:
     """A cluster of one-letter flags, letter by letter; a letter that takes a value ends it."""
     if "-#" in rule.flags and text[1:].isdigit():
         shape.flags.append((rule.flags["-#"], None))
@@ -86,19 +90,19 @@ def _cluster(rule: CommandRule, label: str, text: str, after: list[Sense], shape
         if flag.role is None:
             shape.flags.append((flag, None))
         elif attached or flag.optional:
-            shape.flags.append((flag, exactly(attached, word.span) if attached else None))
+            shape.flags.append((flag, literal(attached, word.span) if attached else None))
             return 0
         else:
             return _value(rule, label, flag, after, shape)
     return 0
 
 
-def _value(rule: CommandRule, label: str, flag: Flag, after: list[Sense], shape: Shape) -> int:
+def _value(rule: CommandRule, label: str, flag: Flag, after: list[AbstractWord], shape: ParsedOptions) -> int:
     """The next word (or two) as a flag's value. One that may become several words could bring flags with it."""
     roles = [flag.role] if flag.second is None else [flag.role, flag.second]
     taken = after[: len(roles)]
     for role, value in zip(roles, taken, strict=False):
-        if value.many and not rule.anywhere:
+        if value.may_split and not rule.anywhere:
             why = f"the value of `{flag.name}` may become further words of `{label}`"
             shape.trouble, shape.where = why, value
         shape.flags.append((replace(flag, role=role), value))

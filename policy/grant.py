@@ -6,7 +6,7 @@ from enum import StrEnum
 from policy.assessment import RuleRef
 from policy.matrix import Ruling
 from policy.permission.rule import Layer, PermissionRule, Tool
-from policy.permission.shape import HOLE, Shape
+from policy.permission.shape import HOLE, CommandPattern
 from policy.permission.words import is_flag
 from policy.phrases import joined, plain
 from policy.record import dataclass
@@ -36,7 +36,7 @@ class What:
     bound what the command reads outside, changes, and talks to. `tiers`: the kinds of risk that were accepted.
     """
 
-    shape: Shape
+    shape: CommandPattern
     tool: tuple[Tool, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()

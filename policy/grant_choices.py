@@ -16,7 +16,7 @@ from policy.matrix import Ruling
 from policy.permission.cover import NEVER
 from policy.permission.paths import absolute
 from policy.permission.rule import Tool
-from policy.permission.shape import HOLE, Shape, program_of
+from policy.permission.shape import HOLE, CommandPattern, program_of
 from policy.permission.words import is_flag
 from policy.record import dataclass
 from policy.tier import Mode, Tier
@@ -116,12 +116,12 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> What | None:
     """Exactly this step: its words, and the paths and hosts that it names. None when they are not certain."""
     reasons = [reason for reason in step.reasons if reason.tier is not Tier.READ]
     tiers = {reason.tier for reason in reasons}
-    shape = Shape()
+    shape = CommandPattern()
     if step.words:
         words, folder = step.literal, _folder(step, facts)
         if words is None or folder is None or step.set_up or not _tellable(words) or _runs_input(step, words):
             return None
-        shape = Shape(words, folder=folder, program=program_of(words[0], (step.cwds or ("/",))[0], facts))
+        shape = CommandPattern(words, folder=folder, program=program_of(words[0], (step.cwds or ("/",))[0], facts))
         if Tier.UNKNOWN in tiers:
             if not step.stranger or sum(reason.tier is Tier.UNKNOWN for reason in reasons) != 1:
                 return None

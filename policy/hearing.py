@@ -18,7 +18,7 @@ from policy.verdict import Limits, Verdict
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.typed import Typed
+    from policy.typed import FlagRights
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class EvaluationContext:
     environment: tuple[tuple[str, str], ...]
     limits: Limits | None = None
     source: Source = Source.MODEL
-    typed: "Typed | None" = None
+    typed: "FlagRights | None" = None
     unattended: bool = False
     backend: str | None = None
     matrix: Matrix = field(default_factory=lambda: MATRIX)

@@ -7,12 +7,12 @@ from policy.argument import LOCAL_URL, OTHERWISE, apply, enter, scan
 from policy.assessment import EffectKind, Scope
 from policy.call import Call
 from policy.facts import Kind
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.losses import LOSSES
 from policy.pattern import pattern
 from policy.rule import CommandRule, Flag, Operands, Role
 from policy.secrecy import inside
-from policy.sense import Sense, exactly, tokens
+from policy.sense import AbstractWord, literal, tokens
 from policy.tier import Tier
 
 _VERBS = {
@@ -44,7 +44,7 @@ def judge(call: Call) -> None:
             text = f"`{call.label}` obeys {heeded}, which may run a program of the workspace"
             call.findings.runs(call.label, text, rule.ref, call.span)
             return
-        call.because(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
         call.quiet = True
         return
     shape = parse(rule, call.label, call.words)
@@ -93,19 +93,19 @@ def judge(call: Call) -> None:
             call.inner(operands[index:])
             break
         if role is Role.ARGS:
-            call.touch(Role.READ, word)
+            call.access_path(Role.READ, word)
             scan(call, operands[index + 1 :], Tier.EXECUTE)
             break
         if role is Role.AWAY:
             break  # what runs elsewhere is not judged as if it ran here; the tier of the rule stands for it
         apply(call, role, word)
         if edits and role is Role.READ:
-            call.touch(Role.WRITE, word)
+            call.access_path(Role.WRITE, word)
     if not operands and (rule.here_always or given & rule.here):
         role = rule.operands.rest or Role.READ
-        call.touch(role, exactly("."))
+        call.access_path(role, literal("."))
         if edits and role is Role.READ:
-            call.touch(Role.WRITE, exactly("."))
+            call.access_path(Role.WRITE, literal("."))
 
 
 def descend(call: Call) -> Call:
@@ -156,12 +156,12 @@ def _look(role: Role) -> Role:
     return Role.READ if role in (Role.WRITE, Role.OUT, Role.MOVE, Role.DELETE) else role
 
 
-def _shifts(rule: CommandRule, given: set[str], operands: list[Sense], roles: tuple[Role, ...]) -> bool:
+def _shifts(rule: CommandRule, given: set[str], operands: list[AbstractWord], roles: tuple[Role, ...]) -> bool:
     """Whether a word that becomes several would give another role to itself or to those after it."""
     for index, word in enumerate(operands):
-        if not word.many:
+        if not word.may_split:
             continue
-        if not word.wild and len(set(roles)) > 1:
+        if not word.globbed and len(set(roles)) > 1:
             return True  # it may also become nothing
         if rule.operands.runs:
             continue
@@ -171,57 +171,57 @@ def _shifts(rule: CommandRule, given: set[str], operands: list[Sense], roles: tu
     return False
 
 
-def port_of(rule: CommandRule, flags: Iterable[tuple[Flag, Sense | None]]) -> str:
+def port_of(rule: CommandRule, flags: Iterable[tuple[Flag, AbstractWord | None]]) -> str:
     """Where a bare name of a host is connected to: the last flag that says so, else what the rule says."""
     told = [value for flag, value in flags if flag.role is Role.PORT and value is not None]
     return _port(told[-1]) if told else rule.port
 
 
-def _port(word: Sense) -> str:
+def _port(word: AbstractWord) -> str:
     return word.text if word.text is not None and word.text.isascii() and word.text.isdigit() else "*"
 
 
 def _say(call: Call, given: set[str]) -> None:
     rule = call.rule
     text = f"`{call.label}` {rule.why}"
-    call.because(rule.tier, text)
+    call.add_reason(rule.tier, text)
     call.changes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
         # Whoever allows the host has not said yet that files may change.
-        call.because(Tier.WRITE, f"writes files in the workspace, as `{call.label}` does")
+        call.add_reason(Tier.WRITE, f"writes files in the workspace, as `{call.label}` does")
     if rule.tier is Tier.EXECUTE:
-        call.findings.effect(EffectKind.RUNS, call.label)
+        call.findings.add_effect(EffectKind.RUNS, call.label)
     elif rule.tier is Tier.DANGEROUS:
-        call.findings.effect(EffectKind.PRIVILEGE, call.label)
+        call.findings.add_effect(EffectKind.PRIVILEGE, call.label)
     elif rule.tier is Tier.UNKNOWN:
-        call.findings.effect(EffectKind.UNKNOWN, text)
+        call.findings.add_effect(EffectKind.UNKNOWN, text)
 
 
-def _apply_flag(call: Call, flag: Flag, value: Sense | None) -> None:
+def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
     name = flag.name if flag.name != "-#" else "-N"
     if flag.tier is not None:
         if flag.tier is Tier.EXECUTE:
-            call.findings.effect(EffectKind.RUNS, f"{call.label} {name}")
+            call.findings.add_effect(EffectKind.RUNS, f"{call.label} {name}")
         elif flag.tier is Tier.NETWORK and flag.role in (None, Role.READ):
-            call.findings.effect(EffectKind.CONNECTS, "")
+            call.findings.add_effect(EffectKind.CONNECTS, "")
         does = LOSSES.get(f"{call.label} {name}") or _VERBS.get(flag.tier, "is not a plain read")
-        call.because(flag.tier, f"`{call.label} {name}` {does}", value)
+        call.add_reason(flag.tier, f"`{call.label} {name}` {does}", value)
         if flag.role is None:
             call.changes(flag.tier)
     if flag.edits:
-        call.because(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
+        call.add_reason(Tier.WRITE, f"`{call.label} {name}` changes files in place", value)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
         if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
             # A list of paths: known when the data is (`<(echo x)`, or the standard input as `-`).
             listed = value.content or (call.walk.heard if value.text == "-" else ())
-            call.touch(Role.READ, Sense(many=True, hints=tokens(listed)))
+            call.access_path(Role.READ, AbstractWord(may_split=True, hints=tokens(listed)))
         elif flag.role is Role.DATA and len(name) > 2:
             for text in value.texts:
                 if found := LOCAL_URL.match(text):
-                    call.touch(Role.READ, exactly(text[found.end() :], value.span))
+                    call.access_path(Role.READ, literal(text[found.end() :], value.span))
     if name in _REVISIONS_ON_INPUT and call.rule.operands.rest is Role.REVISION:
-        apply(call, Role.REVISION, Sense(many=True, hints=tokens(call.walk.heard)))
+        apply(call, Role.REVISION, AbstractWord(may_split=True, hints=tokens(call.walk.heard)))
 
 
 def _heeded(call: Call) -> str | None:
@@ -234,7 +234,7 @@ def _heeded(call: Call) -> str | None:
         return "the settings of a folder known only when it runs"
     facts = call.walk.facts
     for cwd in call.state.cwds:
-        place = call.findings.atlas.place(cwd, "/")
+        place = call.findings.classifier.place(cwd, "/")
         if place.scope not in (Scope.WORKSPACE, Scope.SYSTEM):
             return f"the settings in {place.shown}"
         folder = place.path
@@ -246,7 +246,7 @@ def _heeded(call: Call) -> str | None:
     return None
 
 
-def _not_described(call: Call, shape: Shape) -> None:
+def _not_described(call: Call, shape: ParsedOptions) -> None:
     """Words that the rule does not describe: the rule's own tier for that, or `unknown`."""
     rule = call.rule
     tier = rule.tier if rule.open else rule.otherwise
@@ -258,10 +258,10 @@ def _not_described(call: Call, shape: Shape) -> None:
     if rule.open:
         _say(call, set())
     else:
-        call.because(tier, f"`{call.label}` {OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
+        call.add_reason(tier, f"`{call.label}` {OTHERWISE.get(tier, rule.why)} when used like this", shape.where)
         if rule.tier > tier:  # what every use of it does, this one does too
-            call.because(rule.tier, f"`{call.label}` {rule.why}")
+            call.add_reason(rule.tier, f"`{call.label}` {rule.why}")
         call.changes(tier)
         if tier is Tier.EXECUTE:
-            call.findings.effect(EffectKind.RUNS, call.label)
+            call.findings.add_effect(EffectKind.RUNS, call.label)
     scan(call, call.words, tier)

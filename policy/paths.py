@@ -49,7 +49,7 @@ class Device(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResolvedPath:
     """One resolved path. `bound`: not this path itself but something below it. `shown` is how people read it.
 
     `above`: the workspace, the home or a system folder lies below it, so a look at it sees what the sandbox shows.
@@ -65,7 +65,7 @@ class Place:
     locked: bool = False
 
 
-class Atlas:
+class PathClassifier:
     """Resolves paths against one set of facts, for one decision. Looking at a new path costs some of its budget."""
 
     __slots__ = ("_facts", "_places", "_profile", "_roots", "_secrets", "budget")
@@ -74,7 +74,7 @@ class Atlas:
         self._facts, self._profile = facts, profile
         self._secrets = Secrets(profile, facts.home, facts.private)
         self._roots = _sorted(facts.system)
-        self._places: dict[tuple[str, bool], Place] = {}
+        self._places: dict[tuple[str, bool], ResolvedPath] = {}
         self.budget = Budget()
 
     def absolute(self, text: str, cwd: str) -> str:
@@ -105,18 +105,18 @@ class Atlas:
                 parts.append(part)
         return "/" + "/".join(parts)
 
-    def place(self, text: str, cwd: str, *, bound: bool = False) -> Place:
+    def place(self, text: str, cwd: str, *, bound: bool = False) -> ResolvedPath:
         """Judge `text`. With `bound`, it is a folder and the path meant lies somewhere below it."""
         if "\0" in text or len(text) > LONGEST:
             # No kernel opens it. To look at every folder of it would take long.
-            return Place(text[:LONGEST], Scope.OUTSIDE, Kind.OTHER, repr(text[:LONGEST]), bound)
+            return ResolvedPath(text[:LONGEST], Scope.OUTSIDE, Kind.OTHER, repr(text[:LONGEST]), bound)
         path = self.absolute(text, cwd)
         known = self._places.get((path, bound))
         if known is None:
             known = self._places[path, bound] = self._judge(path, bound)
         return known
 
-    def _judge(self, path: str, bound: bool) -> Place:
+    def _judge(self, path: str, bound: bool) -> ResolvedPath:
         if path.startswith(_VEILS) and _VEILED.match(path) and path not in HARMLESS:
             return self._veiled(path, bound)
         self.budget.spend(_LOOK + 6 * path.count("/"))
@@ -133,17 +133,17 @@ class Atlas:
         else:
             scope = self._scope(real)
         locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
-        return Place(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
+        return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
 
     def _login(self, path: str) -> bool:
         """Return True if the file at `path` in the workspace is a secret by what it holds."""
         return sometimes(path.rpartition("/")[2]) and inside(path, self._facts.workspace) and self._facts.login(path)
 
-    def _veiled(self, path: str, bound: bool) -> Place:
+    def _veiled(self, path: str, bound: bool) -> ResolvedPath:
         """A link of the kernel that leads elsewhere for every process, so nobody can say beforehand where."""
         below = _VEILED.sub("/", path).replace("//", "/")
         scope = Scope.SECRET if self.secret(path) or self.secret(below) else Scope.OUTSIDE
-        return Place(path, scope, Kind.OTHER, path, bound, _device(path))
+        return ResolvedPath(path, scope, Kind.OTHER, path, bound, _device(path))
 
     def aimed(self, head: str, tail: str, cwd: str) -> bool:
         """Whether a pattern that starts and ends like that is made to find secrets: `.env*`, `*.pem`, `*/.env`."""

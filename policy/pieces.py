@@ -1,16 +1,16 @@
 """What `${x#..}`, `${x%..}`, `${x/..}`, `${x^}` and `${x:1:2}` make of a value that is known."""
 
 from policy.script.tree import Expansion, Glob, Part, Text, Word
-from policy.sense import Sense
+from policy.sense import AbstractWord
 
 
-def computed(part: Expansion, value: Sense) -> Sense | None:
+def computed(part: Expansion, value: AbstractWord) -> AbstractWord | None:
     """The value after the operation, or None when that is not certain."""
     if not value.texts or not all(text.isascii() for text in value.texts):
         return None
     results = [_apply(part.operator, part.words, text) for text in value.texts]
     texts = tuple(dict.fromkeys(text for text in results if text is not None))
-    return Sense(texts=texts) if None not in results else None
+    return AbstractWord(texts=texts) if None not in results else None
 
 
 def _apply(operator: str, words: tuple[Word, ...], text: str) -> str | None:

@@ -6,7 +6,7 @@ from itertools import product
 from typing import assert_never
 
 from policy.script.tree import Change, Count, Expression, Name, Number, Operation, Output
-from policy.sense import LIMIT, NUMBER, Sense
+from policy.sense import LIMIT, NUMBER, AbstractWord
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BIGGEST = 1 << 62  # bash wraps at 64 bits; nothing near that is taken as known
@@ -15,7 +15,7 @@ _MOST_SHIFTED = 62
 Values = tuple[int, ...] | None  # all it may be, or None: some number
 
 
-def is_number(sense: Sense) -> bool:
+def is_number(sense: AbstractWord) -> bool:
     """Whether a value is a whole number for certain, so that bash may evaluate it without harm."""
     return sense.number or (bool(sense.texts) and all(_INTEGER.fullmatch(text) for text in sense.texts))
 
@@ -59,24 +59,24 @@ def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
                 yield from ((change, sure and operator == ",") for change, sure in changes(operand))
 
 
-def reckoned(expression: Expression, value: Callable[[str], Sense]) -> Sense:
+def evaluate(expression: Expression, value: Callable[[str], AbstractWord]) -> AbstractWord:
     """What the expression comes to, as the text that `$((..))` becomes."""
     found = _values(expression, value)
-    return NUMBER if found is None else Sense(texts=tuple(str(number) for number in found))
+    return NUMBER if found is None else AbstractWord(texts=tuple(str(number) for number in found))
 
 
-def changed(change: Change, value: Callable[[str], Sense]) -> Sense:
+def changed(change: Change, value: Callable[[str], AbstractWord]) -> AbstractWord:
     """What the name holds after the change."""
     if change.operator in ("++", "--"):
         one = Operation(change.operator[0], (Name(change.name, False), Number(1)))
-        return reckoned(one, value)
+        return evaluate(one, value)
     assert change.operand is not None
     if change.operator == "=":
-        return reckoned(change.operand, value)
-    return reckoned(Operation(change.operator[:-1], (Name(change.name, False), change.operand)), value)
+        return evaluate(change.operand, value)
+    return evaluate(Operation(change.operator[:-1], (Name(change.name, False), change.operand)), value)
 
 
-def _values(expression: Expression, value: Callable[[str], Sense]) -> Values:
+def _values(expression: Expression, value: Callable[[str], AbstractWord]) -> Values:
     match expression:
         case Number(value=number):
             return (number,)

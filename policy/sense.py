@@ -1,11 +1,11 @@
-"""What one word of a command may become when it is expanded: certain text, a few texts, or a bound."""
+"""Abstract words: the texts that one word of a script may expand to, or a bound on these texts."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.record import dataclass
-from policy.span import Span
+from policy.span import SourceSpan
 
 MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
 MOST_TEXT = 16 * 1024  # no value is followed beyond that
@@ -14,43 +14,54 @@ LIMIT = 12  # more possible texts than this are "known only when it runs"
 
 
 @dataclass(frozen=True, slots=True)
-class Sense:
-    """The meanings of one word.
+class AbstractWord:
+    """The set of words that one word of a script may become, as far as it is known before the script runs.
 
-    `texts`: all the texts it may be; empty when that is not known. Otherwise `head` is how it certainly starts and
-    `tail` how it certainly ends. `wild`: the unknown middle is names of existing files. `many`: it may become several
-    words or none. `dashless`: no word it becomes starts with `-`. `some`: of the files there, a chosen part.
-    `solid`: no blank and no glob in it, so that bash never splits it: one word, or none.
-    `number`: a whole number, maybe with a sign, or with `empty` no text at all. `items`: those of a known array.
-    `frail`: in it is what a command prints, so a part of the word is missing when that failed.
-    `value`: of a word that declares a variable (`local x=$y`), what the variable gets; bash does not split it.
-    `maybe`: texts that an unknown word is likely to be (`${x:-/etc/shadow}`): what they would do counts, too.
-    `hints`: texts that known data would make of an unknown word (`$(echo x)`, lines of a here-string); `heads`: how it
-    may begin, where that is not certain. Both only tell secrets: a word that may name one is refused. `pattern`: for
-    names of existing files, what bash matches them with; `shape`: the same
-    of any word, with `*` for what is unknown. `content`: what the file that the word names likely holds.
+    Attributes:
+        texts: all texts that the word may be; empty if they are not known.
+        head: the certain beginning of a word whose texts are not known.
+        tail: the certain end of a word whose texts are not known.
+        globbed: the unknown middle consists of names of existing files.
+        may_split: the word may become several words or none.
+        never_an_option: no word that it becomes starts with `-`.
+        subset: the word stands for some of the files that a pattern finds, not for all of them.
+        likely_texts: texts that an unknown word is likely to be (`${x:-/etc/shadow}`). Their effects are judged, too.
+        unsplittable: the word contains no blank and no glob, so bash never splits it: it is one word, or none.
+        hints: texts that known data would give an unknown word (`$(echo x)`, lines of a here-string). They only serve
+            to find secrets: a word that may name a secret is refused.
+        heads: the beginnings that the word may have, where none is certain. They, too, only serve to find secrets.
+        pattern: the glob by which bash finds the existing files.
+        shape: the whole word as a glob, with `*` for each unknown part.
+        content: the likely content of the file that the word names.
+        number: the word is a whole number, perhaps with a sign; with `empty`, it may also be the empty text.
+        depends_on_substitution: the word contains the output of a command substitution. If that command fails, the
+            output is empty: `rm -rf "$(cmd)"/*` becomes `rm -rf /*`.
+        items: the elements of a known array.
+        value: for a word that declares a variable (`local x=$y`), the value of the variable, which bash does not split.
+        empty: see `number`.
+        span: the range of the script that the word comes from.
     """
 
     texts: tuple[str, ...] = ()
     head: str = ""
     tail: str = ""
-    wild: bool = False
-    many: bool = False
-    dashless: bool = False
-    solid: bool = False
-    some: bool = False
-    maybe: tuple[str, ...] = ()
+    globbed: bool = False
+    may_split: bool = False
+    never_an_option: bool = False
+    unsplittable: bool = False
+    subset: bool = False
+    likely_texts: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     heads: tuple[str, ...] = ()
     pattern: str = ""
     shape: str = ""
     content: tuple[str, ...] = ()
     number: bool = False
-    frail: bool = False
-    items: "tuple[Sense, ...] | None" = None
-    value: "Sense | None" = None
+    depends_on_substitution: bool = False
+    items: "tuple[AbstractWord, ...] | None" = None
+    value: "AbstractWord | None" = None
     empty: bool = False
-    span: Span | None = None
+    span: SourceSpan | None = None
 
     @property
     def text(self) -> str | None:
@@ -62,28 +73,28 @@ class Sense:
         """Certainly one word that is no flag: it can only be an operand."""
         if self.texts:
             return all(text[:1] != "-" or text == "-" for text in self.texts)
-        return self.dashless or (self.head[:1] not in ("", "-") and not self.many)
+        return self.never_an_option or (self.head[:1] not in ("", "-") and not self.may_split)
 
 
-NOTHING = Sense(texts=("",))
-ANYTHING = Sense(many=True)
-NUMBER = Sense(number=True, wild=True)  # a path with a number in it stays in its folder
-MAYBE_NUMBER = Sense(number=True, dashless=True, empty=True)  # and so it bounds no path
-COUNT = Sense(number=True, wild=True, dashless=True)
+NOTHING = AbstractWord(texts=("",))
+ANYTHING = AbstractWord(may_split=True)
+NUMBER = AbstractWord(number=True, globbed=True)  # a path with a number in it stays in its folder
+MAYBE_NUMBER = AbstractWord(number=True, never_an_option=True, empty=True)  # and so it bounds no path
+COUNT = AbstractWord(number=True, globbed=True, never_an_option=True)
 
 
-def exactly(text: str, span: Span | None = None) -> Sense:
+def literal(text: str, span: SourceSpan | None = None) -> AbstractWord:
     """A word that is certainly `text`."""
-    return Sense(texts=(text,), span=span)
+    return AbstractWord(texts=(text,), span=span)
 
 
-def below(folder: str, span: Span | None = None) -> Sense:
+def below(folder: str, span: SourceSpan | None = None) -> AbstractWord:
     """A path below `folder` (as text, `./x` or `/x`), one word, known only when it runs."""
     head = folder if folder.endswith("/") else f"{folder}/"
-    return Sense(head=head, wild=True, dashless=head[:1] != "-", span=span)
+    return AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", span=span)
 
 
-def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
+def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> AbstractWord:
     """The parts of one word, one after the other."""
     if len(parts) == 1:
         return replace(parts[0], span=span)
@@ -96,11 +107,13 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
         texts = [text + more for text in texts for more in part.texts]
         if len(texts[0]) > MOST_TEXT:
             return (
-                Sense(head=texts[0], dashless=texts[0][:1] != "-", span=span) if len(texts) == 1 else Sense(span=span)
+                AbstractWord(head=texts[0], never_an_option=texts[0][:1] != "-", span=span)
+                if len(texts) == 1
+                else AbstractWord(span=span)
             )
     content = tuple(text for part in parts for text in part.content)[:MOST_HINTS]
     if certain:
-        return Sense(texts=tuple(dict.fromkeys(texts)), content=content, span=span)
+        return AbstractWord(texts=tuple(dict.fromkeys(texts)), content=content, span=span)
     head = ""
     for part in parts:
         head += part.head if part.text is None else part.text
@@ -115,52 +128,52 @@ def joined(parts: Sequence[Sense], span: Span | None) -> Sense:
             break
         tail = part.text + tail
     unknown = [part for part in parts if part.text is None]
-    many = any(part.many for part in unknown)
+    may_split = any(part.may_split for part in unknown)
     splits = [
         index
         for index, part in enumerate(parts)
-        if part.text is None and part.many and not part.wild and not part.solid
+        if part.text is None and part.may_split and not part.globbed and not part.unsplittable
     ]
     # Where a part splits, the next one may become the start of a word.
-    calm = all(parts[index].dashless and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
-    dashless = head[:1] != "-" and tame_start and calm
+    calm = all(parts[index].never_an_option and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
+    never_an_option = head[:1] != "-" and tame_start and calm
     # A `..` after the unknown part would lead out of the folder that bounds it.
-    wild = all(part.wild for part in unknown) and not any(".." in (part.text or "") for part in parts)
-    frail = any(part.frail for part in parts)
+    globbed = all(part.globbed for part in unknown) and not any(".." in (part.text or "") for part in parts)
+    depends_on_substitution = any(part.depends_on_substitution for part in parts)
     shape = _pattern(parts)
-    return Sense(
+    return AbstractWord(
         head=head,
         tail=tail,
-        wild=wild,
-        many=many,
-        dashless=dashless,
-        solid=all(map(_solid, parts)),
-        frail=frail,
-        maybe=_likely(parts),
+        globbed=globbed,
+        may_split=may_split,
+        never_an_option=never_an_option,
+        unsplittable=all(map(_solid, parts)),
+        depends_on_substitution=depends_on_substitution,
+        likely_texts=_likely(parts),
         hints=_hinted(parts),
         heads=_heads(parts, head),
-        pattern=shape if all(part.wild for part in unknown) else "",
+        pattern=shape if all(part.globbed for part in unknown) else "",
         shape=shape,
         content=content,
         span=span,
     )
 
 
-def _hinted(parts: Sequence[Sense]) -> tuple[str, ...]:
+def _hinted(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
     """Return the texts of the whole where known data gives one to each unknown part."""
     if not any(part.hints for part in parts):
         return ()
     texts = [""]
     for part in parts:
-        texts = [text + more for text in texts for more in (part.texts or part.maybe or part.hints)][:MOST_HINTS]
+        texts = [text + more for text in texts for more in (part.texts or part.likely_texts or part.hints)][:MOST_HINTS]
     return tuple(dict.fromkeys(texts))
 
 
-def _heads(parts: Sequence[Sense], head: str) -> tuple[str, ...]:
+def _heads(parts: Sequence[AbstractWord], head: str) -> tuple[str, ...]:
     """Return how the whole may begin, up to the first part of which nothing is known; empty when `head` says it all."""
     heads = [""]
     for part in parts:
-        texts = part.texts or (*part.maybe, *part.hints)
+        texts = part.texts or (*part.likely_texts, *part.hints)
         ends = not texts
         texts = texts or part.heads or (part.head,)
         heads = [each + more for each in heads for more in texts][:MOST_HINTS]
@@ -170,59 +183,74 @@ def _heads(parts: Sequence[Sense], head: str) -> tuple[str, ...]:
     return () if found == (head,) else found
 
 
-def _pattern(parts: Sequence[Sense]) -> str:
+def _pattern(parts: Sequence[AbstractWord]) -> str:
     return "".join(part.pattern or ("*" if part.text is None else _GLOB.sub(r"[\g<0>]", part.text)) for part in parts)
 
 
-def _solid(part: Sense) -> bool:
-    return part.solid or (bool(part.texts) and not any(_SPECIAL.intersection(text) for text in part.texts))
+def _solid(part: AbstractWord) -> bool:
+    return part.unsplittable or (bool(part.texts) and not any(_SPECIAL.intersection(text) for text in part.texts))
 
 
-def _starts_calm(part: Sense) -> bool:
+def _starts_calm(part: AbstractWord) -> bool:
     """Whether no word that begins with this part begins with `-`."""
     return all(text[:1] != "-" for text in part.texts) if part.texts else part.plain
 
 
-def _likely(parts: Sequence[Sense]) -> tuple[str, ...]:
+def _likely(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
     """The texts of the whole when each unknown part is what it is likely to be."""
     texts = [""]
     for part in parts:
-        texts = [text + more for text in texts for more in (part.texts or part.maybe)][:MOST_MAYBE]
+        texts = [text + more for text in texts for more in (part.texts or part.likely_texts)][:MOST_MAYBE]
     return tuple(dict.fromkeys(texts))
 
 
-def either(first: Sense, second: Sense) -> Sense:
+def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
     """What is known when one of two senses holds."""
     if first == second:
         return first
     if first.texts and second.texts:
         texts = tuple(dict.fromkeys((*first.texts, *second.texts)))
         if len(texts) <= LIMIT:
-            return Sense(texts=texts)
-    maybe = tuple(dict.fromkeys((*first.texts, *first.maybe, *second.texts, *second.maybe)))[:MOST_MAYBE]
+            return AbstractWord(texts=texts)
+    likely_texts = tuple(dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts)))[
+        :MOST_MAYBE
+    ]
     hints = tuple(dict.fromkeys((*first.hints, *second.hints)))[:MOST_HINTS]
     heads = tuple(dict.fromkeys((*_begins(first), *_begins(second))))[:MOST_HINTS]
     if _numeric(first) and _numeric(second):
         empty = first.empty or second.empty
-        return Sense(number=True, wild=not empty, dashless=first.plain and second.plain, maybe=maybe, empty=empty)
-    many, solid = first.many or second.many, _solid(first) and _solid(second)
-    return Sense(many=many, dashless=first.plain and second.plain, solid=solid, maybe=maybe, hints=hints, heads=heads)
+        return AbstractWord(
+            number=True,
+            globbed=not empty,
+            never_an_option=first.plain and second.plain,
+            likely_texts=likely_texts,
+            empty=empty,
+        )
+    may_split, unsplittable = first.may_split or second.may_split, _solid(first) and _solid(second)
+    return AbstractWord(
+        may_split=may_split,
+        never_an_option=first.plain and second.plain,
+        unsplittable=unsplittable,
+        likely_texts=likely_texts,
+        hints=hints,
+        heads=heads,
+    )
 
 
-def _begins(sense: Sense) -> tuple[str, ...]:
+def _begins(sense: AbstractWord) -> tuple[str, ...]:
     return sense.texts or sense.heads or ((sense.head,) if sense.head else ())
 
 
-def _numeric(sense: Sense) -> bool:
+def _numeric(sense: AbstractWord) -> bool:
     return sense.number or (bool(sense.texts) and all(_NUMERIC.fullmatch(text) for text in sense.texts))
 
 
-def unquoted(value: Sense) -> Sense:
+def unquoted(value: AbstractWord) -> AbstractWord:
     """A variable's value where bash splits it into words and expands its globs."""
     if value.number:
-        return replace(value, many=True) if value.empty else value
-    if value.solid:
-        return replace(value, many=True)  # without a text it is no word at all
+        return replace(value, may_split=True) if value.empty else value
+    if value.unsplittable:
+        return replace(value, may_split=True)  # without a text it is no word at all
     hints = _fields(value.hints)
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
@@ -231,8 +259,17 @@ def unquoted(value: Sense) -> Sense:
         globs = _globbed(value.texts)
         heads = tuple(_GLOB.split(glob)[0] for glob in globs)
         pattern = globs[0] if len(globs) == 1 else ""
-        return Sense(many=True, dashless=calm, maybe=_fields(value.texts), heads=heads, pattern=pattern)
-    return replace(value, many=True, dashless=False, wild=False, maybe=_fields(value.maybe), hints=hints)
+        return AbstractWord(
+            may_split=True, never_an_option=calm, likely_texts=_fields(value.texts), heads=heads, pattern=pattern
+        )
+    return replace(
+        value,
+        may_split=True,
+        never_an_option=False,
+        globbed=False,
+        likely_texts=_fields(value.likely_texts),
+        hints=hints,
+    )
 
 
 _NUMERIC = re.compile(r"0|-?[1-9][0-9]{0,17}")

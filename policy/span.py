@@ -4,7 +4,7 @@ from policy.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class SourceSpan:
     """Half-open range of code points in the script: `script[start:end]`."""
 
     start: int

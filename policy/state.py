@@ -5,8 +5,8 @@ from dataclasses import field, replace
 
 from policy.record import dataclass
 from policy.script.tree import Group, Subshell
-from policy.sense import ANYTHING, NOTHING, Sense, either
-from policy.span import Span
+from policy.sense import ANYTHING, NOTHING, AbstractWord, join
+from policy.span import SourceSpan
 
 MOST_FOLDERS = 6
 
@@ -16,7 +16,7 @@ class Defined:
     """A function, and where the text that defines it stands in the user's script. Each is the same as itself only."""
 
     body: Group | Subshell
-    anchor: Span | None
+    anchor: SourceSpan | None
 
 
 UNDEFINED: tuple[Defined | None, ...] = (None,)
@@ -34,21 +34,21 @@ class State:
     """
 
     cwds: tuple[str, ...] | None
-    variables: Mapping[str, Sense] = field(default_factory=dict)
+    variables: Mapping[str, AbstractWord] = field(default_factory=dict)
     exports: tuple[str, ...] = ()
     stack: tuple[tuple[str, ...] | None, ...] | None = ()
     previous: tuple[str, ...] | None = None
     fixed: frozenset[str] = frozenset()
     functions: Mapping[str, tuple[Defined | None, ...]] = field(default_factory=dict)
-    arguments: tuple[Sense, ...] | None = None
-    locals: Mapping[str, Sense] | None = None
+    arguments: tuple[AbstractWord, ...] | None = None
+    locals: Mapping[str, AbstractWord] | None = None
 
-    def assign(self, name: str, value: Sense) -> "State":
+    def assign(self, name: str, value: AbstractWord) -> "State":
         if name in self.fixed:
-            value = either(self.variables.get(name, ANYTHING), value)
+            value = join(self.variables.get(name, ANYTHING), value)
         return replace(self, variables={**self.variables, name: value})
 
-    def own(self, name: str, value: Sense) -> "State":
+    def own(self, name: str, value: AbstractWord) -> "State":
         """Inside a function, make the variable the function's own."""
         if self.locals is None:
             return self.assign(name, value)
@@ -58,9 +58,9 @@ class State:
     def define(self, name: str, meanings: tuple[Defined | None, ...]) -> "State":
         return replace(self, functions={**self.functions, name: meanings})
 
-    def argument(self, number: int) -> Sense | None:
+    def argument(self, number: int) -> AbstractWord | None:
         """What `$1` and so on hold, an empty text when there is no such argument; None when that is not known."""
-        if self.arguments is None or any(word.many for word in self.arguments[:number]):
+        if self.arguments is None or any(word.may_split for word in self.arguments[:number]):
             return None
         return self.arguments[number - 1] if number <= len(self.arguments) else NOTHING
 
@@ -68,7 +68,7 @@ class State:
         return replace(self, cwds=cwds, previous=self.cwds)
 
 
-def either_state(first: State, second: State) -> State:
+def join_states(first: State, second: State) -> State:
     """What holds when one of two states holds."""
     if first is second or first == second:
         return first
@@ -79,7 +79,7 @@ def either_state(first: State, second: State) -> State:
             cwds = None
     names = {*first.variables, *second.variables}
     variables = {
-        name: either(first.variables.get(name, ANYTHING), second.variables.get(name, ANYTHING)) for name in names
+        name: join(first.variables.get(name, ANYTHING), second.variables.get(name, ANYTHING)) for name in names
     }
     exports = tuple(dict.fromkeys((*first.exports, *second.exports)))
     stack = first.stack if first.stack == second.stack else None
@@ -96,11 +96,13 @@ def either_state(first: State, second: State) -> State:
     return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
 
 
-def _locals(first: Mapping[str, Sense] | None, second: Mapping[str, Sense] | None) -> Mapping[str, Sense] | None:
+def _locals(
+    first: Mapping[str, AbstractWord] | None, second: Mapping[str, AbstractWord] | None
+) -> Mapping[str, AbstractWord] | None:
     if first is None or second is None:
         return second if first is None else first
     # Where only one of the two has made a name its own, the other has changed what comes back.
     return {
-        name: either(first[name], second[name]) if name in first and name in second else ANYTHING
+        name: join(first[name], second[name]) if name in first and name in second else ANYTHING
         for name in {**first, **second}
     }

@@ -62,7 +62,7 @@ def terms_for(
     rights = _rights(assessment, worst)
     hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
     works = rights is Rights.WORK
-    locked, hidden, shown = walled(facts, profile)
+    locked, hidden, shown = with_path_denials(facts, profile)
     env = _told(
         _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
         assessment,
@@ -181,14 +181,14 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
     return _existing(effect, facts) if changes else (path,)
 
 
-def walled(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What is locked, hidden and shown: the profile's lists, and what the users' rules deny to any code."""
     always = (*profile.locked, *profile.personal)
     if not profile.permissions:
         return always, profile.secret_names, profile.public_names
-    from policy.permission.walls import walls  # only where somebody has rules
+    from policy.permission.walls import path_denials  # only where somebody has rules
 
-    locked, hidden = walls(profile.permissions, facts)
+    locked, hidden = path_denials(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))
     return (*always, *locked), (*profile.secret_names, *hidden), shown
 

@@ -8,8 +8,8 @@ from policy.flow import Ends
 from policy.functions import Functions
 from policy.record import dataclass
 from policy.script.tree import Script
-from policy.sense import ANYTHING, Sense, either
-from policy.span import Span
+from policy.sense import ANYTHING, AbstractWord, join
+from policy.span import SourceSpan
 from policy.state import UNDEFINED, Defined, State
 
 MOST_TRAPS = 12
@@ -21,7 +21,7 @@ class Trap:
 
     text: str
     state: State
-    span: Span | None
+    span: SourceSpan | None
     rule: RuleRef
     ends: bool
 
@@ -33,23 +33,23 @@ class Traps(Functions):
         super().__init__()
         self.wandered = False  # another folder, since the first trap was set
         self._traps: list[Trap] = []
-        self._values: dict[str, Sense] = {}  # likewise, what variables were given
+        self._values: dict[str, AbstractWord] = {}  # likewise, what variables were given
         self._meanings: dict[str, tuple[Defined | None, ...]] = {}
         self._exports: tuple[str, ...] = ()
         self._fixed: frozenset[str] = frozenset()
 
     @abstractmethod
-    def inner_script(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> Ends:
+    def inner_script(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> Ends:
         """Walk shell text in this very shell."""
 
     def trap(self, trap: Trap) -> None:
         if trap not in self._traps:
             self._traps.append(trap)
 
-    def note(self, name: str, value: Sense) -> None:
+    def note(self, name: str, value: AbstractWord) -> None:
         """A variable gets a value."""
         if self._traps:
-            self._values[name] = either(self._values.get(name, value), value)
+            self._values[name] = join(self._values.get(name, value), value)
 
     def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
         if self._traps:
@@ -87,7 +87,7 @@ class Traps(Functions):
     def _then(self, state: State) -> State:
         variables = dict(state.variables)
         for name, value in self._values.items():
-            variables[name] = either(variables.get(name, ANYTHING), value)
+            variables[name] = join(variables.get(name, ANYTHING), value)
         functions = dict(state.functions)
         for name, meanings in self._meanings.items():
             functions[name] = tuple(dict.fromkeys((*functions.get(name, UNDEFINED), *meanings)))
@@ -100,7 +100,7 @@ class Traps(Functions):
 def _marked(state: State) -> State:
     """The same state, in which every change shows: giving a variable the same value again, dropping an argument."""
     variables = {
-        name: replace(value, span=Span(-number, -number))
+        name: replace(value, span=SourceSpan(-number, -number))
         for number, (name, value) in enumerate(state.variables.items(), 1)
     }
     return replace(state, variables=variables, arguments=(ANYTHING,), fixed=frozenset())

@@ -5,7 +5,7 @@ from dataclasses import replace
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.facts import Facts
 from policy.matrix import Ruling
-from policy.paths import Atlas
+from policy.paths import PathClassifier
 from policy.permission.rule import Layer, PermissionRule
 from policy.profile import Profile
 from policy.record import dataclass
@@ -17,7 +17,7 @@ _VERBS = {EffectKind.READS: "reads", EffectKind.WRITES: "changes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class FlagRights:
     """`read`, `write`: absolute paths that exist. `hosts`: entries of an allowlist, in their one spelling."""
 
     read: tuple[str, ...] = ()
@@ -46,17 +46,17 @@ class Typed:
         return bool(self.read or self.write or self.hosts or self.env)
 
 
-def widened(assessment: Assessment, typed: Typed, facts: Facts, profile: Profile) -> Assessment:
+def widened(assessment: Assessment, typed: FlagRights, facts: Facts, profile: Profile) -> Assessment:
     """`assessment` with what was typed as further effects, so that every floor and every denial is about them, too.
 
     INVARIANT: it adds no tier but `secret`, and takes none away; whether the action may run is judged as ever.
     """
-    atlas = Atlas(facts, profile)
+    classifier = PathClassifier(facts, profile)
     effects: list[Effect] = []
     reasons: list[Reason] = []
     for flag, kind in _ASKED.items():
         for path in typed.read if kind is EffectKind.READS else typed.write:
-            place = atlas.place(path, "/")
+            place = classifier.place(path, "/")
             effects.append(Effect(kind, place.path, place.scope))
             if place.scope is Scope.SECRET:
                 text = f"`{flag}` {_VERBS[kind]} {place.shown}, {secret_kind(place.path)}"

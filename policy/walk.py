@@ -9,14 +9,14 @@ from policy.assessment import EffectKind, RuleRef, Scope
 from policy.assigning import Assigning
 from policy.call import Call
 from policy.denied import denied_reason
-from policy.effects import Findings, Footing
+from policy.effects import Findings, StepBuilder
 from policy.expand import Expander
 from policy.facts import Facts
 from policy.flow import MOST_SAID, SHELL, Ends, either_ends
 from policy.functions import Given
 from policy.getopt import parse
 from policy.judge_command import descend, judge
-from policy.paths import Atlas
+from policy.paths import PathClassifier
 from policy.profile import Profile
 from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
@@ -31,8 +31,8 @@ from policy.script.tree import (
     Script,
 )
 from policy.secret_words import secret_kind
-from policy.sense import ANYTHING, Sense, either, exactly, tokens
-from policy.span import Span
+from policy.sense import ANYTHING, AbstractWord, join, literal, tokens
+from policy.span import SourceSpan
 from policy.state import State
 from policy.tier import Tier
 from policy.variables import Standing, standing
@@ -60,14 +60,14 @@ class Walk(Assigning):
         super().__init__()
         self.facts, self.rules, self.profile = facts, rules, profile
         self._handler = handler
-        self.atlas = Atlas(facts, profile)
-        self.findings = Findings(self.atlas)
+        self.classifier = PathClassifier(facts, profile)
+        self.findings = Findings(self.classifier)
         self.fed = False  # the standard input of what is walked comes from a network
         self.poured = False  # words of the command being judged do
         self.shell = True  # a shell runs it, so the shell's own words mean something
-        self.printed: Sense | None = None  # a bound of what the last simple command prints
-        self.listed: tuple[Sense, ...] = ()  # and what the words may be that it prints, NUL after each
-        self.given: tuple[Sense, ...] = ()  # the same of the command before it in a pipeline
+        self.printed: AbstractWord | None = None  # a bound of what the last simple command prints
+        self.listed: tuple[AbstractWord, ...] = ()  # and what the words may be that it prints, NUL after each
+        self.given: tuple[AbstractWord, ...] = ()  # the same of the command before it in a pipeline
         self.said: list[str] = []  # texts that commands are known to print, since somebody emptied it
         self.heard: tuple[str, ...] = ()  # texts that are known to be on the standard input
         self.left: list[State] = []  # what held where a loop was left or a round cut short
@@ -75,11 +75,11 @@ class Walk(Assigning):
         self.streams: dict[str, tuple[str, ...]] = {}  # texts that are known to come from them
         self._inner = 0
         self._interpreter = ""  # what was judged last, when it runs a text
-        self._anchor: Span | None = None  # where the text being walked stands in the user's script
+        self._anchor: SourceSpan | None = None  # where the text being walked stands in the user's script
         self._repositories = Repositories(facts)
         self.expander = Expander(self)
 
-    def span(self, span: Span) -> Span:
+    def span(self, span: SourceSpan) -> SourceSpan:
         return self._anchor or span
 
     # Simple commands
@@ -101,10 +101,10 @@ class Walk(Assigning):
     def _ready(
         self,
         command: Command,
-        words: list[Sense],
-        values: list[tuple[Assignment | ArrayAssignment, Sense]],
+        words: list[AbstractWord],
+        values: list[tuple[Assignment | ArrayAssignment, AbstractWord]],
         state: State,
-        span: Span,
+        span: SourceSpan,
         *,
         fed: bool,
     ) -> Ends:
@@ -112,7 +112,7 @@ class Walk(Assigning):
         if not words:
             for item, value in values:
                 state = self.assign(state, item.name, value, span)
-            self.findings.because(Tier.READ, "sets variables" if values else "only redirects", SHELL, span)
+            self.findings.add_reason(Tier.READ, "sets variables" if values else "only redirects", SHELL, span)
             return state, state
         exports = list(state.exports)
         function = any(text in state.functions for text in words[0].texts)
@@ -135,7 +135,7 @@ class Walk(Assigning):
         ok, fail = self.simple(words, here, span, fed=fed, given=given)
         for name, _ in lent:  # gone afterwards, unless it was exported meanwhile
             self.note(name, _held(state, name))
-            ok, fail = (each.assign(name, either(_held(state, name), _held(each, name))) for each in (ok, fail))
+            ok, fail = (each.assign(name, join(_held(state, name), _held(each, name))) for each in (ok, fail))
         if here is not state and words[0].text not in _KEEPS and not function:
             ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)
         for item, value in arrays:
@@ -144,16 +144,16 @@ class Walk(Assigning):
             ok, fail = (self.declare(each, item.name, known, span, own=own) for each in (ok, fail))
         return ok, fail
 
-    def _is_builtin(self, word: Sense) -> bool:
+    def _is_builtin(self, word: AbstractWord) -> bool:
         rules = [self.rules.find(text) for text in word.texts]
         return not rules or any(rule is None or rule.builtin for rule in rules)
 
     def simple(
-        self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None = None
+        self, words: list[AbstractWord], state: State, span: SourceSpan | None, *, fed: bool, given: Given | None = None
     ) -> Ends:
         """Judge one command by its expanded words; what it brings belongs to a step of its own. `given`: the shell
         itself runs it, after these assignments, so that functions come first."""
-        self.atlas.budget.spend(50 + 6 * len(words))
+        self.classifier.budget.spend(50 + 6 * len(words))
         outer = self.findings.step
         self.findings.begin(_footing(words, state))
         try:
@@ -161,18 +161,20 @@ class Walk(Assigning):
         finally:
             self.findings.step = outer
 
-    def _simple(self, words: list[Sense], state: State, span: Span | None, *, fed: bool, given: Given | None) -> Ends:
+    def _simple(
+        self, words: list[AbstractWord], state: State, span: SourceSpan | None, *, fed: bool, given: Given | None
+    ) -> Ends:
         self.printed = None
         self.listed = ()
         first = words[0]
         for text in first.texts or (None,):
             denied = denied_reason([text, *(word.text for word in words[1:])], self.profile, span)
             if denied is not None:
-                self.findings.because(denied.tier, denied.text, denied.rule, denied.span)
+                self.findings.add_reason(denied.tier, denied.text, denied.rule, denied.span)
         likely = _likely(words)
         if len(likely) > MOST_LIKELY:
             self.findings.unknown("a command that may mean too many things", SHELL, span)
-        if not first.texts or (first.many and first.text is None):
+        if not first.texts or (first.may_split and first.text is None):
             self.findings.unknown("the program is known only when it runs", SHELL, first.span or span)
             for variant in likely:
                 self.simple(variant, state, span, fed=fed, given=given)
@@ -191,10 +193,17 @@ class Walk(Assigning):
         return either_ends(ends)
 
     def program(
-        self, name: str, words: list[Sense], state: State, span: Span | None, first: Sense, *, fed: bool
+        self,
+        name: str,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        first: AbstractWord,
+        *,
+        fed: bool,
     ) -> Ends:
         if first.text is None:
-            self.findings.begin(_footing([exactly(name, first.span), *words], state))
+            self.findings.begin(_footing([literal(name, first.span), *words], state))
         known = self._program(name, state, first.span or span)
         if known is None:
             self.findings.unplain = True
@@ -237,12 +246,14 @@ class Walk(Assigning):
             self.findings.unknown(text, rule.ref, call.span)
         self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
         if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
-            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
             self._asks(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
-        self.printed = call.prints or (Sense(dashless=True, solid=True) if call.rule.tame else None)
+        self.printed = call.prints or (
+            AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None
+        )
         self.listed = () if self._traps else call.lists  # a trap may print between the words
         said = self.heard if rule.name in _PASSING else call.says
         if rule.name in _PASSING:
@@ -261,7 +272,7 @@ class Walk(Assigning):
             said = tuple(text for word in call.words for text in self._words_meant(word, begin) if text[:1] != "-")
         if rule.name in _PACKING:  # the names of files may come by their input
             heard = tokens([*self.heard, *(text for word in call.words for text in word.content)])
-            self.findings.suspect(Role.READ, Sense(hints=heard), begin.cwds, rule.ref, call.span)
+            self.findings.suspect(Role.READ, AbstractWord(hints=heard), begin.cwds, rule.ref, call.span)
         self.said += [text for text in said if text not in self.said][: MOST_SAID - len(self.said)]
         return call.after or (begin, begin)
 
@@ -272,16 +283,18 @@ class Walk(Assigning):
             call.hosts += 1
             call.connects(host, None, scope)
         if not call.hosts:
-            self.findings.effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
+            self.findings.add_effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
 
-    def _program(self, name: str, state: State, span: Span | None) -> str | None:
+    def _program(self, name: str, state: State, span: SourceSpan | None) -> str | None:
         """The bare name of a program that has to be judged by its rule, or None when it is judged here and now."""
         workspace = self.facts.workspace
         if "/" not in name:
             found = self.facts.which(name) if name else None
             if found is None:
                 return name
-            inside = self.atlas.within(found, workspace) or self.atlas.within(self.facts.look(found).real, workspace)
+            inside = self.classifier.within(found, workspace) or self.classifier.within(
+                self.facts.look(found).real, workspace
+            )
             if not inside or (self.rules.find(name) or _UNRULED).builtin:
                 return name
             self.findings.runs(found, f"runs `{name}`, a program of the workspace", SHELL, span)
@@ -289,14 +302,14 @@ class Walk(Assigning):
         folder, _, base = name.rpartition("/")
         if folder in _BIN or self.facts.which(base) == name:
             rule = self.rules.find(base)
-            if rule is not None and not (self.atlas.within(name, workspace)):
+            if rule is not None and not (self.classifier.within(name, workspace)):
                 return base
         for cwd in state.cwds or ("/",):
             if state.cwds is None and not name.startswith("/"):
                 self.findings.unknown(f"`{name}` in a folder known only when it runs", SHELL, span)
                 return None
-            place = self.atlas.place(name, cwd)
-            self.findings.touch(Role.READ, exactly(name), (cwd,), SHELL, span)
+            place = self.classifier.place(name, cwd)
+            self.findings.access_path(Role.READ, literal(name), (cwd,), SHELL, span)
             self.findings.runs(place.path, f"runs `{place.shown}`, a program we cannot see through", SHELL, span)
         return None
 
@@ -313,7 +326,7 @@ class Walk(Assigning):
             span = self.span(redirect.span)
             match redirect.op:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
-                    self._hear(redirect.fd, word.texts or word.maybe or word.hints)
+                    self._hear(redirect.fd, word.texts or word.likely_texts or word.hints)
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
                     number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
                     # What the others lead to was judged where the script opened them.
@@ -339,15 +352,15 @@ class Walk(Assigning):
         elif texts:
             self.streams[str(number)] = tuple(dict.fromkeys((*self.streams.get(str(number), ()), *texts)))[:MOST_SAID]
 
-    def _target(self, role: Role, word: Sense, state: State, span: Span) -> None:
+    def _target(self, role: Role, word: AbstractWord, state: State, span: SourceSpan) -> None:
         before = len(self.findings)
-        if word.many or (word.text is not None and not word.text):
+        if word.may_split or (word.text is not None and not word.text):
             self.findings.unknown("redirects to a path known only when it runs", SHELL, span)
             self.findings.suspect(role, word, state.cwds, SHELL, span)
         else:
-            self.findings.touch(role, word, state.cwds, SHELL, span)
-        for text in word.maybe:
-            self.findings.touch(role, exactly(text), state.cwds, SHELL, span)
+            self.findings.access_path(role, word, state.cwds, SHELL, span)
+        for text in word.likely_texts:
+            self.findings.access_path(role, literal(text), state.cwds, SHELL, span)
         if self.findings.changed_since(before, (SHELL,)):
             self.findings.unplain = True
 
@@ -360,15 +373,15 @@ class Walk(Assigning):
         finally:
             self.findings.step = outer
 
-    def opaque(self, script: str, why: str, state: State, rule: RuleRef, span: Span | None) -> None:
+    def opaque(self, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
         """A script that was not understood. A credential store that it names in plain sight keeps the floor."""
         outer = self.findings.step
-        self.findings.begin(Footing(text=script[:MOST_GLIMPSED], cwds=state.cwds))
+        self.findings.begin(StepBuilder(text=script[:MOST_GLIMPSED], cwds=state.cwds))
         self.findings.unknown(why, rule, span)
         self.glimpse(script, state, rule, span)
         self.findings.step = outer
 
-    def glimpse(self, script: str, state: State, rule: RuleRef, span: Span | None) -> None:
+    def glimpse(self, script: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
         """Refuse a text, of which nobody knows how it is read, for the secrets that it names in plain sight."""
         from policy.matches import braced  # only where a script is not understood
 
@@ -377,26 +390,26 @@ class Walk(Assigning):
         for token in dict.fromkeys((*_TOKENS.split(seen), *braced(seen))):
             text = _HOME.sub(lambda _: f"{home}/", token)
             name = text.rpartition("/")[2]
-            if name[:1] == "." and self.atlas.secret_name(name):
-                self.findings.because(Tier.SECRET, f"names {name}, {secret_kind(name)}", rule, span)
+            if name[:1] == "." and self.classifier.secret_name(name):
+                self.findings.add_reason(Tier.SECRET, f"names {name}, {secret_kind(name)}", rule, span)
             if "/" not in text or "\0" in text:
                 continue
             for cwd in state.cwds or ("/",):
-                if self.atlas.budget.left < _A_GLIMPSE + 10 * len(text):  # without a look: as it is written
-                    if self.atlas.written_secret(text, cwd):
+                if self.classifier.budget.left < _A_GLIMPSE + 10 * len(text):  # without a look: as it is written
+                    if self.classifier.written_secret(text, cwd):
                         told = f"names {text}, {secret_kind(text)}"
-                        self.findings.because(Tier.SECRET, told, rule, span)
+                        self.findings.add_reason(Tier.SECRET, told, rule, span)
                         return
                     continue
-                place = self.atlas.place(text, cwd)
-                if place.scope is Scope.SECRET and not self.atlas.named_secret(place.path):
-                    self.findings.touch(Role.READ, exactly(text), (cwd,), rule, span)
+                place = self.classifier.place(text, cwd)
+                if place.scope is Scope.SECRET and not self.classifier.named_secret(place.path):
+                    self.findings.access_path(Role.READ, literal(text), (cwd,), rule, span)
 
-    def text(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> None:
+    def text(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> None:
         """Walk bash text that a command runs (`bash -c`), in a shell of its own, with the arguments of `state`."""
         from policy.script.portable import objection_elsewhere  # with the reader, only where there is a script
 
-        self.atlas.budget.spend(len(script) // 4)
+        self.classifier.budget.spend(len(script) // 4)
         other = None if self._interpreter in _BASH else objection_elsewhere(script)
         if other is not None:
             self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
@@ -406,13 +419,13 @@ class Walk(Assigning):
         self.spring()
         self._traps = outer
 
-    def inner_script(self, script: str, state: State, span: Span | None, rule: RuleRef, *, fed: bool) -> Ends:
+    def inner_script(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> Ends:
         if self._inner >= MOST_INNER:
             self.opaque(script, "scripts are nested too deeply", state, rule, span)
             return state, state
         from policy.script.reader import read  # only where there is a script
 
-        self.atlas.budget.spend(50 + 3 * len(script))
+        self.classifier.budget.spend(50 + 3 * len(script))
         tree = read(script)
         if isinstance(tree, Opaque):
             self.opaque(script, f"inside a script: {tree.reason}", state, rule, span)
@@ -428,24 +441,24 @@ class Walk(Assigning):
             self._inner -= 1
 
 
-def _held(state: State, name: str) -> Sense:
+def _held(state: State, name: str) -> AbstractWord:
     return state.variables.get(name, ANYTHING)
 
 
-def _footing(words: list[Sense], state: State) -> Footing:
-    return Footing(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
+def _footing(words: list[AbstractWord], state: State) -> StepBuilder:
+    return StepBuilder(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
 
 
-def _likely(words: list[Sense]) -> list[list[Sense]]:
+def _likely(words: list[AbstractWord]) -> list[list[AbstractWord]]:
     """The command once more for each text that an unknown word of it is likely to be."""
-    if not any(word.maybe for word in words):
+    if not any(word.likely_texts for word in words):
         return []
-    alone = [replace(word, maybe=()) for word in words]
-    every = ((index, exactly(text, word.span)) for index, word in enumerate(words) for text in word.maybe)
+    alone = [replace(word, likely_texts=()) for word in words]
+    every = ((index, literal(text, word.span)) for index, word in enumerate(words) for text in word.likely_texts)
     return [[*alone[:index], one, *alone[index + 1 :]] for index, one in islice(every, MOST_LIKELY + 1)]
 
 
-def _runs_input(words: list[Sense]) -> bool:
+def _runs_input(words: list[AbstractWord]) -> bool:
     """Whether an interpreter with these words takes its program from standard input."""
     return all(
         word.text is not None and (word.text == "-" or word.text.startswith(("-u", "-B", "-s", "-q"))) for word in words

@@ -46,7 +46,7 @@ from policy.script.tree import (
     Word,
     outputs,
 )
-from policy.span import Span
+from policy.span import SourceSpan
 
 _SAYS: Final = {
     "command": "a command",
@@ -72,7 +72,7 @@ def disagreement(text: str, tree: Script) -> Opaque | None:
     except (
         Exception
     ) as error:  # SEAM: whatever keeps it from starting, a missing witness must not look like a silent one
-        return Opaque(f"the second reader (bashlex) does not start: {error}", Span(0, len(text)))
+        return Opaque(f"the second reader (bashlex) does not start: {error}", SourceSpan(0, len(text)))
     missing = _missing(package, text, text, ours)
     if missing is not None and "\\\n" in text:
         # bashlex loses count of positions after a line continuation inside a substitution: ask again without them.
@@ -102,7 +102,7 @@ def _lacking(found: list[Found], text: str, ours: "_Ours") -> Opaque | None:
             continue
         first, last = min(start, len(text)), min(max(start, end), len(text))
         words = " ".join(text[first:last].split())[:60]
-        return Opaque(f"a second reader finds {_SAYS[kind]} here: `{words}`", Span(first, last))
+        return Opaque(f"a second reader finds {_SAYS[kind]} here: `{words}`", SourceSpan(first, last))
     return None
 
 
@@ -133,9 +133,9 @@ class _Ours:
 
     starts: set[tuple[str, int]] = field(default_factory=set)
     words: set[tuple[int, int]] = field(default_factory=set)
-    foreign: list[Span] = field(default_factory=list)
+    foreign: list[SourceSpan] = field(default_factory=list)
     bodies: list[tuple[int, int]] = field(default_factory=list)
-    texts: list[Span] = field(default_factory=list)
+    texts: list[SourceSpan] = field(default_factory=list)
 
     def has(self, kind: str, start: int, end: int) -> bool:
         if kind in ("word", "assignment"):
@@ -233,7 +233,7 @@ class _Ours:
                     self.word(inner)
 
 
-def _without_continuations(text: str, texts: list[Span]) -> str:
+def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
     """`text` with two blanks for each line continuation between words; all other characters keep their place."""
     pieces = list(text)
     for found in re.finditer(r"\\\n", text):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.action import RunArgv, RunScript
-from policy.extra import Extra, added, ask_for, extra_of
+from policy.extra import ExtraRight, added, ask_for, extra_of
 from policy.grants import approve, refuse
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Terms
@@ -35,13 +35,13 @@ class Escalation:
     """What a person said to one more right: `verdict` Allow runs the action again, by it and for this once."""
 
     judgement: Judgement
-    extra: Extra
+    extra: ExtraRight
     verdict: Allow | Deny
     answer: records.Answer
 
 
 async def request_escalation(
-    planned: Planned, had: Terms, outcome: Outcome, ctx: RunContext, granted_rights: Sequence[Extra] = ()
+    planned: Planned, had: Terms, outcome: Outcome, ctx: RunContext, granted_rights: Sequence[ExtraRight] = ()
 ) -> Escalation | None:
     """Ask the user for the right that `outcome` lacked, and return the answer.
 
@@ -90,7 +90,9 @@ async def request_escalation(
     return None
 
 
-def _ask(now: Judgement, had: Terms, extra: Extra, granted_rights: Sequence[Extra], ctx: RunContext) -> Ask | None:
+def _ask(
+    now: Judgement, had: Terms, extra: ExtraRight, granted_rights: Sequence[ExtraRight], ctx: RunContext
+) -> Ask | None:
     return ask_for(now.recalled.context, now.planned.action, had, extra, granted_rights)
 
 

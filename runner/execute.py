@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from policy.extra import Extra
+from policy.extra import ExtraRight
 from policy.verdict import Deny, Permit
 from runner.asking import authorize
 from runner.audit import records
@@ -63,7 +63,7 @@ def _record(planned: Planned, decision: records.Decision, ctx: RunContext) -> in
 
 async def _finish(planned: Planned, permit: Permit, outcome: Outcome, number: int, ctx: RunContext) -> CallResult:
     """Return the result of an action. After the sandbox blocked it, run it again with each right that the user adds."""
-    granted: list[Extra] = []
+    granted: list[ExtraRight] = []
     while (more := await request_escalation(planned, permit.terms, outcome, ctx, granted)) is not None:
         granted.append(more.extra)
         decision = records.Decision(

@@ -35,7 +35,7 @@ from runner.problems import usage
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.typed import Typed
+    from policy.typed import FlagRights
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Gate:
     mode: Mode
     cwd: str
     backend: str | None = None  # the one that was asked for by name
-    typed: "Typed | None" = None  # what flags add to the one action that was asked for
+    typed: "FlagRights | None" = None  # what flags add to the one action that was asked for
 
     def context(self, source: Source = Source.MODEL, *, unattended: bool) -> EvaluationContext:
         """Return what a verdict on an action proposed by `source` rests on."""

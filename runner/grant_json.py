@@ -9,7 +9,7 @@ from policy.grant import Grant, Span, What
 from policy.matrix import Ruling
 from policy.permission.cover import NEVER
 from policy.permission.rule import Tool
-from policy.permission.shape import HOLE, Shape
+from policy.permission.shape import HOLE, CommandPattern
 from policy.tier import Tier
 
 _ID = re.compile(r"g[0-9a-f]{8}")
@@ -66,7 +66,7 @@ def from_json(found: object) -> Grant:
     made = Grant(
         id=name,
         what=What(
-            Shape(words, what.flag("flags"), what.text("folder"), what.text("program")),
+            CommandPattern(words, what.flag("flags"), what.text("folder"), what.text("program")),
             tuple(what.one(Tool, text) for text in what.texts("tools")),
             what.texts("read", _path),
             what.texts("write", _path),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.pattern import pattern
 from policy.phrases import plain
 from policy.profile_file import names_credential
-from policy.typed import Typed
+from policy.typed import FlagRights
 from policy.variables import undoing
 from policy.verdict import Problem
 from runner.gate_args import GateArgs
@@ -18,7 +18,7 @@ _SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
 
-def typed(args: GateArgs, cwd: str, home: str) -> Typed:
+def typed(args: GateArgs, cwd: str, home: str) -> FlagRights:
     """The flags of `args` as they are granted. Raises a usage error for one that cannot be meant.
 
     A relative path starts at `cwd`, `~` is `home`; both are real folders.
@@ -27,7 +27,7 @@ def typed(args: GateArgs, cwd: str, home: str) -> Typed:
         if len(given) > MOST:
             why = f"there are {len(given)} of them, and more than {MOST} is nothing that a person checks"
             raise usage(f"there are too many `{name}`", why, "name a folder that holds them, or write a rule")
-    return Typed(
+    return FlagRights(
         read=tuple(dict.fromkeys(_path("--read", text, cwd, home) for text in args.read)),
         write=tuple(dict.fromkeys(_path("--write", text, cwd, home) for text in args.write)),
         hosts=tuple(dict.fromkeys(map(_host, args.hosts))),
@@ -35,7 +35,7 @@ def typed(args: GateArgs, cwd: str, home: str) -> Typed:
     )
 
 
-def notices(given: Typed) -> tuple[str, ...]:
+def notices(given: FlagRights) -> tuple[str, ...]:
     """What the person should know about what they typed."""
     return tuple(
         f"`--env {name}` looks like a credential: the command, and whatever it starts, can read and print it"

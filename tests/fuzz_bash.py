@@ -52,7 +52,7 @@ from policy.script.tree import (
     Text,
     Word,
 )
-from policy.sense import Sense
+from policy.sense import AbstractWord
 from policy.state import State
 from policy.tier import Tier
 from policy.walk import Walk
@@ -281,18 +281,18 @@ def broken(tree: Script, seen: Seen) -> list[str]:
 class Listener(Walk):
     """A walk that remembers the words of every command that it judged."""
 
-    commands_seen: list[list[Sense]]
+    commands_seen: list[list[AbstractWord]]
 
-    def _ready(self, command: Command, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
+    def _ready(self, command: Command, words: list[AbstractWord], *rest: Any, **named: Any) -> tuple[State, State]:
         self.commands_seen.append(words)
         return super()._ready(command, words, *rest, **named)
 
-    def simple(self, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
+    def simple(self, words: list[AbstractWord], *rest: Any, **named: Any) -> tuple[State, State]:
         self.commands_seen.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
         return super().simple(words, *rest, **named)
 
-    def program(self, name: str, words: list[Sense], *rest: Any, **named: Any) -> tuple[State, State]:
-        self.commands_seen.append([Sense(texts=(name,)), *words])
+    def program(self, name: str, words: list[AbstractWord], *rest: Any, **named: Any) -> tuple[State, State]:
+        self.commands_seen.append([AbstractWord(texts=(name,)), *words])
         return super().program(name, words, *rest, **named)
 
 
@@ -312,7 +312,7 @@ _DOUBT = re.compile(r"shell\.toml|bash evaluates|calls itself|called too often|s
 class Meaning:
     """What the classifier takes the words of each command for, and what it says that the script would write."""
 
-    commands: list[list[Sense]]
+    commands: list[list[AbstractWord]]
     writes: tuple[Effect, ...]
 
 
@@ -342,13 +342,13 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
     return Meaning(walk.commands_seen, tuple(writes))
 
 
-def allowed(sense: Sense) -> str:
+def allowed(sense: AbstractWord) -> str:
     """What one word may be, as a pattern over words that each end in NUL."""
     if sense.texts:
         return f"(?:{'|'.join(map(re.escape, sense.texts))})\\x00"
-    calm = "(?!-)" if sense.dashless else ""
-    if sense.many:
-        return f"(?:{calm}{re.escape(sense.head) if sense.wild else ''}[^\\x00]*\\x00)*"
+    calm = "(?!-)" if sense.never_an_option else ""
+    if sense.may_split:
+        return f"(?:{calm}{re.escape(sense.head) if sense.globbed else ''}[^\\x00]*\\x00)*"
     return f"{calm}(?={re.escape(sense.head)})(?:[^\\x00]*(?<={re.escape(sense.tail)}))\\x00"
 
 

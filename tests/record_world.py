@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from policy.action import Action, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
@@ -91,7 +91,7 @@ class Story:
 
 
 def reason(tier: Tier, text: str, rule: str, line: int = 0, span: tuple[int, int] | None = None) -> Reason:
-    return Reason(tier, text, RuleRef(rule, line), Span(*span) if span else None)
+    return Reason(tier, text, RuleRef(rule, line), SourceSpan(*span) if span else None)
 
 
 def story() -> Story:
@@ -308,7 +308,7 @@ def _ordinary(
     span = None
     if isinstance(action, RunScript):
         last = text.endswith("| sh")
-        span = Span(len(text) - 2, len(text)) if last else Span(0, len(text.partition(" ")[0]))
+        span = SourceSpan(len(text) - 2, len(text)) if last else SourceSpan(0, len(text.partition(" ")[0]))
     reasons: tuple[Reason, ...] = (Reason(tier, why, RuleRef(rule, dice.randrange(1, 300)), span),)
     made: tuple[Connection, ...] = ()
     answer, problem, refused = None, None, tier in (Tier.SECRET, Tier.DANGEROUS, Tier.UNKNOWN, Tier.WRITE_OUTSIDE)
@@ -316,7 +316,7 @@ def _ordinary(
         effects = (Effect(EffectKind(kind), path if tool != "bash" else f"{SHOP}/src", Scope.WORKSPACE),)
     else:
         effects = (Effect(EffectKind.CONNECTS, f"{kind}:443"), Effect(EffectKind.WRITES, SHOP, Scope.WORKSPACE))
-        reasons += (Reason(Tier.READ, "reads the workspace", RuleRef(rule, 12), Span(0, len(text))),)
+        reasons += (Reason(Tier.READ, "reads the workspace", RuleRef(rule, 12), SourceSpan(0, len(text))),)
         refused = refused or dice.random() < 0.25
         made = (Connection(kind, 443, "tunnel", "192.0.2.7", True, "", 300, 9000, 0.25),)
     if refused:

@@ -13,7 +13,7 @@ from rich.console import Console
 from policy.action import RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import Ask, Cell, Limits, Rights, Terms
 from runner.approval import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
@@ -22,7 +22,9 @@ from runner.card import card
 from runner.events import Event, Notice
 
 SCRIPT = "curl https://api.example.test/v1"
-REASON = Reason(Tier.NETWORK, "`curl` talks to api.example.test", RuleRef("policy/commands/net.toml", 4), Span(0, 4))
+REASON = Reason(
+    Tier.NETWORK, "`curl` talks to api.example.test", RuleRef("policy/commands/net.toml", 4), SourceSpan(0, 4)
+)
 EFFECT = Effect(EffectKind.CONNECTS, "api.example.test", Scope.NONE)
 
 

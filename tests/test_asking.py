@@ -11,7 +11,7 @@ from test_loop import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
 
 from policy.grant import Span, What
 from policy.matrix import Ruling
-from policy.permission.shape import Shape
+from policy.permission.shape import CommandPattern
 from policy.tier import Mode
 from policy.verdict import Ask
 from runner.approval import Answer, Edited, Halt, No, Question, Yes
@@ -160,7 +160,7 @@ def test_a_no_holds_although_the_mode_would_allow_it_by_then(stage: Make) -> Non
     assert "never that one" in found.told()[0]
 
 
-_FORGED = Keep((What(Shape(("rm",))),), Ruling.DENY, Span.USER)
+_FORGED = Keep((What(CommandPattern(("rm",))),), Ruling.DENY, Span.USER)
 # fmt: off
 NO_ANSWER: list[tuple[Script, str]] = [
     (lambda _: None,                    "nothing"),

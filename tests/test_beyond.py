@@ -11,7 +11,7 @@ from test_asking import Panel
 from test_loop import DONE, WORK, Make, Stage, bash
 
 from policy.action import RunScript
-from policy.extra import Extra, ask_for, extra_of
+from policy.extra import ExtraRight, ask_for, extra_of
 from policy.grants import approve
 from policy.hearing import EvaluationContext
 from policy.tier import Mode, Tier
@@ -117,7 +117,7 @@ def test_a_link_to_a_secret_is_a_secret(tmp_path: Path) -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(Path(HOME) / ".ssh" / "id_rsa")
     at = hearing()
-    assert ask_for(at, SCRIPT, had(at), Extra("--read", str(link))) is None
+    assert ask_for(at, SCRIPT, had(at), ExtraRight("--read", str(link))) is None
     link.unlink()
 
 
@@ -135,7 +135,7 @@ STRICT = [
 @pytest.mark.parametrize(("at", "why"), STRICT, ids=[why for _, why in STRICT])
 def test_where_nothing_is_asked_nothing_is_offered(at: EvaluationContext, why: str) -> None:
     before = had(hearing())
-    assert ask_for(at, SCRIPT, before, Extra("--read", f"{TOP}/log/syslog")) is None, why
+    assert ask_for(at, SCRIPT, before, ExtraRight("--read", f"{TOP}/log/syslog")) is None, why
 
 
 @pytest.mark.threat("T109")
@@ -143,7 +143,7 @@ def test_rights_that_have_grown_meanwhile_are_not_given_along() -> None:
     """The terms of the second run are those of the first, and the one right."""
     at = hearing()
     less = replace(had(at), limits=replace(had(at).limits, wall=1.0))
-    assert ask_for(at, SCRIPT, less, Extra("--read", f"{TOP}/log/syslog")) is None
+    assert ask_for(at, SCRIPT, less, ExtraRight("--read", f"{TOP}/log/syslog")) is None
 
 
 def test_a_remembered_yes_gives_no_further_right() -> None:
@@ -227,15 +227,19 @@ def test_where_no_host_can_be_named_before_it_runs_none_is_open() -> None:
     told = card(first)
     assert dict(told.terms)["network"] == "none yet"
     assert UNNAMED not in told.question + told.line + str(told.as_json())
-    more = ask_for(at, script, first.terms, Extra("--host", "registry.example.org"))
+    more = ask_for(at, script, first.terms, ExtraRight("--host", "registry.example.org"))
     assert more is not None
     assert more.terms.hosts == ("registry.example.org",)
     again = ask_for(
-        at, script, more.terms, Extra("--host", "files.example.org"), (Extra("--host", "registry.example.org"),)
+        at,
+        script,
+        more.terms,
+        ExtraRight("--host", "files.example.org"),
+        (ExtraRight("--host", "registry.example.org"),),
     )
     assert again is not None
     assert again.terms.hosts == ("files.example.org", "registry.example.org")
-    assert ask_for(at, script, more.terms, Extra("--host", "files.example.org")) is None, "what it had stays"
+    assert ask_for(at, script, more.terms, ExtraRight("--host", "files.example.org")) is None, "what it had stays"
 
 
 @pytest.mark.parametrize("answer", [No("not that"), No()])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from policy.action import Action, RunArgv, RunScript, WriteFile
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Ask, Cell, Deny, Permit, Problem, Rights, Terms
@@ -28,7 +28,9 @@ ALL_DENY = tuple((mode, Ruling.DENY) for mode in Mode)
 
 
 def reason(tier: Tier, text: str, start: int | None = None, end: int = 0, line: int = 7) -> Reason:
-    return Reason(tier, text, RuleRef("policy/commands/x.toml", line), None if start is None else Span(start, end))
+    return Reason(
+        tier, text, RuleRef("policy/commands/x.toml", line), None if start is None else SourceSpan(start, end)
+    )
 
 
 def allowed() -> Explanation:
@@ -178,7 +180,7 @@ def test_a_denial_that_another_mode_lifts_names_it() -> None:
 
 def test_what_a_rule_of_the_users_denies_needs_a_change_of_that_rule() -> None:
     action = RunScript("make", "/w")
-    found = Reason(Tier.DENIED, "your rule /c.toml:3 denies `make`: no", RuleRef("/c.toml", 3), Span(0, 4))
+    found = Reason(Tier.DENIED, "your rule /c.toml:3 denies `make`: no", RuleRef("/c.toml", 3), SourceSpan(0, 4))
     seen = Assessment(action, (), (found,))
     deny = Deny(Problem("no", "because", "do"), Cell(Tier.DENIED, Mode.PLAN, Ruling.DENY), found)
     elsewhere = tuple((mode, Ruling.DENY) for mode in Mode)

@@ -16,7 +16,7 @@ from policy.grant import EVERYWHERE, Grant, Key, Span, What
 from policy.matrix import Ruling
 from policy.permission.cover import NEVER
 from policy.permission.rule import Tool
-from policy.permission.shape import HOLE, Shape
+from policy.permission.shape import HOLE, CommandPattern
 from policy.tier import Tier
 from runner.grant_json import from_json, to_json
 from runner.grant_store import NAME, USUAL_LIFE, GrantStore, Keep, pruned
@@ -317,7 +317,7 @@ def test_a_file_that_others_could_have_written_grants_nothing_and_is_told_once(t
 
 def test_a_live_secret_is_not_kept(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    assert desk.store.holds_secret(replace(WHAT, shape=Shape(("curl", "-H", "token: hunter2hunter2"))))
+    assert desk.store.holds_secret(replace(WHAT, shape=CommandPattern(("curl", "-H", "token: hunter2hunter2"))))
     assert not desk.store.holds_secret(WHAT)
     desk.store.keep(Keep((WHAT,), Ruling.ALLOW, Span.PROJECT, reason="hunter2hunter2"), "$ echo hunter2hunter2")
     assert "hunter2" not in (tmp_path / NAME).read_text()
@@ -341,7 +341,9 @@ tails = st.sampled_from(["", "/", "/**"])
 paths = st.tuples(st.from_regex(r"/?[a-z]{1,4}(/[a-z]{1,4}){0,3}", fullmatch=True), tails).map("".join)
 whats = st.builds(
     What,
-    st.builds(Shape, st.lists(words | st.just(HOLE), min_size=1, max_size=4).map(tuple), st.booleans(), words, words),
+    st.builds(
+        CommandPattern, st.lists(words | st.just(HOLE), min_size=1, max_size=4).map(tuple), st.booleans(), words, words
+    ),
     st.lists(st.sampled_from(Tool), max_size=2).map(tuple),
     *(st.lists(paths, max_size=2).map(tuple) for _ in range(2)),
     st.lists(words, max_size=2).map(tuple),

@@ -14,7 +14,7 @@ from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, S
 from policy.matrix import Ruling
 from policy.permission.rule import Layer, PermissionRule, Tool
 from policy.profile import Profile
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import Ask
 
@@ -145,7 +145,7 @@ def test_no_rule_allows_what_is_beyond_rules(script: str) -> None:
 
 
 REASONS = st.builds(
-    Reason, st.sampled_from(Tier), st.just("because"), st.just(RuleRef("law", 1)), st.none() | st.just(Span(0, 1))
+    Reason, st.sampled_from(Tier), st.just("because"), st.just(RuleRef("law", 1)), st.none() | st.just(SourceSpan(0, 1))
 )
 EFFECTS = st.builds(
     Effect,
@@ -171,12 +171,12 @@ def test_a_verdict_is_monotone_in_its_tiers(
 
 
 # What the laws above must notice: an answer that breaks each of them.
-def _claimed(tier: Tier, *effects: Effect, span: Span | None = None) -> Assessment:
+def _claimed(tier: Tier, *effects: Effect, span: SourceSpan | None = None) -> Assessment:
     return Assessment(RunScript("ls", fuzz.WORK), effects, (Reason(tier, "because", RuleRef("law", 1), span),))
 
 
 BREAKS = [
-    (fuzz._reasons, _claimed(Tier.READ, span=Span(0, 9)), "a reason points beside the script"),
+    (fuzz._reasons, _claimed(Tier.READ, span=SourceSpan(0, 9)), "a reason points beside the script"),
     (fuzz._terms, _claimed(Tier.READ, Effect(EffectKind.WRITES, f"{fuzz.WORK}/a", Scope.WORKSPACE)), "yet only a read"),
     (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.WRITES, "/srv/x", Scope.OUTSIDE)), "outside, as write"),
     (fuzz._terms, _claimed(Tier.WRITE, Effect(EffectKind.CONNECTS, "h.example")), "talks to `h.example` as write"),

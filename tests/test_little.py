@@ -11,11 +11,11 @@ from policy.little.program import Reading
 from policy.little.sed import read_sed
 from policy.little.sql import looks_only
 from policy.pieces import computed
-from policy.reckon import reckoned
+from policy.reckon import evaluate
 from policy.rules import parse_rules
 from policy.script.reader import read
 from policy.script.tree import Arithmetic, Expansion, Script
-from policy.sense import ANYTHING, NUMBER, Sense, below, either, exactly, joined, unquoted
+from policy.sense import ANYTHING, NUMBER, AbstractWord, below, concatenate, join, literal, unquoted
 from policy.tier import Tier
 from policy.variables import Standing, standing
 
@@ -282,50 +282,65 @@ def test_what_a_mount_hands_over(text: str, source: str, fixed: bool, why: str) 
 
 # What words may become
 
-DASH = exactly("-o")
+DASH = literal("-o")
 WORDS = [
-    ([exactly("a"), exactly("b")], ("ab",), True, "certain parts"),
-    ([exactly(""), ANYTHING], (), False, "an empty start says nothing"),
-    ([Sense(dashless=True), exactly("-o")], (), False, "what may be empty uncovers what follows"),
-    ([exactly("a"), Sense()], (), True, "a certain start"),
-    ([exactly("a"), Sense(many=True, dashless=True)], (), True, "later words are known to start with no dash"),
-    ([exactly("a"), Sense(many=True, dashless=True), exactly("-o")], (), False, "what follows a split starts a word"),
-    ([Sense(many=True, dashless=True), exactly("-"), exactly("o")], (), False, "a dash alone is the start of a flag"),
-    ([exactly("a"), ANYTHING], (), False, "later words of a split may start with a dash"),
-    ([exactly("src/"), Sense(wild=True, many=True)], (), True, "every match starts like that"),
-    ([Sense(wild=True, many=True), exactly(".py")], (), False, "a match may start with a dash"),
-    ([Sense(texts=("a", "b")), exactly("c")], ("ac", "bc"), True, "either"),
+    ([literal("a"), literal("b")], ("ab",), True, "certain parts"),
+    ([literal(""), ANYTHING], (), False, "an empty start says nothing"),
+    ([AbstractWord(never_an_option=True), literal("-o")], (), False, "what may be empty uncovers what follows"),
+    ([literal("a"), AbstractWord()], (), True, "a certain start"),
+    (
+        [literal("a"), AbstractWord(may_split=True, never_an_option=True)],
+        (),
+        True,
+        "later words are known to start with no dash",
+    ),
+    (
+        [literal("a"), AbstractWord(may_split=True, never_an_option=True), literal("-o")],
+        (),
+        False,
+        "what follows a split starts a word",
+    ),
+    (
+        [AbstractWord(may_split=True, never_an_option=True), literal("-"), literal("o")],
+        (),
+        False,
+        "a dash alone is the start of a flag",
+    ),
+    ([literal("a"), ANYTHING], (), False, "later words of a split may start with a dash"),
+    ([literal("src/"), AbstractWord(globbed=True, may_split=True)], (), True, "every match starts like that"),
+    ([AbstractWord(globbed=True, may_split=True), literal(".py")], (), False, "a match may start with a dash"),
+    ([AbstractWord(texts=("a", "b")), literal("c")], ("ac", "bc"), True, "either"),
     ([DASH], ("-o",), False, "a flag"),
-    ([exactly("-")], ("-",), True, "a lone dash is no flag"),
+    ([literal("-")], ("-",), True, "a lone dash is no flag"),
 ]
 
 
 @pytest.mark.parametrize(("parts", "texts", "plain", "why"), WORDS, ids=[row[3] for row in WORDS])
-def test_a_word_of_parts(parts: list[Sense], texts: tuple[str, ...], plain: bool, why: str) -> None:
-    word = joined(parts, None)
+def test_a_word_of_parts(parts: list[AbstractWord], texts: tuple[str, ...], plain: bool, why: str) -> None:
+    word = concatenate(parts, None)
     assert (word.texts, word.plain) == (texts, plain), why
 
 
 def test_a_bound_holds_only_while_nothing_leads_out_of_it() -> None:
-    glob = Sense(wild=True, many=True)
-    assert joined([exactly("src/"), glob], None).wild
-    assert not joined([exactly("src/"), glob, exactly("/../..")], None).wild
-    assert not joined([exactly("src/"), glob, Sense()], None).wild
+    glob = AbstractWord(globbed=True, may_split=True)
+    assert concatenate([literal("src/"), glob], None).globbed
+    assert not concatenate([literal("src/"), glob, literal("/../..")], None).globbed
+    assert not concatenate([literal("src/"), glob, AbstractWord()], None).globbed
 
 
 def test_splitting_and_joining_states_keep_what_is_certain() -> None:
-    assert unquoted(exactly("a")).text == "a"
-    assert unquoted(exactly("a b")).many
-    assert not unquoted(exactly("a -o")).plain
-    assert unquoted(exactly("*")).text is None
-    assert unquoted(exactly("")).many
-    assert either(exactly("a"), exactly("b")).texts == ("a", "b")
-    assert either(exactly("a"), ANYTHING).texts == ()
-    assert either(exactly("a"), ANYTHING).maybe == ("a",)
-    assert joined([exactly("x"), either(exactly("a"), ANYTHING)], None).maybe == ("xa",)
-    assert joined([ANYTHING, either(exactly("a"), ANYTHING)], None).maybe == ()
-    assert unquoted(exactly("a b")).maybe == ("a", "b")
-    assert unquoted(either(exactly("a * b"), ANYTHING)).maybe == ()
+    assert unquoted(literal("a")).text == "a"
+    assert unquoted(literal("a b")).may_split
+    assert not unquoted(literal("a -o")).plain
+    assert unquoted(literal("*")).text is None
+    assert unquoted(literal("")).may_split
+    assert join(literal("a"), literal("b")).texts == ("a", "b")
+    assert join(literal("a"), ANYTHING).texts == ()
+    assert join(literal("a"), ANYTHING).likely_texts == ("a",)
+    assert concatenate([literal("x"), join(literal("a"), ANYTHING)], None).likely_texts == ("xa",)
+    assert concatenate([ANYTHING, join(literal("a"), ANYTHING)], None).likely_texts == ()
+    assert unquoted(literal("a b")).likely_texts == ("a", "b")
+    assert unquoted(join(literal("a * b"), ANYTHING)).likely_texts == ()
     assert below("./x").plain
     assert not below("-x").plain
 
@@ -357,8 +372,8 @@ def test_arithmetic(text: str, texts: tuple[str, ...], why: str) -> None:
     assert isinstance(tree, Script), tree
     (part,) = tree.items[2].node.words[1].parts  # type: ignore[union-attr, index]
     assert isinstance(part, Arithmetic)
-    values = {"n": Sense(texts=("0", "1")), "m": NUMBER}
-    sense = reckoned(part.expression, values.__getitem__)
+    values = {"n": AbstractWord(texts=("0", "1")), "m": NUMBER}
+    sense = evaluate(part.expression, values.__getitem__)
     assert (sense.texts, sense.number) == (texts, not texts), why
 
 
@@ -397,7 +412,7 @@ def test_pieces_of_a_known_value(text: str, value: str, result: str | None, why:
     assert isinstance(tree, Script), tree
     parts = tree.items[0].node.words[1].parts  # type: ignore[union-attr, index]
     assert isinstance(parts[0], Expansion)
-    found = computed(parts[0], exactly(value)) if len(parts) == 1 else None
+    found = computed(parts[0], literal(value)) if len(parts) == 1 else None
     assert (found.text if found is not None else None) == result, why
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policy.assessment import Scope
 from policy.facts import Facts, Kind, PathFact
-from policy.paths import Atlas, Device
+from policy.paths import Device, PathClassifier
 from policy.profile import Profile
 
 WORK, HOME = "/home/me/work", "/home/me"
@@ -115,14 +115,14 @@ PLACES = [
 
 @pytest.mark.parametrize(("text", "real", "scope", "why"), PLACES, ids=[row[0] for row in PLACES])
 def test_a_path_leads_where_the_kernel_says(text: str, real: str, scope: Scope, why: str) -> None:
-    place = Atlas(FACTS, PROFILE).place(text, WORK)
+    place = PathClassifier(FACTS, PROFILE).place(text, WORK)
     assert (place.path, place.scope) == (real, scope), why
 
 
 def test_a_secret_path_is_secret_by_its_spelling_and_by_its_target() -> None:
     linked = replace(FACTS, look=lambda path: PathFact("/srv/plain" if ".ssh" in path else path, Kind.FILE))
-    assert Atlas(linked, PROFILE).place("../.ssh/id_rsa", WORK).scope is Scope.SECRET
-    assert Atlas(FACTS, PROFILE).place("key", WORK).scope is Scope.SECRET
+    assert PathClassifier(linked, PROFILE).place("../.ssh/id_rsa", WORK).scope is Scope.SECRET
+    assert PathClassifier(FACTS, PROFILE).place("key", WORK).scope is Scope.SECRET
 
 
 DEVICES = [
@@ -141,7 +141,7 @@ DEVICES = [
 
 @pytest.mark.parametrize(("text", "device", "why"), DEVICES, ids=[row[0] for row in DEVICES])
 def test_devices_are_told_apart(text: str, device: Device, why: str) -> None:
-    assert Atlas(FACTS, PROFILE).place(text, WORK).device is device, why
+    assert PathClassifier(FACTS, PROFILE).place(text, WORK).device is device, why
 
 
 LOCKED = [
@@ -164,7 +164,7 @@ LOCKED = [
 
 @pytest.mark.parametrize(("text", "locked", "why"), LOCKED, ids=[row[0] for row in LOCKED])
 def test_what_other_programs_run_by_themselves_is_locked(text: str, locked: bool, why: str) -> None:
-    assert Atlas(FACTS, PROFILE).place(text, WORK).locked is locked, why
+    assert PathClassifier(FACTS, PROFILE).place(text, WORK).locked is locked, why
 
 
 SHOWN = [
@@ -178,18 +178,18 @@ SHOWN = [
 
 @pytest.mark.parametrize(("path", "shown"), SHOWN)
 def test_paths_are_shown_as_people_read_them(path: str, shown: str) -> None:
-    assert Atlas(FACTS, PROFILE).shown(path) == shown
+    assert PathClassifier(FACTS, PROFILE).shown(path) == shown
 
 
 def test_cd_walks_names_and_the_kernel_walks_links() -> None:
-    atlas = Atlas(FACTS, PROFILE)
-    assert atlas.logical("out/..", WORK) == WORK
-    assert atlas.absolute("out/..", WORK) == "/srv/data"
+    classifier = PathClassifier(FACTS, PROFILE)
+    assert classifier.logical("out/..", WORK) == WORK
+    assert classifier.absolute("out/..", WORK) == "/srv/data"
 
 
 def test_a_folder_above_the_workspace_is_known_as_such() -> None:
-    atlas = Atlas(FACTS, PROFILE)
-    assert [atlas.place(path, "/").above for path in ("/", "/home", HOME, "/srv", WORK)] == [
+    classifier = PathClassifier(FACTS, PROFILE)
+    assert [classifier.place(path, "/").above for path in ("/", "/home", HOME, "/srv", WORK)] == [
         True,
         True,
         True,
@@ -216,7 +216,7 @@ AIMED = [
 
 @pytest.mark.parametrize(("head", "tail", "aimed", "why"), AIMED, ids=[row[3] for row in AIMED])
 def test_patterns_made_to_find_secrets_are_told_from_others(head: str, tail: str, aimed: bool, why: str) -> None:
-    assert Atlas(FACTS, PROFILE).aimed(head, tail, WORK) is aimed, why
+    assert PathClassifier(FACTS, PROFILE).aimed(head, tail, WORK) is aimed, why
 
 
 PARTS = st.lists(st.sampled_from(["..", ".", "", "a", "out", "key", "src", ".ssh", "null", "loop", "in"]), max_size=8)
@@ -225,8 +225,12 @@ PARTS = st.lists(st.sampled_from(["..", ".", "", "a", "out", "key", "src", ".ssh
 @given(PARTS, st.booleans())
 def test_every_path_resolves_to_something_absolute_without_dots(parts: list[str], absolute: bool) -> None:
     text = ("/" if absolute else "") + "/".join(parts)
-    atlas = Atlas(FACTS, PROFILE)
-    for path in (atlas.place(text or ".", WORK).path, atlas.absolute(text, WORK), atlas.logical(text, WORK)):
+    classifier = PathClassifier(FACTS, PROFILE)
+    for path in (
+        classifier.place(text or ".", WORK).path,
+        classifier.absolute(text, WORK),
+        classifier.logical(text, WORK),
+    ):
         assert path.startswith("/")
         assert not {"..", ".", ""} & set(path.split("/")[1:]) or path == "/"
 
@@ -234,5 +238,5 @@ def test_every_path_resolves_to_something_absolute_without_dots(parts: list[str]
 @given(PARTS)
 def test_no_spelling_of_a_secret_place_is_anything_but_secret(parts: list[str]) -> None:
     text = "/".join([*parts, "../../../../../../../../../../home/me/.ssh/id_rsa"])
-    place = Atlas(FACTS, PROFILE).place(text, WORK)
+    place = PathClassifier(FACTS, PROFILE).place(text, WORK)
     assert place.scope is Scope.SECRET or place.path != f"{HOME}/.ssh/id_rsa"

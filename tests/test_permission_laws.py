@@ -21,7 +21,7 @@ from policy.permission.check import Severity, check
 from policy.permission.rule import Layer, PermissionRule, Source, Tool
 from policy.permission.words import broad, exact
 from policy.profile import Profile
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 from policy.tier import Mode, Tier
 from policy.verdict import Allow
 
@@ -231,11 +231,11 @@ def test_law_the_lint_is_total_and_an_error_means_an_error_alone(base: list[Perm
 def test_law_what_an_allow_means_a_denial_of_the_same_words_means_too(
     words: list[str], pattern: list[tuple[str, ...]], more: bool
 ) -> None:
-    senses = [exactly(word) for word in words]
+    senses = [literal(word) for word in words]
     if exact(words, tuple(pattern), more=more) and not any(word in ("*", "np?") for text in pattern for word in text):
         assert broad(senses, tuple(pattern))
         for index in range(1, len(senses)):
-            unknown = [*senses[:index], Sense(many=True)]
+            unknown = [*senses[:index], AbstractWord(may_split=True)]
             assert broad(unknown, tuple(pattern)), "a word that is not known may be it"
 
 

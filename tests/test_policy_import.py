@@ -18,7 +18,7 @@ from policy.permission.check import Severity, check
 from policy.permission.file import LISTS, permissions
 from policy.permission.rule import Layer, PermissionRule
 from policy.permission.words import broad, exact
-from policy.sense import exactly
+from policy.sense import literal
 from runner.config import shipped
 from runner.imports.carried import Import, as_json, as_toml, examples_toml
 from runner.imports.claude import gitignored, read_claude
@@ -292,7 +292,7 @@ def test_what_denies_never_gets_narrower(pieces: list[str], prefix: bool, words:
     text = " ".join(f'"{word}"' if word in ("a b", "") else word for word in words)
     if words[0] and meant(pattern, text):
         found = claude(f"Bash({pattern})", "deny")
-        senses = [exactly(word) for word in words]
+        senses = [literal(word) for word in words]
         met = any(rule.tool or broad(senses, rule.run) for rule in reread(found))
         assert met or found.left, (pattern, words, [said(rule) for rule in reread(found)])
 

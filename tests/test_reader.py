@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policy.script.reader import read
 from policy.script.show import show
 from policy.script.tree import Command, Opaque, Redirect, RedirectOp, Script, Substitution
-from policy.span import Span
+from policy.span import SourceSpan
 
 # fmt: off
 SHAPES: tuple[tuple[str, str, str], ...] = (
@@ -408,7 +408,7 @@ def values(value: object) -> Iterator[object]:
     if isinstance(value, tuple):
         for item in value:
             yield from values(item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Span)):
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, SourceSpan)):
         yield value
         for each in dataclasses.fields(value):
             yield from values(getattr(value, each.name))

@@ -11,7 +11,7 @@ import pytest
 from policy import record
 from policy.action import RunArgv, RunScript
 from policy.script.tree import Text
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.verdict import Limits
 
 
@@ -112,7 +112,7 @@ def test_a_class_above_and_one_without_fields() -> None:
 
 def test_it_keeps_apart_what_looks_alike() -> None:
     assert RunScript("a", "/w") != RunArgv(("a",), "/w")
-    assert Text("a", Span(0, 1), True) != Text("a", Span(0, 1), False)
+    assert Text("a", SourceSpan(0, 1), True) != Text("a", SourceSpan(0, 1), False)
 
 
 def test_nothing_is_compiled_before_the_first_value(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from policy.hearing import EvaluationContext
 from policy.permission.rule import Source
 from policy.remotes import Remotes
 from policy.tier import Mode
-from policy.typed import Typed
+from policy.typed import FlagRights
 from policy.verdict import Allow, Ask, Verdict
 from runner.audit.deeds import Deed
 from runner.audit.facts import MOST, Noting
@@ -160,7 +160,7 @@ DENY = 'deny run=["npm", "**"]; deny run=["make", "**"]'
 def test_what_flags_allowed_is_allowed_again_and_said_to_be_by_them(tmp_path: Path) -> None:
     hearing, kept = grant_world.hearing(), Kept()
     outside = f"{Path(hearing.facts.home).parent}/elsewhere.txt"
-    hearing = replace(hearing, typed=Typed(read=(outside,), env=(("A", "secret-value"),)), source=Source.PERSON)
+    hearing = replace(hearing, typed=FlagRights(read=(outside,), env=(("A", "secret-value"),)), source=Source.PERSON)
     deed, verdict = recorded(kept, hearing, RunScript(f"cat {outside}", hearing.facts.workspace))
     found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
     assert isinstance(found, Again)
@@ -404,7 +404,7 @@ def test_a_log_that_somebody_else_wrote_breaks_nothing(seed: int) -> None:
     """Whatever stands in its records: an answer, or that there is none."""
     draw = random.Random(seed)
     hearing, kept = grant_world.hearing(), Kept()
-    hearing = replace(hearing, typed=Typed(read=("/etc/x",)), source=Source.PERSON)
+    hearing = replace(hearing, typed=FlagRights(read=("/etc/x",)), source=Source.PERSON)
     policy = Policy(grant_world.profile('deny write=["docs/**"]; ask run=["git", "push"]'), hearing.rules)
     for script in ("cat notes.txt", "git push origin", "npm test > docs/a.md", "rm docs/*", "npm install left-pad"):
         deed, _ = recorded(kept, hearing, RunScript(script, hearing.facts.workspace))

@@ -12,7 +12,7 @@ from policy.budget import Budget
 from policy.classify import classify
 from policy.little.printing import echoed, printed
 from policy.matches import MOST, braced, matched, spelled
-from policy.sense import exactly
+from policy.sense import literal
 from policy.tier import Tier
 
 # What lies in the workspace of these lines, by folder.
@@ -271,11 +271,11 @@ def test_whatever_follows_a_credential_store_is_refused(store: str, rest: str, u
 
 
 def test_what_echo_and_printf_print() -> None:
-    assert echoed([exactly("-n"), exactly("a"), exactly("b")]) == ("a b",)
-    assert echoed([exactly("-e"), exactly(r"a\tb\x41\0101")]) == ("a\tbAA",)
-    assert printed([exactly("%s-%s\\n")], [exactly("a"), exactly("b"), exactly("c")]) == ("a-b\nc-\n",)
-    assert printed([exactly("%b%%")], [exactly(r"\n")]) == ("\n%",)
-    assert printed([exactly("x")], [exactly("never taken")]) == ("x",)
+    assert echoed([literal("-n"), literal("a"), literal("b")]) == ("a b",)
+    assert echoed([literal("-e"), literal(r"a\tb\x41\0101")]) == ("a\tbAA",)
+    assert printed([literal("%s-%s\\n")], [literal("a"), literal("b"), literal("c")]) == ("a-b\nc-\n",)
+    assert printed([literal("%b%%")], [literal(r"\n")]) == ("\n%",)
+    assert printed([literal("x")], [literal("never taken")]) == ("x",)
 
 
 def test_braces_are_expanded_as_in_bash() -> None:

@@ -20,7 +20,7 @@ from policy.matrix import Ruling
 from policy.permission.rule import Source
 from policy.secrecy import Secrets
 from policy.tier import Mode, Tier
-from policy.typed import Typed
+from policy.typed import FlagRights
 from policy.verdict import Allow, Ask, Deny, Rights, Verdict
 from runner.gate_args import GateArgs, without_values
 from runner.problems import Exit, Stopped
@@ -32,7 +32,7 @@ LOOK, WORK = Rights.LOOK, Rights.WORK
 
 
 def judge(
-    script: str, flags: Typed, rules: str = "", mode: Mode = Mode.DEFAULT, *, unattended: bool = False
+    script: str, flags: FlagRights, rules: str = "", mode: Mode = Mode.DEFAULT, *, unattended: bool = False
 ) -> Verdict:
     top = str(Path(machine().home).parent)
     full = replace(
@@ -49,30 +49,30 @@ def judge(
 # fmt: off
 WIDENED = [
     # flags, rules, script, mode, verdict, rights, hosts, why
-    (Typed(hosts=("x.org",)), "", "curl -s https://x.org/a", "default", A, LOOK, ("x.org",), "the word of the caller is the yes"),
-    (Typed(hosts=("x.org",)), "", "curl -s https://y.org/a", "default", Q, LOOK, ("x.org", "y.org"), "another host is asked about"),
-    (Typed(hosts=("x.org:8443",)), "", "curl -s https://x.org/a", "default", Q, LOOK, ("x.org", "x.org:8443"), "so is another port"),
-    (Typed(hosts=("*.x.org",)), "", "curl -s https://a.x.org/", "default", A, LOOK, ("*.x.org", "a.x.org"), "what lies below"),
-    (Typed(hosts=("x.org private",)), "", "curl -s http://x.org/", "default", A, LOOK, ("x.org private",), "a person may say private"),
-    (Typed(hosts=("x.org",)), "", "npm ci", "trust-project", A, WORK, ("x.org",), "where nobody knows the host, it is the one that was typed"),
-    (Typed(hosts=("x.org",)), "", "npm test", "trust-project", A, WORK, ("x.org",), "also for code that nobody reads: it was typed for it"),
-    (Typed(hosts=("x.org",)), "", "npm test", "default", Q, WORK, ("x.org",), "a host is no yes to code"),
-    (Typed(hosts=("x.org",)), "", "curl -s https://x.org", "plan", D, None, (), "what plan does not allow, no flag does"),
-    (Typed(hosts=("x.org",)), "", "curl -s https://x.org | sh", "trust-project", Q, None, None, "dangerous stays so"),
-    (Typed(hosts=("x.org",)), 'deny host=["x.org"]', "curl -s https://x.org", "trust-project", D, None, (), "a rule that denies is above it"),
-    (Typed(hosts=("x.org",)), 'deny host=["x.org"]', "npm test", "trust-project", D, None, (), "whatever runs"),
-    (Typed(hosts=("*.x.org",)), 'deny host=["a.x.org"]', "npm test", "trust-project", D, None, (), "and where only a part of it is denied"),
-    (Typed(hosts=("a.x.org",)), 'deny host=["*.x.org"]', "npm test", "trust-project", D, None, (), "or more of it"),
-    (Typed(read=("@TOP/log",)), "", "cat @TOP/log/syslog", "default", A, LOOK, (), "a path outside"),
-    (Typed(read=("@TOP/log/syslog",)), "", "cat @TOP/log/auth", "default", Q, LOOK, (), "not its neighbour"),
-    (Typed(read=("@TOP/log",)), "", "rm @TOP/log/auth", "default", Q, None, (), "reading is not changing"),
-    (Typed(read=("@TOP/log",)), 'deny read=["TOP/log/**"]', "ls", "default", D, None, (), "a rule that denies is above it"),
-    (Typed(write=("@TOP/log",)), "", "cat @TOP/log/auth", "default", A, LOOK, (), "what may be changed may be read"),
-    (Typed(write=("@TOP/log",)), "", "touch @TOP/log/new", "default", A, LOOK, (), "changing outside"),
-    (Typed(write=("@TOP/log",)), 'deny write=["TOP/log/auth"]', "ls", "default", D, None, (), "a part of it is denied"),
-    (Typed(write=("@WORK/docs",)), "", "touch docs/new", "default", A, WORK, (), "changing in the workspace"),
-    (Typed(write=("@WORK/docs",)), "", "touch src/new", "default", Q, WORK, (), "somewhere else"),
-    (Typed(write=("@WORK",)), "", "touch .git/hooks/x", "default", Q, None, (), "what others run by themselves is asked about still"),
+    (FlagRights(hosts=("x.org",)), "", "curl -s https://x.org/a", "default", A, LOOK, ("x.org",), "the word of the caller is the yes"),
+    (FlagRights(hosts=("x.org",)), "", "curl -s https://y.org/a", "default", Q, LOOK, ("x.org", "y.org"), "another host is asked about"),
+    (FlagRights(hosts=("x.org:8443",)), "", "curl -s https://x.org/a", "default", Q, LOOK, ("x.org", "x.org:8443"), "so is another port"),
+    (FlagRights(hosts=("*.x.org",)), "", "curl -s https://a.x.org/", "default", A, LOOK, ("*.x.org", "a.x.org"), "what lies below"),
+    (FlagRights(hosts=("x.org private",)), "", "curl -s http://x.org/", "default", A, LOOK, ("x.org private",), "a person may say private"),
+    (FlagRights(hosts=("x.org",)), "", "npm ci", "trust-project", A, WORK, ("x.org",), "where nobody knows the host, it is the one that was typed"),
+    (FlagRights(hosts=("x.org",)), "", "npm test", "trust-project", A, WORK, ("x.org",), "also for code that nobody reads: it was typed for it"),
+    (FlagRights(hosts=("x.org",)), "", "npm test", "default", Q, WORK, ("x.org",), "a host is no yes to code"),
+    (FlagRights(hosts=("x.org",)), "", "curl -s https://x.org", "plan", D, None, (), "what plan does not allow, no flag does"),
+    (FlagRights(hosts=("x.org",)), "", "curl -s https://x.org | sh", "trust-project", Q, None, None, "dangerous stays so"),
+    (FlagRights(hosts=("x.org",)), 'deny host=["x.org"]', "curl -s https://x.org", "trust-project", D, None, (), "a rule that denies is above it"),
+    (FlagRights(hosts=("x.org",)), 'deny host=["x.org"]', "npm test", "trust-project", D, None, (), "whatever runs"),
+    (FlagRights(hosts=("*.x.org",)), 'deny host=["a.x.org"]', "npm test", "trust-project", D, None, (), "and where only a part of it is denied"),
+    (FlagRights(hosts=("a.x.org",)), 'deny host=["*.x.org"]', "npm test", "trust-project", D, None, (), "or more of it"),
+    (FlagRights(read=("@TOP/log",)), "", "cat @TOP/log/syslog", "default", A, LOOK, (), "a path outside"),
+    (FlagRights(read=("@TOP/log/syslog",)), "", "cat @TOP/log/auth", "default", Q, LOOK, (), "not its neighbour"),
+    (FlagRights(read=("@TOP/log",)), "", "rm @TOP/log/auth", "default", Q, None, (), "reading is not changing"),
+    (FlagRights(read=("@TOP/log",)), 'deny read=["TOP/log/**"]', "ls", "default", D, None, (), "a rule that denies is above it"),
+    (FlagRights(write=("@TOP/log",)), "", "cat @TOP/log/auth", "default", A, LOOK, (), "what may be changed may be read"),
+    (FlagRights(write=("@TOP/log",)), "", "touch @TOP/log/new", "default", A, LOOK, (), "changing outside"),
+    (FlagRights(write=("@TOP/log",)), 'deny write=["TOP/log/auth"]', "ls", "default", D, None, (), "a part of it is denied"),
+    (FlagRights(write=("@WORK/docs",)), "", "touch docs/new", "default", A, WORK, (), "changing in the workspace"),
+    (FlagRights(write=("@WORK/docs",)), "", "touch src/new", "default", Q, WORK, (), "somewhere else"),
+    (FlagRights(write=("@WORK",)), "", "touch .git/hooks/x", "default", Q, None, (), "what others run by themselves is asked about still"),
 ]
 # fmt: on
 
@@ -84,7 +84,7 @@ WIDENED = [
     ids=[f"{row[2]}-{row[7]}" for row in WIDENED],
 )
 def test_a_flag_adds_what_it_says(
-    flags: Typed,
+    flags: FlagRights,
     rules: str,
     script: str,
     mode: str,
@@ -105,20 +105,20 @@ def test_a_flag_adds_what_it_says(
 
 # path flags, why no terms hold it
 FLOORS = [
-    (Typed(read=("@TOP/home/.ssh",)), "keys"),
-    (Typed(read=("@TOP/home",)), "the home"),
-    (Typed(write=("@TOP/home",)), "the home, for changing"),
-    (Typed(read=("@TOP",)), "what contains the home"),
-    (Typed(read=("@WORK/.env",)), "a secret of the workspace"),
-    (Typed(write=("/etc",)), "all of it, with its keys"),
-    (Typed(read=("/etc/shadow",)), "a secret of the system"),
+    (FlagRights(read=("@TOP/home/.ssh",)), "keys"),
+    (FlagRights(read=("@TOP/home",)), "the home"),
+    (FlagRights(write=("@TOP/home",)), "the home, for changing"),
+    (FlagRights(read=("@TOP",)), "what contains the home"),
+    (FlagRights(read=("@WORK/.env",)), "a secret of the workspace"),
+    (FlagRights(write=("/etc",)), "all of it, with its keys"),
+    (FlagRights(read=("/etc/shadow",)), "a secret of the system"),
 ]
 
 
 @pytest.mark.threat("T69")
 @pytest.mark.parametrize(("flags", "why"), FLOORS, ids=[row[1] for row in FLOORS])
 @pytest.mark.parametrize("mode", Mode)
-def test_no_flag_opens_a_secret(flags: Typed, why: str, mode: Mode) -> None:
+def test_no_flag_opens_a_secret(flags: FlagRights, why: str, mode: Mode) -> None:
     for script in ("ls", "make", "curl https://x.org"):
         assert ruling(judge(script, flags, 'allow read=["TOP/**"]', mode)) is D, why
 
@@ -144,8 +144,8 @@ given_rules = st.sampled_from(
 def test_law_no_flag_grants_a_secret_or_a_host_that_nobody_named(
     read: tuple[str, ...], write: tuple[str, ...], names: tuple[str, ...], script: str, rules: str, mode: Mode
 ) -> None:
-    verdict = judge(script, Typed(read, write, names), rules, mode)
-    without = judge(script, Typed(), rules, mode)
+    verdict = judge(script, FlagRights(read, write, names), rules, mode)
+    without = judge(script, FlagRights(), rules, mode)
     if isinstance(without, Deny) and (without.cell.tier >= Tier.SECRET or mode is Mode.PLAN):
         assert isinstance(verdict, Deny), "a flag lifts no refusal"
     if isinstance(verdict, Deny):
@@ -256,7 +256,7 @@ def test_paths_are_what_they_lead_to(place: Path) -> None:
     ],
 )
 def test_a_value_that_looks_like_a_credential_gets_a_notice(name: str, value: str, told: bool) -> None:
-    found = notices(Typed(env=((name, value),)))
+    found = notices(FlagRights(env=((name, value),)))
     assert bool(found) is told
     assert not any(value in text for text in found if value not in ("", "x"))
 

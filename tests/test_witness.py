@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from policy import witness_table
 from policy.script.reader import read
 from policy.script.tree import Assignment, Item, Opaque, Redirect, Script, Substitution, Word
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.witness import disagreement, sources_digest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,7 +107,7 @@ def test_it_objects_to_whatever_is_taken_out_of_a_tree(text: str) -> None:
 
 def test_it_names_what_it_found_and_where() -> None:
     objection = disagreement("a x$(rm -rf y)", tree("a xxxxxxxxxxxx"))
-    assert objection == Opaque("a second reader finds a command substitution here: `$(rm -rf y)`", Span(3, 14))
+    assert objection == Opaque("a second reader finds a command substitution here: `$(rm -rf y)`", SourceSpan(3, 14))
 
 
 @given(st.text(max_size=40))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from policy.assessment import EffectKind, Step
 from policy.call import Call
 from policy.facts import Kind
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.little.kept import HISTORY, INDEX, Where, asked, before_dashes, is_revision, named
 from policy.pattern import pattern
 
@@ -87,7 +87,7 @@ def _is_missing(call: Call, name: str) -> bool:
 # ---- from where
 
 
-def _tree(call: Call, shape: Shape, given: set[str]) -> Where:
+def _tree(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     """`git checkout REV`, `git checkout REV -- PATH`, `git checkout PATH`."""
     words = before_dashes(call, shape)
     if not words:
@@ -97,30 +97,30 @@ def _tree(call: Call, shape: Shape, given: set[str]) -> Where:
     return _of("tree", [words[0].text]) if is_revision(call, words[0]) else INDEX
 
 
-def _restored(call: Call, shape: Shape, given: set[str]) -> Where:
+def _restored(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     sources = [value for flag, value in shape.flags if flag.name in ("-s", "--source")]
     if sources:
         return _of("tree", [value.text if value is not None else None for value in sources])
     return _of("tree", ["HEAD"]) if given & {"-S", "--staged"} else INDEX
 
 
-def _moved(call: Call, shape: Shape, given: set[str]) -> Where:
+def _moved(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     """`git reset` puts the files of a tree into the index; without a revision those of HEAD."""
     words = before_dashes(call, shape)
     return _of("tree", [words[0].text if words and is_revision(call, words[0]) else "HEAD"])
 
 
-def _added(call: Call, shape: Shape, given: set[str]) -> Where:
+def _added(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return _of("tree", [word.text for word in shape.operands[1:]] or ["HEAD"])
 
 
-def _joined(call: Call, shape: Shape, given: set[str]) -> Where:
+def _joined(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     onto = [value.text if value is not None else None for flag, value in shape.flags if flag.name == "--onto"]
     words = [*onto, *(word.text for word in shape.operands)]
     return () if given & _GOING_ON else _of("tree", words) if words else HISTORY
 
 
-def _picked(call: Call, shape: Shape, given: set[str]) -> Where:
+def _picked(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     return () if given & _GOING_ON else _of("change", [word.text for word in shape.operands])
 
 
@@ -133,7 +133,7 @@ def _always(where: Where) -> "_Brings":
     return lambda call, shape, given: where
 
 
-_Brings = Callable[[Call, Shape, set[str]], Where]
+_Brings = Callable[[Call, ParsedOptions, set[str]], Where]
 _BRINGS: dict[str, _Brings] = {
     "checkout": _tree, "switch": _tree, "restore": _restored, "reset": _moved, "worktree add": _added,
     "merge": _joined, "rebase": _joined, "cherry-pick": _picked, "revert": _picked,

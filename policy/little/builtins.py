@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from policy.argument import enter
 from policy.call import Call
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.judge_command import judge
 from policy.little.printing import echoed, printed
 from policy.little.shell import shell_of
 from policy.rule import Role
-from policy.sense import ANYTHING, NUMBER, Sense, either, exactly, tokens
-from policy.span import Span
+from policy.sense import ANYTHING, NUMBER, AbstractWord, join, literal, tokens
+from policy.span import SourceSpan
 from policy.state import UNDEFINED, State
 from policy.tier import Tier
 from policy.traps import Trap
@@ -30,28 +30,28 @@ def cd(call: Call) -> None:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
         call.after = (call.state.moved(None),) * 2
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
     shell_of(call).wandered = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
 
 
-def _go(call: Call, word: Sense | None, *, physical: bool = False) -> tuple[State, State]:
+def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> tuple[State, State]:
     state, walk = call.state, shell_of(call)
     if word is None:
-        word = exactly(walk.facts.home)
+        word = literal(walk.facts.home)
     if word.text == "-":
         return state.moved(state.previous), state
-    call.touch(Role.NAMES, word)
+    call.access_path(Role.NAMES, word)
     if physical:
         return enter(call, word), state
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
         return state.moved(None), state
-    atlas = call.findings.atlas
-    logical = [atlas.logical(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)]
+    classifier = call.findings.classifier
+    logical = [classifier.logical(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)]
     moved = state.moved(tuple(dict.fromkeys(logical)))
     # A folder of the workspace that is there, in a script that has deleted nothing: `cd` into it works.
-    sure = not call.findings.deleted and len(logical) == 1 and atlas.surely_folder(logical[0])
+    sure = not call.findings.deleted and len(logical) == 1 and classifier.surely_folder(logical[0])
     return moved, moved if sure else state
 
 
@@ -62,7 +62,7 @@ def push(call: Call) -> None:
         call.unknown(f"`{call.label}` other than with one folder")
         call.after = (replace(call.state.moved(None), stack=None),) * 2
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     shell_of(call).wandered = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
@@ -74,7 +74,7 @@ def popd(call: Call) -> None:
     shell_of(call).wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     stack = call.state.stack
     if stack is None:
         call.after = (call.state.moved(None), call.state)
@@ -86,7 +86,7 @@ def assign(call: Call) -> None:
     """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
     walk, state = shell_of(call), call.state
     if call.label in ("declare", "typeset") and _shows_functions(call.words):
-        call.because(Tier.READ, f"`{call.label} {call.words[0].text}` shows functions")
+        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` shows functions")
         return
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
@@ -94,7 +94,7 @@ def assign(call: Call) -> None:
     for word in call.words:
         text = word.text
         head = text if text is not None else word.head
-        if word.many:
+        if word.may_split:
             call.unknown(f"`{call.label}` with a word that may become several", word)
             continue
         if text is not None and text[:1] in ("-", "+"):
@@ -109,8 +109,8 @@ def assign(call: Call) -> None:
             continue
         found = _ASSIGNMENT.fullmatch(head)
         if found:
-            value = exactly(found[3]) if text is not None else word.value or ANYTHING
-            value = replace(value, many=False, span=None) if not found[2] else Sense()
+            value = literal(found[3]) if text is not None else word.value or ANYTHING
+            value = replace(value, may_split=False, span=None) if not found[2] else AbstractWord()
             name = found[1]
             names.add(name)
             if integers:
@@ -123,7 +123,7 @@ def assign(call: Call) -> None:
             if own:
                 state = state.own(name, ANYTHING)
             elif call.label == "local":
-                value = either(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
+                value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
             elif state.locals is not None and call.label in ("declare", "typeset"):
                 value = walk.beneath(state, name, value)
             if name in walk.arrays and not _surely_no_array(value):
@@ -149,7 +149,7 @@ def assign(call: Call) -> None:
                 state = walk.export(state, text, None, word.span or call.span)
         else:
             call.unknown(f"`{call.label}` with a name known only when it runs", word)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if fixes:
         state = replace(state, fixed=state.fixed | names)
         walk.note_state(state)
@@ -170,17 +170,17 @@ def let(call: Call) -> None:
         if expression is None:
             call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
             return
-        state = walk.compute(expression, state, word.span or call.span or Span(0, 0))
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+        state = walk.compute(expression, state, word.span or call.span or SourceSpan(0, 0))
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
 
-def _shows_functions(words: list[Sense]) -> bool:
+def _shows_functions(words: list[AbstractWord]) -> bool:
     shows = bool(words) and words[0].text in ("-f", "-F")
     return shows and all(word.text is not None and _FUNCTION.fullmatch(word.text) for word in words[1:])
 
 
-def _surely_no_array(value: Sense) -> bool:
+def _surely_no_array(value: AbstractWord) -> bool:
     """`declare x='([$(cmd)]=b)'` runs `cmd` where `x` is an array."""
     if value.texts:
         return not any(text.startswith("(") for text in value.texts)
@@ -208,13 +208,13 @@ def unset(call: Call) -> None:
             walk.note_function(text, UNDEFINED)
         if state.locals is not None:
             walk.revealed.add(text)
-        known = exactly(" \t\n") if text == "IFS" else ANYTHING
+        known = literal(" \t\n") if text == "IFS" else ANYTHING
         state = walk.assign(state, text, known, word.span or call.span)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
 
-def _input(call: Call, shape: Shape) -> tuple[str, ...]:
+def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
     """Return the texts known to arrive on the descriptor that `-u` names, or on the standard input."""
     numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
     return call.walk.streams.get(numbers[-1] or "", ()) if numbers else call.walk.heard
@@ -228,8 +228,8 @@ def read(call: Call) -> None:
         return
     state, walk = call.state, shell_of(call)
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
-    heard = Sense(many=True, hints=tokens(_input(call, shape)))
-    for word in [*shape.operands, *arrays] or [exactly("REPLY")]:
+    heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
+    for word in [*shape.operands, *arrays] or [literal("REPLY")]:
         if word.text == "_" and word not in arrays:
             continue  # what nobody wants: the next command gives it another value anyway
         if word in arrays and word.text is not None:
@@ -238,7 +238,7 @@ def read(call: Call) -> None:
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
             state = walk.assign(state, word.text, heard, word.span or call.span)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
 
@@ -247,12 +247,12 @@ def printf(call: Call) -> None:
     words, state = list(call.words), call.state
     while words and words[0].text is not None and words[0].text[:2] == "-v":
         first = words.pop(0)
-        name = exactly(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
+        name = literal(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
         if name.text is None or not _NAME.fullmatch(name.text):
             call.unknown("`printf -v` into a name known only when it runs", first)
             return
         # A second -v wins over the first, which bash has looked at by then.
-        heard = Sense(many=True, hints=printed(words[:1], words[1:]))
+        heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
         state = shell_of(call).assign(state, name.text, heard, call.span)
         call.after = (state, state)
     if words and words[0].text is None and not words[0].plain:
@@ -260,7 +260,7 @@ def printf(call: Call) -> None:
         return
     words = words[1:] if words and words[0].text == "--" else words
     call.says = printed(words[:1], words[1:])
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
 
 
 def set_options(call: Call) -> None:
@@ -283,7 +283,7 @@ def set_options(call: Call) -> None:
             if name is not None and name.text not in _SET_NAMES:
                 call.unknown("`set -o` changes how the shell works", name)
                 return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (replace(call.state, arguments=arguments),) * 2
 
 
@@ -292,10 +292,10 @@ def shift(call: Call) -> None:
     count = call.words[0].text if call.words else "1"
     if len(call.words) > 1 or count is None or not count.isdigit():
         call.unknown(f"`{call.label}` other than by a number", call.words[0])
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     state, number = call.state, int(count) if count is not None and count.isdigit() else 0
     known = state.arguments
-    if known is None or any(word.many for word in known[:number]):
+    if known is None or any(word.may_split for word in known[:number]):
         known = None
     elif number <= len(known):
         known = known[number:]
@@ -305,7 +305,7 @@ def shift(call: Call) -> None:
 def trap(call: Call) -> None:
     """`trap TEXT SIGNALS`: the text is read now, and judged where the shell ends."""
     words = [word for word in call.words if word.text != "--"]
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if not words or words[0].text in ("-p", "-l"):
         return
     if any(word.text is None for word in words):
@@ -337,22 +337,22 @@ def getopts(call: Call) -> None:
     for name in ("OPTARG", "OPTIND"):
         shell_of(call).note(name, ANYTHING)
         state = state.assign(name, ANYTHING)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
 
 def mapfile(call: Call) -> None:
     """`mapfile NAME` puts lines into an array. `-C` runs a command for them, and is no flag of its rule."""
     shape = parse(call.rule, call.label, call.words)
-    names = shape.operands or [exactly("MAPFILE")]
+    names = shape.operands or [literal("MAPFILE")]
     if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
         call.unknown(shape.trouble or f"`{call.label}` into a name known only when it runs", shape.where)
         return
     walk = shell_of(call)
     walk.arrays.add(names[0].text)
-    heard = Sense(many=True, hints=tokens(_input(call, shape)))
+    heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     state = walk.assign(call.state, names[0].text, heard, names[0].span or call.span)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     call.after = (state, state)
 
 
@@ -362,7 +362,7 @@ def shopt(call: Call) -> None:
         if word.text not in _SHOPT:
             call.unknown("`shopt` changes how the shell works", word)
             return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
 
 
 _SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit"])
@@ -374,9 +374,9 @@ def umask(call: Call) -> None:
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
-        call.because(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
+        call.add_reason(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
         call.changes(Tier.WRITE)
 
 
@@ -401,9 +401,9 @@ def evaluate(call: Call) -> None:
     texts = [word.text for word in call.words]
     if texts[:1] == ["--"]:
         del texts[0]
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if shell_of(call).poured:
-        call.because(Tier.DANGEROUS, "`eval` runs what was just downloaded")
+        call.add_reason(Tier.DANGEROUS, "`eval` runs what was just downloaded")
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
@@ -421,9 +421,9 @@ def source(call: Call) -> None:
         return
     call.findings.runs(call.label, f"`{call.label}` {call.rule.why}", call.rule.ref, call.span)
     if call.words[0].text != "/dev/fd/0":
-        call.touch(Role.READ, call.words[0])
+        call.access_path(Role.READ, call.words[0])
     if shell_of(call).poured:
-        call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+        call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
     call.after = (_lost(call),) * 2
 
 
@@ -448,4 +448,4 @@ def echo(call: Call) -> None:
     """`echo`, `true`, `:`: whatever the words are, nothing else happens."""
     if call.label == "echo":
         call.says = echoed(call.words)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")

@@ -2,7 +2,7 @@
 
 from policy.call import Call
 from policy.rule import Role
-from policy.sense import exactly
+from policy.sense import literal
 from policy.tier import Tier
 
 _DATA = frozenset(
@@ -14,13 +14,13 @@ def dd(call: Call) -> None:
     """Judge `dd`: every operand is `name=value` with a known name."""
     for word in call.words:
         name, equals, value = (word.text if word.text is not None else word.head).partition("=")
-        known = word.text is not None or (not word.many and bool(value))
+        known = word.text is not None or (not word.may_split and bool(value))
         if not equals or not known or name not in _DATA | {"if", "of"}:
             call.unknown("an operand of `dd` that is not known", word)
         elif name in ("if", "of"):
-            path = exactly(value, word.span) if word.text is not None else None
+            path = literal(value, word.span) if word.text is not None else None
             if path is None:
                 call.unknown("`dd` with a file known only when it runs", word)
             else:
-                call.touch(Role.READ if name == "if" else Role.WRITE, path)
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+                call.access_path(Role.READ if name == "if" else Role.WRITE, path)
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")

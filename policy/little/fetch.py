@@ -9,7 +9,7 @@ from policy.hosts import ADDRESS
 from policy.judge_command import judge
 from policy.pattern import pattern
 from policy.rule import Role
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 
 _GLOB = pattern(r"[\[{]")
 _NUMBERED = pattern(r"#[0-9]")
@@ -40,13 +40,13 @@ def curl(call: Call) -> None:
             _form(call, text, value)
         elif name in ("-w", "--write-out"):
             if text.startswith("@") and text != "@-":
-                call.touch(Role.READ, exactly(text[1:], value.span))
+                call.access_path(Role.READ, literal(text[1:], value.span))
             for path in _OUTPUT.findall(text):
-                call.touch(Role.WRITE, exactly(path, value.span))
+                call.access_path(Role.WRITE, literal(path, value.span))
         elif name in ("-o", "--output") and _NUMBERED.search(text) and globs:
             call.unknown("writes files that the address names", value)
         elif name in ("-E", "--cert") and ":" in text:
-            call.touch(Role.READ, exactly(text.partition(":")[0], value.span))  # a password follows
+            call.access_path(Role.READ, literal(text.partition(":")[0], value.span))  # a password follows
         elif name == "--output-dir":
             folder = text
     if named:
@@ -70,7 +70,7 @@ def wget(call: Call) -> None:
         _saved(call, shape.operands, folder.text or "" if folder is not None else "")
 
 
-def _form(call: Call, text: str, word: Sense) -> None:
+def _form(call: Call, text: str, word: AbstractWord) -> None:
     """`name=@file,file;type=..`, `name=<file`, `name=text;headers=@file`: each of these files is sent."""
     found = _SENT.match(text)
     value = text[found.end() :] if found else ""
@@ -83,10 +83,10 @@ def _form(call: Call, text: str, word: Sense) -> None:
         names = [headers[1]] if headers else part[1:].split(",") if files and not index else part.split(",")[1:]
         if headers or files:
             for name in filter(None, names):
-                call.touch(Role.READ, exactly(name.lstrip("@<"), word.span))
+                call.access_path(Role.READ, literal(name.lstrip("@<"), word.span))
 
 
-def _saved(call: Call, addresses: list[Sense], folder: str) -> None:
+def _saved(call: Call, addresses: list[AbstractWord], folder: str) -> None:
     """The files that get the names at the end of the addresses."""
     for word in addresses:
         if word.text is None:
@@ -95,4 +95,4 @@ def _saved(call: Call, addresses: list[Sense], folder: str) -> None:
         rest = path.partition("://")[2] if ADDRESS.match(path) and "://" in path else path
         name = rest.partition("/")[2].rpartition("/")[2]
         if name and not _GLOB.search(name):
-            call.touch(Role.WRITE, exactly(f"{folder.rstrip('/')}/{name}" if folder else name, word.span))
+            call.access_path(Role.WRITE, literal(f"{folder.rstrip('/')}/{name}" if folder else name, word.span))

@@ -7,7 +7,7 @@ from policy.call import Call
 from policy.little.picking import found_by, spelled_out
 from policy.little.wrappers import with_data
 from policy.rule import Role
-from policy.sense import Sense, below, exactly
+from policy.sense import AbstractWord, below, literal
 from policy.tier import Tier
 
 # fmt: off
@@ -65,10 +65,10 @@ _HISTORY = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
 def find(call: Call) -> None:
     """Judge `find [PATHS] [EXPRESSION]`."""
     words = call.words
-    starts: list[Sense] = []
+    starts: list[AbstractWord] = []
     at = 0
     expression = False
-    todo: list[tuple[str, list[Sense]]] = []
+    todo: list[tuple[str, list[AbstractWord]]] = []
     narrowed = negated = False
     every = True  # each alternative so far was narrowed
     printing: set[str] = set()
@@ -104,19 +104,19 @@ def find(call: Call) -> None:
             return
         values = words[at : at + taken]
         at += taken
-        if text not in _EXEC and any(value.many and not (value.plain or _no_predicate(value)) for value in values):
+        if text not in _EXEC and any(value.may_split and not (value.plain or _no_predicate(value)) for value in values):
             call.unknown(f"the value of `{text}` may become further tests or actions of `find`", values[0])
             return
         narrowed = narrowed or (text in _NARROW and not was and _picks(values))
         todo.append((text, values))
     del expression
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     narrowed = narrowed and every
-    starts = starts or [exactly(".")]
+    starts = starts or [literal(".")]
     for start in starts:
-        call.touch(Role.TREE, start)
+        call.access_path(Role.TREE, start)
     named = _named(call, words, todo, starts)
-    begun = tuple(text for start in starts for text in start.texts if call.findings.atlas.secret_parts(text))
+    begun = tuple(text for start in starts for text in start.texts if call.findings.classifier.secret_parts(text))
     call.says = named or begun
     found = [replace(_found(start, narrowed), hints=named or begun) for start in starts]
     if printing == {"-print0"}:
@@ -125,7 +125,9 @@ def find(call: Call) -> None:
         _act(call, text, values, found)
 
 
-def _named(call: Call, words: list[Sense], todo: list[tuple[str, list[Sense]]], starts: list[Sense]) -> tuple[str, ...]:
+def _named(
+    call: Call, words: list[AbstractWord], todo: list[tuple[str, list[AbstractWord]]], starts: list[AbstractWord]
+) -> tuple[str, ...]:
     """The names that every file found has, as they are written, and the secrets that such a pattern finds alone.
 
     Behind an operator a test says not what is found, but for a choice between tests of names, all of them for secrets.
@@ -135,7 +137,7 @@ def _named(call: Call, words: list[Sense], todo: list[tuple[str, list[Sense]]], 
     if operators and not choice:
         return ()
     tests = [(text, values[0].text or "") for text, values in todo if values]
-    if choice and not all(call.findings.atlas.secret_parts(text) for test, text in tests if test in _BY_NAME):
+    if choice and not all(call.findings.classifier.secret_parts(text) for test, text in tests if test in _BY_NAME):
         return ()
     patterns = [text for test, text in tests if test in _BY_NAME]
     patterns += [spelled_out(text) for test, text in tests if test in _BY_EXPRESSION]
@@ -148,7 +150,7 @@ _BY_EXPRESSION = frozenset(["-regex", "-iregex"])
 _CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
 
 
-def _picks(values: list[Sense]) -> bool:
+def _picks(values: list[AbstractWord]) -> bool:
     """Whether a pattern leaves most files out, and those in which Git keeps all versions."""
     text = values[0].text if values else None
     return text is None or (bool(text.strip("*?./")) and not _HISTORY.search(text))
@@ -166,7 +168,7 @@ def _arguments(text: str) -> int | None:
     return None
 
 
-def _until_end(words: list[Sense], at: int) -> int:
+def _until_end(words: list[AbstractWord], at: int) -> int:
     """How many words an `-exec` takes, its `;` or `{} +` included."""
     for index in range(at, len(words)):
         text = words[index].text
@@ -175,29 +177,29 @@ def _until_end(words: list[Sense], at: int) -> int:
     return len(words) - at
 
 
-def _no_predicate(word: Sense) -> bool:
+def _no_predicate(word: AbstractWord) -> bool:
     """A glob whose certain end is the end of no test or action: its matches can only be names."""
-    return word.wild and bool(word.tail) and not any(name.endswith(word.tail) for name in _EVERY)
+    return word.globbed and bool(word.tail) and not any(name.endswith(word.tail) for name in _EVERY)
 
 
-def _found(start: Sense, narrowed: bool) -> Sense:
+def _found(start: AbstractWord, narrowed: bool) -> AbstractWord:
     """What `{}` may be: the start or something below it, which begins as the start does."""
     if start.text:
-        return replace(below(start.text), some=narrowed)
-    if start.wild and start.head:
-        return replace(start, many=False, some=True)
-    return Sense(head=start.head, dashless=start.plain)
+        return replace(below(start.text), subset=narrowed)
+    if start.globbed and start.head:
+        return replace(start, may_split=False, subset=True)
+    return AbstractWord(head=start.head, never_an_option=start.plain)
 
 
-def _act(call: Call, text: str, values: list[Sense], found: list[Sense]) -> None:
+def _act(call: Call, text: str, values: list[AbstractWord], found: list[AbstractWord]) -> None:
     if text in _FILE_TESTS and values:
-        call.touch(Role.TREE, values[0])
+        call.access_path(Role.TREE, values[0])
     elif text in _WRITE_FILE or text == "-fprintf":
         if values:
-            call.touch(Role.WRITE, values[0])
+            call.access_path(Role.WRITE, values[0])
     elif text in _DELETES:
         for each in found:
-            call.touch(Role.DELETE, each)
+            call.access_path(Role.DELETE, each)
     elif text in _EXEC:
         several = bool(values) and values[-1].text == "+"
         while values and values[-1].text in (";", "+"):
@@ -207,7 +209,7 @@ def _act(call: Call, text: str, values: list[Sense], found: list[Sense]) -> None
             return
         if text.endswith("dir"):
             state = replace(call.state, cwds=None)
-            data = Sense(head="./", wild=several, dashless=True, hints=found[0].hints)
+            data = AbstractWord(head="./", globbed=several, never_an_option=True, hints=found[0].hints)
             call.inner(with_data(values, "{}", data, several=several), state)
             return
         for each in found:

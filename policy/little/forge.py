@@ -4,7 +4,7 @@ from policy.argument import connect
 from policy.call import Call
 from policy.hosts import endpoint
 from policy.judge_command import judge
-from policy.sense import exactly
+from policy.sense import literal
 from policy.tier import Tier
 
 _HOSTS = {"gh": "api.github.com", "hub": "api.github.com", "glab": "gitlab.com"}
@@ -42,8 +42,8 @@ def _api(call: Call) -> None:
     methods = {(value.text or "?").upper() if value is not None else "?" for value in given.values()}
     sends = bool(_FIELDS & set(call.flags)) and not methods
     if methods - {"GET", "HEAD"} or sends:
-        call.because(Tier.DANGEROUS, f"`{call.label}` changes what is on the forge, with your login")
+        call.add_reason(Tier.DANGEROUS, f"`{call.label}` changes what is on the forge, with your login")
     for word in call.words:
         for text in word.texts:
             if "://" in text and text[:1] != "-":
-                connect(call, exactly(text, word.span))
+                connect(call, literal(text, word.span))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from policy.assessment import Scope
 from policy.call import Call
 from policy.facts import Kind
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.git_display import starts_nothing
 from policy.hosts import endpoint
 from policy.judge_command import descend, judge
@@ -18,7 +18,7 @@ from policy.little.network import network_code
 from policy.little.shell import shell_of
 from policy.little.tame import prints_one
 from policy.rule import Operands, Role
-from policy.sense import exactly
+from policy.sense import literal
 from policy.tier import Tier
 
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9+.-]*::")  # gitremote-helpers(7)
@@ -49,7 +49,7 @@ def git(call: Call) -> None:
         _given(sub, shape)
         _whose(sub)
     if sub is not call and len(sub.words) == 1 and sub.words[0].text == "-h" and not sub.rule.open:
-        sub.because(Tier.READ, f"`{sub.label} -h` prints a text")
+        sub.add_reason(Tier.READ, f"`{sub.label} -h` prints a text")
         sub.quiet = True
     else:
         _judge(sub)
@@ -137,7 +137,7 @@ def _judge(call: Call) -> None:
                                    call.rule.ref, word.span or call.span)  # fmt: skip
 
 
-def _given(call: Call, shape: Shape) -> None:
+def _given(call: Call, shape: ParsedOptions) -> None:
     """`-c key=value`, and the repository that flags name. THREAT: almost any setting can name a program."""
     own = call.walk.facts.workspace
     named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
@@ -147,7 +147,7 @@ def _given(call: Call, shape: Shape) -> None:
             call.unknown(f"`git -c` changes `{shown}`, which may name a program", value)
     if not named:
         return
-    atlas, cwds = call.findings.atlas, call.state.cwds or ()
+    classifier, cwds = call.findings.classifier, call.state.cwds or ()
     expected = {"--git-dir": f"{own}/.git", "--work-tree": own}
     same = bool(cwds) and ("--work-tree" in named or cwds == (own,))
     for name, value in named.items():
@@ -155,8 +155,8 @@ def _given(call: Call, shape: Shape) -> None:
         if value is None or not value.texts:
             call.unknown(f"`git {name}` with a folder known only when it runs", value)
             continue
-        call.touch(role, value)
-        places = {atlas.place(text, cwd).path for text in value.texts for cwd in cwds}
+        call.access_path(role, value)
+        places = {classifier.place(text, cwd).path for text in value.texts for cwd in cwds}
         same = same and places == {expected[name]}
     if not same:
         text = "`git` is told which repository and files to use, and obeys settings that may run programs"
@@ -165,7 +165,7 @@ def _given(call: Call, shape: Shape) -> None:
         if given is not None and call.rule.changes.startswith(".git"):
             rest = call.rule.changes.removeprefix(".git")
             call.rule = replace(
-                call.rule, changes=_below(own, {atlas.place(t, c).path + rest for t in given.texts for c in cwds})
+                call.rule, changes=_below(own, {classifier.place(t, c).path + rest for t in given.texts for c in cwds})
             )
 
 
@@ -192,7 +192,7 @@ def _whose(call: Call) -> None:
         other = shell_of(call).foreign_repository(cwd)
         if other is None:
             continue
-        shown = call.findings.atlas.shown(other)
+        shown = call.findings.classifier.shown(other)
         text = f"`git` obeys the settings of another repository, {shown}, which may run programs"
         call.findings.runs("git", text, call.rule.ref, call.span)
         if call.rule.tier is not Tier.READ or call.rule.changes:
@@ -201,10 +201,10 @@ def _whose(call: Call) -> None:
             below = f"{other[len(facts.workspace) + 1 :]}{place}" if inside else ""
             call.rule = replace(call.rule, changes=below)
             if not inside and call.rule.tier is not Tier.READ:
-                call.touch(Role.WRITE, exactly(f"{other}{place}"))
+                call.access_path(Role.WRITE, literal(f"{other}{place}"))
 
 
-def _config(call: Call, shape: Shape) -> None:
+def _config(call: Call, shape: ParsedOptions) -> None:
     """Whose settings: the repository's, the user's, the system's, or a file's. A key alone is shown."""
     given = {flag.name for flag, _ in shape.flags}
     keys = [word.text for word in shape.operands]
@@ -226,10 +226,10 @@ def _config(call: Call, shape: Shape) -> None:
     if files:
         call.rule = replace(call.rule, changes="")
     for file in files:
-        call.touch(Role.WRITE, exactly(file))
+        call.access_path(Role.WRITE, literal(file))
 
 
-def _restored(call: Call, shape: Shape) -> str:
+def _restored(call: Call, shape: ParsedOptions) -> str:
     """The files whose changes are lost, in backticks; empty when that is not certain, or nothing is lost."""
     given = {flag.name for flag, _ in shape.flags}
     if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
@@ -241,14 +241,16 @@ def _restored(call: Call, shape: Shape) -> str:
         own, look = call.walk.facts.workspace, call.walk.facts.look
         branch = any(look(f"{own}/.git/refs/heads/{name}").kind is not Kind.MISSING for name in names)
         cwds = call.state.cwds or ()
-        if branch or any(call.findings.atlas.place(name, cwd).kind is Kind.MISSING for name in names for cwd in cwds):
+        if branch or any(
+            call.findings.classifier.place(name, cwd).kind is Kind.MISSING for name in names for cwd in cwds
+        ):
             return ""
     if len(names) != len(texts) or not 0 < len(names) <= _MOST_NAMED:
         return ""
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _restore(call: Call, shape: Shape) -> None:
+def _restore(call: Call, shape: ParsedOptions) -> None:
     """THREAT: `git checkout .` throws away, without a word, all that was not committed."""
     given = {flag.name for flag, _ in shape.flags}
     if call.label == "git restore" and given & {"--staged", "-S"} and not given & {"--worktree", "-W"}:
@@ -256,21 +258,21 @@ def _restore(call: Call, shape: Shape) -> None:
     dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
     paths = call.words[dashes + 1 :] if dashes is not None else shape.operands[:]
     sure = dashes is not None or call.label == "git restore"
-    atlas, look, cwds = call.findings.atlas, call.walk.facts.look, call.state.cwds or ()
+    classifier, look, cwds = call.findings.classifier, call.walk.facts.look, call.state.cwds or ()
     for index, word in enumerate(paths):
         text = word.text
-        folder = text is not None and any(atlas.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
+        folder = text is not None and any(classifier.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
         whole = text is None or text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
         branch = (
             text is not None and look(f"{call.walk.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
         )
         if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
             shown = text if text is not None else "files known only when it runs"
-            call.because(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)
             return
 
 
-def _archive(call: Call, shape: Shape) -> None:
+def _archive(call: Call, shape: ParsedOptions) -> None:
     """The formats of tar and zip are git's own; another one is made by a program, which the settings may name."""
     for name in ("--format", "-o", "--output"):
         value = call.flags.get(name)
@@ -282,7 +284,7 @@ def _archive(call: Call, shape: Shape) -> None:
 
 _MOST_NAMED = 3  # files that a reason names
 _EVERYTHING = (".", "..", ":/", "*", ":")
-_SPECIAL: dict[str, Callable[[Call, Shape], None]] = {
+_SPECIAL: dict[str, Callable[[Call, ParsedOptions], None]] = {
     "git checkout": _restore,
     "git restore": _restore,
     "git archive": _archive,

@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from policy.assessment import EffectKind, Scope
 from policy.call import Call
 from policy.facts import Kind
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.pattern import pattern
 from policy.phrases import listed, plain
 from policy.secrecy import inside
-from policy.sense import Sense
+from policy.sense import AbstractWord
 from policy.tier import Tier
 
 INDEX, HISTORY, ASSUMED, GONE = ("index",), ("index", "history"), ("assumed index",), ("gone",)
@@ -73,7 +73,7 @@ def kept(call: Call, before: AbstractSet[str]) -> None:
         call.findings.unless_read.append(again)
 
 
-def _look(call: Call, shape: Shape, where: "Where", *, narrowed: bool) -> None:
+def _look(call: Call, shape: ParsedOptions, where: "Where", *, narrowed: bool) -> None:
     names: list[str] = []
     for each in where:
         found = call.walk.facts.tracked(each)
@@ -93,14 +93,14 @@ def named(names: list[str]) -> str:
 
 def asked(call: Call, text: str) -> None:
     """Make the command a question, since `text`, which follows its name."""
-    call.findings.effect(EffectKind.READS, f"{call.walk.facts.workspace}/.git", Scope.WORKSPACE, False)
-    call.because(Tier.READ_OUTSIDE, f"`{call.label}` {text}")
+    call.findings.add_effect(EffectKind.READS, f"{call.walk.facts.workspace}/.git", Scope.WORKSPACE, False)
+    call.add_reason(Tier.READ_OUTSIDE, f"`{call.label}` {text}")
 
 
 # ---- which of them print content
 
 
-def _difference(call: Call, shape: Shape, given: set[str]) -> Where:
+def _difference(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     if "--no-index" in given or (given & _NO_PATCH and not given & _EXPLICIT):
         return ()
     compared = given & {"--cached", "--staged", "--merge-base"} or any(
@@ -109,19 +109,19 @@ def _difference(call: Call, shape: Shape, given: set[str]) -> Where:
     return HISTORY if compared else INDEX
 
 
-def _commits(call: Call, shape: Shape, given: set[str]) -> Where:
+def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     unknown = any(flag.name == "-L" and (value is None or not value.texts) for flag, value in shape.flags)
     if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH):
         return HISTORY
     return GONE if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
 
 
-def _put_aside(call: Call, shape: Shape, given: set[str]) -> Where:
+def _put_aside(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     """The repository's setting `stash.showPatch` may make it print differences."""
     return HISTORY if given & _EXPLICIT or not given & _NO_PATCH else ()
 
 
-def _show(call: Call, shape: Shape, given: set[str]) -> Where:
+def _show(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     if given & _NO_PATCH and not given & (_EXPLICIT | {"--stdin"}) and not _objects(call, shape):
         return _marked(call, shape)
     words = before_dashes(call, shape)
@@ -134,7 +134,7 @@ def _names_file(text: str) -> bool:
     return not text.startswith(":/") and ":" in _BRACES.sub("", text)
 
 
-def _objects(call: Call, shape: Shape) -> bool:
+def _objects(call: Call, shape: ParsedOptions) -> bool:
     """Return True if an operand may be the id of a file's content, which no flag keeps from being printed."""
     return any(
         not word.texts or any(_may_be_content(text) for text in word.texts) for word in before_dashes(call, shape)
@@ -145,7 +145,7 @@ def _may_be_content(text: str) -> bool:
     return bool(_ID.fullmatch(text))
 
 
-def _print(call: Call, shape: Shape, given: set[str]) -> Where:
+def _print(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     if given & {"--batch", "--batch-command", "--textconv", "--filters"}:
         return HISTORY
     if given & {"-t", "-s", "-e", "--batch-check"}:
@@ -156,19 +156,19 @@ def _print(call: Call, shape: Shape, given: set[str]) -> Where:
     return HISTORY if _objects(call, shape) else _marked(call, shape)
 
 
-def _marked(call: Call, shape: Shape) -> Where:
+def _marked(call: Call, shape: ParsedOptions) -> Where:
     """Return a look at each name that may be that of a tag: one that marks the content of a file prints it."""
     texts = [word.text for word in before_dashes(call, shape) if word.text]
     return tuple(f"content of {text}" for text in texts if _NAME.fullmatch(text) and text not in ("HEAD", "@"))
 
 
-def _formatted(call: Call, shape: Shape, given: set[str]) -> Where:
+def _formatted(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     """`%(raw)` prints the content of a file that a reference marks."""
     values = [value for flag, value in shape.flags if flag.name == "--format"]
     return HISTORY if any(value is None or value.text is None or "raw" in value.text for value in values) else ()
 
 
-def _search(call: Call, shape: Shape, given: set[str]) -> Where:
+def _search(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     if "--no-index" in given or "--untracked" in given:
         return ()
     words = before_dashes(call, shape)
@@ -187,19 +187,19 @@ def _without(*flags: str) -> "_Shows":
     return lambda call, shape, given: () if given & set(flags) else HISTORY
 
 
-def _unless_named(call: Call, shape: Shape, given: set[str]) -> Where:
+def _unless_named(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     """It prints one file, which is judged by its name where that is known."""
     return HISTORY if any(not word.texts for word in shape.operands) else ()
 
 
-def _settings(call: Call, shape: Shape, given: set[str]) -> Where:
+def _settings(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     value = next((value for flag, value in shape.flags if flag.name == "--blob" and value is not None), None)
     if "--blob" not in given:
         return ()
     return () if value is not None and value.texts and all(map(_names_file, value.texts)) else HISTORY
 
 
-_Shows = Callable[[Call, Shape, set[str]], Where]
+_Shows = Callable[[Call, ParsedOptions, set[str]], Where]
 _INTERACTIVE = _with("-p", "--patch", "-i", "--interactive", "-e", "--edit")
 _SHOWS: dict[str, _Shows] = {
     "diff": _difference,
@@ -244,7 +244,7 @@ _ACCEPTED = {
 _PLAIN = frozenset(("-C", "-c", "-P", "--no-pager", "--no-optional-locks"))  # flags of `git` that change no revision
 
 
-def _trees(call: Call, shape: Shape, given: set[str]) -> Where:
+def _trees(call: Call, shape: ParsedOptions, given: set[str]) -> Where:
     """Return the trees and changes of which alone the command prints files; nothing where that is not certain."""
     name = call.label.removeprefix("git ")
     if shape.trouble or name not in _ACCEPTED or given - _ACCEPTED[name]:
@@ -283,22 +283,22 @@ def _dashes(call: Call) -> int | None:
     return next((place for place, word in enumerate(call.words) if word.text == "--"), None)
 
 
-def before_dashes(call: Call, shape: Shape) -> list[Sense]:
+def before_dashes(call: Call, shape: ParsedOptions) -> list[AbstractWord]:
     """Return the operands before `--`."""
     dashes = _dashes(call)
     after = len(call.words) - dashes - 1 if dashes is not None else 0
     return shape.operands[: len(shape.operands) - after]
 
 
-def is_revision(call: Call, word: Sense) -> bool:
+def is_revision(call: Call, word: AbstractWord) -> bool:
     """Return True unless the word, which stands before any `--`, is certainly a path that is there."""
-    atlas, cwds = call.findings.atlas, call.state.cwds
+    classifier, cwds = call.findings.classifier, call.state.cwds
     if not word.texts or not cwds or _dashes(call) is not None:
         return True
-    return any(atlas.place(text, cwd).kind is Kind.MISSING for text in word.texts for cwd in cwds)
+    return any(classifier.place(text, cwd).kind is Kind.MISSING for text in word.texts for cwd in cwds)
 
 
-def _chosen(call: Call, shape: Shape, names: list[str]) -> list[str]:
+def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
     """Return those of `names` that the paths of the command select; all of them where that is not certain."""
     dashes = _dashes(call)
     words = list(call.words[dashes + 1 :]) if dashes is not None else []

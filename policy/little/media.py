@@ -5,7 +5,7 @@ from policy.call import Call
 from policy.getopt import parse
 from policy.judge_command import judge
 from policy.rule import Role
-from policy.sense import exactly
+from policy.sense import literal
 from policy.tier import Tier
 
 
@@ -15,15 +15,17 @@ def pdftotext(call: Call) -> None:
     if shape.trouble or len(shape.operands) > 2:
         judge(call)
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     for flag, value in shape.flags:
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
     for word in shape.operands[:1]:
-        call.touch(Role.READ, word)
+        call.access_path(Role.READ, word)
     if len(shape.operands) == 2 and shape.operands[1].text != "-":
-        call.touch(Role.WRITE, shape.operands[1])
+        call.access_path(Role.WRITE, shape.operands[1])
     elif len(shape.operands) == 1 and shape.operands[0].text is not None:
-        call.touch(Role.WRITE, exactly(shape.operands[0].text.removesuffix(".pdf") + ".txt", shape.operands[0].span))
+        call.access_path(
+            Role.WRITE, literal(shape.operands[0].text.removesuffix(".pdf") + ".txt", shape.operands[0].span)
+        )
     elif len(shape.operands) == 1:
         call.unknown(f"`{call.label}` writes beside a file known only when it runs", shape.operands[0])

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from policy.argument import apply, connect
 from policy.call import Call
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.hosts import elsewhere
 from policy.judge_command import judge, looks_only, port_of
 from policy.rule import Operands, Role
-from policy.sense import Sense, below, exactly
+from policy.sense import AbstractWord, below, literal
 from policy.tier import Tier
 
 # Settings of `ssh -o` that neither run a program here nor name a file.
@@ -45,12 +45,12 @@ def ssh(call: Call) -> None:
     trouble = before if before.trouble else after
     if trouble.trouble:
         call.unknown(trouble.trouble, trouble.where)
-    call.because(Tier.NETWORK, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.NETWORK, f"`{call.label}` {call.rule.why}")
     for flag, value in [*before.flags, *after.flags]:
         if flag.name == "-o":
             _setting(call, value)
         elif flag.tier is not None:
-            call.because(flag.tier, f"`{call.label} {flag.name}` lets other machines in, or this one out", value)
+            call.add_reason(flag.tier, f"`{call.label} {flag.name}` lets other machines in, or this one out", value)
         if flag.role is not None and flag.name != "-o" and value is not None:
             apply(call, flag.role, value)
     flags = [*before.flags, *after.flags]
@@ -63,14 +63,14 @@ def ssh(call: Call) -> None:
         connect(call, host)
 
 
-def _setting(call: Call, value: Sense | None) -> None:
+def _setting(call: Call, value: AbstractWord | None) -> None:
     found = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
     if found is None or found[1].lower() not in _SETTINGS:
         named = f"the setting {found[1]}" if found else "a setting known only when it runs"
         call.findings.runs(f"{call.label} -o", f"{named} of `{call.label}` may run a program", call.rule.ref, call.span)
 
 
-def _judged(call: Call) -> Shape | None:
+def _judged(call: Call) -> ParsedOptions | None:
     """Judge the command but for its operands. They are left to the caller, who gets None when there is nothing left."""
     rule = call.rule
     call.rule = replace(rule, operands=Operands(rest=Role.DATA))
@@ -91,7 +91,7 @@ def transfer(call: Call) -> None:
     target = shape.operands[-1] if shape.operands and not looks else None
     clears = any(name.startswith("--del") for name in given)
     for word in shape.operands:
-        if word.many and not word.wild:
+        if word.may_split and not word.globbed:
             call.unknown(f"operands of `{call.label}` known only when it runs", word)
         role = Role.WRITE if word is target else source
         known = word.text or word.head
@@ -99,17 +99,17 @@ def transfer(call: Call) -> None:
         if remote or (word.text is None and not known.startswith(("/", "."))):
             connect(call, word)
         if not remote:
-            call.touch(role, word)
+            call.access_path(role, word)
         if word is target and clears:
             _clear(call, word, remote=remote)
 
 
-def _clear(call: Call, target: Sense, *, remote: bool) -> None:
+def _clear(call: Call, target: AbstractWord, *, remote: bool) -> None:
     if remote:
-        call.because(Tier.DANGEROUS, f"`{call.label} --delete` deletes what is only on the other machine", target)
+        call.add_reason(Tier.DANGEROUS, f"`{call.label} --delete` deletes what is only on the other machine", target)
         return
     for text in target.texts:
-        call.touch(Role.DELETE, below(text, target.span))
+        call.access_path(Role.DELETE, below(text, target.span))
 
 
 _ENDS = {"OPEN": Role.WRITE, "FILE": Role.WRITE, "GOPEN": Role.WRITE, "CREATE": Role.WRITE, "CREAT": Role.WRITE}
@@ -130,15 +130,15 @@ def socat(call: Call) -> None:
         elif word.text.partition(",")[0].upper() in _QUIET_ENDS:
             continue
         elif not what or "/" in kind:
-            call.touch(Role.WRITE, exactly(word.text.partition(",")[0], word.span))
+            call.access_path(Role.WRITE, literal(word.text.partition(",")[0], word.span))
         elif kind.upper() in _ENDS:
-            call.touch(Role.READ, exactly(what, word.span))
-            call.touch(Role.WRITE, exactly(what, word.span))
+            call.access_path(Role.READ, literal(what, word.span))
+            call.access_path(Role.WRITE, literal(what, word.span))
         elif _AFAR.fullmatch(kind.upper()):
-            connect(call, exactly(what, word.span))
+            connect(call, literal(what, word.span))
         elif kind.upper().startswith("UNIX") or "LISTEN" in kind.upper():
-            call.touch(Role.READ, exactly(what, word.span))
-            call.because(Tier.NETWORK, f"`{call.label}` waits for or makes connections by {kind}", word)
+            call.access_path(Role.READ, literal(what, word.span))
+            call.add_reason(Tier.NETWORK, f"`{call.label}` waits for or makes connections by {kind}", word)
         else:
             call.findings.runs(call.label, f"`{call.label}` may run a program by {kind}", call.rule.ref, word.span)
-            call.because(Tier.DANGEROUS, f"`{call.label}` gives what it runs to the other end", word)
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` gives what it runs to the other end", word)

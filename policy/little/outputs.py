@@ -5,7 +5,7 @@ import re
 from policy.call import Call
 from policy.judge_command import judge
 from policy.rule import Role
-from policy.sense import Sense
+from policy.sense import AbstractWord
 from policy.tier import Tier
 
 # Letters of `date` that print digits and letters, never `/` and no blank. With these, the output is one calm word.
@@ -28,7 +28,7 @@ def date(call: Call) -> None:
     literal = formats[0][1:].partition("%")[0]
     now = set(words) - {formats[0]} <= {"-u", "--utc", "--universal"}
     head = literal or ("2" if now and _YEAR_FIRST.match(formats[0]) else "")
-    call.prints = Sense(head=head, wild=True, dashless=head[:1] != "-", frail=True)
+    call.prints = AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True)
 
 
 def mktemp(call: Call) -> None:
@@ -37,7 +37,7 @@ def mktemp(call: Call) -> None:
     words = [word.text for word in call.words]
     operands = [text for text in words if text is not None and text[:1] != "-"]
     if not operands and call.rule.tier is Tier.WRITE and not call.quiet:
-        call.touch(Role.WRITE, Sense(head=_USUAL, wild=True))
+        call.access_path(Role.WRITE, AbstractWord(head=_USUAL, globbed=True))
     if None in words or any(
         text not in ("-d", "-u", "-q", "-dq", "-qd", "--directory", "--dry-run", "--quiet", "--")
         for text in words
@@ -52,4 +52,6 @@ def mktemp(call: Call) -> None:
             return
         head = found[1]
     if head:
-        call.prints = Sense(head=head, wild=True, dashless=head[:1] != "-", frail=True)
+        call.prints = AbstractWord(
+            head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True
+        )

@@ -5,7 +5,7 @@ import re
 from policy.call import Call
 from policy.facts import Kind
 from policy.judge_command import judge
-from policy.sense import exactly
+from policy.sense import literal
 from policy.tier import Tier
 
 # What a program runs or obeys before its first word counts: files of the current folder or of one above it.
@@ -87,7 +87,7 @@ def python(call: Call) -> None:
     if not known or not (safe or _clean(call)):
         judge(call)
     if known:
-        inner = [exactly(module or "", words[1].span), *words[2:]]
+        inner = [literal(module or "", words[1].span), *words[2:]]
         call.after = call.walk.simple(inner, call.state, call.span, fed=call.fed)
         call.quiet = True
 

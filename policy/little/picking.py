@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from policy.assessment import EffectKind, Scope
 from policy.call import Call
-from policy.getopt import Shape
+from policy.getopt import ParsedOptions
 from policy.secret_words import secret_kind
-from policy.sense import Sense, tokens
+from policy.sense import AbstractWord, tokens
 from policy.tier import Tier
 
 _SIGNS = frozenset("*?[")
@@ -31,7 +31,7 @@ def found_by(call: Call, patterns: Iterable[str], folders: Iterable[str] = (".",
 
     A pattern that begins with a sign may find anything below the folders, so only its own text counts.
     """
-    atlas, found = call.findings.atlas, dict[str, None]()
+    classifier, found = call.findings.classifier, dict[str, None]()
     for pattern in patterns:
         found[pattern] = None
         name = pattern.rpartition("/")[2]
@@ -39,7 +39,7 @@ def found_by(call: Call, patterns: Iterable[str], folders: Iterable[str] = (".",
             continue
         for cwd in call.state.cwds or ():
             for folder in folders:
-                found |= dict.fromkeys(atlas.only_secrets(name, atlas.absolute(folder, cwd)))
+                found |= dict.fromkeys(classifier.only_secrets(name, classifier.absolute(folder, cwd)))
     return tuple(found)
 
 
@@ -48,7 +48,7 @@ def spelled_out(expression: str) -> str:
     return _ESCAPED.sub(r"\1", _AROUND.sub("", expression))
 
 
-def aims(call: Call, shape: Shape) -> None:
+def aims(call: Call, shape: ParsedOptions) -> None:
     """Refuse a search whose flags let it read nothing but files with names of secrets."""
     given = {flag.name for flag, _ in shape.flags}
     if given.isdisjoint(_CHOOSING) or not given.isdisjoint(_NO_CONTENT):
@@ -58,14 +58,14 @@ def aims(call: Call, shape: Shape) -> None:
     if "-G" in given:
         texts = [spelled_out(text) for text in texts]
     unknown = any(not value.texts for value in chosen)
-    atlas = call.findings.atlas
-    secret = [name for text in texts for name in found_by(call, [text])[-1:] if atlas.secret_parts(name)]
+    classifier = call.findings.classifier
+    secret = [name for text in texts for name in found_by(call, [text])[-1:] if classifier.secret_parts(name)]
     if texts and not unknown and len(secret) == len(texts):
-        call.findings.effect(EffectKind.READS, secret[0], Scope.SECRET)
-        call.because(Tier.SECRET, f"reads nothing but {', '.join(secret[:3])}, {secret_kind(secret[0])}", chosen[0])
+        call.findings.add_effect(EffectKind.READS, secret[0], Scope.SECRET)
+        call.add_reason(Tier.SECRET, f"reads nothing but {', '.join(secret[:3])}, {secret_kind(secret[0])}", chosen[0])
 
 
-def picked(shape: Shape) -> tuple[str, ...]:
+def picked(shape: ParsedOptions) -> tuple[str, ...]:
     """Return the names that `grep` picks from its input: its one pattern, where it is for one name."""
     if not {flag.name for flag, _ in shape.flags}.isdisjoint(_OTHER_LINES):
         return ()
@@ -76,7 +76,7 @@ def picked(shape: Shape) -> tuple[str, ...]:
     return () if operands else tuple(spelled_out(text) for word in patterns for text in word.texts)
 
 
-def cut_out(program: str, words: list[Sense], heard: tuple[str, ...]) -> tuple[str, ...]:
+def cut_out(program: str, words: list[AbstractWord], heard: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a program leaves of known lines that it only cuts apart: `cut`, `tr -d`, `awk '{print $2}'`."""
     texts = [word.text or "" for word in words]
     if program == "cut":
@@ -88,10 +88,10 @@ def cut_out(program: str, words: list[Sense], heard: tuple[str, ...]) -> tuple[s
     return (*heard, *tokens(heard)) if whole else ()
 
 
-def chosen_by_fd(call: Call, shape: Shape) -> Sense:
+def chosen_by_fd(call: Call, shape: ParsedOptions) -> AbstractWord:
     """Return what `fd` hands to a command, as far as its patterns say."""
     texts = [spelled_out(text) for word in shape.operands[:1] for text in word.texts]
     endings = [
         f"*.{text}" for flag, word in shape.flags if flag.name in ("-e", "--extension") and word for text in word.texts
     ]
-    return Sense(wild=True, hints=(*found_by(call, texts), *endings))
+    return AbstractWord(globbed=True, hints=(*found_by(call, texts), *endings))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import product
 
-from policy.sense import MOST_HINTS, MOST_TEXT, Sense
+from policy.sense import MOST_HINTS, MOST_TEXT, AbstractWord
 
 _FLAGS = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([abfnrtv\\]))")
@@ -13,7 +13,7 @@ _FIELD = re.compile(r"%[-+ #0-9.*]*([a-zA-Z%])")
 MOST_ROUNDS = 50  # of the format of printf
 
 
-def echoed(words: Sequence[Sense]) -> tuple[str, ...]:
+def echoed(words: Sequence[AbstractWord]) -> tuple[str, ...]:
     """Return the texts that `echo` may print for `words`; nothing when a word is not known at all."""
     words, escapes = list(words), False
     while words and words[0].text is not None and _FLAGS.fullmatch(words[0].text):
@@ -22,7 +22,7 @@ def echoed(words: Sequence[Sense]) -> tuple[str, ...]:
     return tuple(decoded(text) if escapes else text for text in texts)
 
 
-def printed(format: Sequence[Sense], words: Sequence[Sense]) -> tuple[str, ...]:
+def printed(format: Sequence[AbstractWord], words: Sequence[AbstractWord]) -> tuple[str, ...]:
     """Return the texts that `printf` may print for a format and `words`; nothing when one is not known at all."""
     return tuple(_formatted(each[0], each[1:]) for each in _every([*format, *words]) if each)
 
@@ -39,8 +39,8 @@ def _character(found: re.Match[str]) -> str:
     return chr(int(octal, 8) & 0xFF) if octal else chr(int(byte or point, 16))
 
 
-def _every(words: Sequence[Sense]) -> list[tuple[str, ...]]:
-    choices = [word.texts or word.maybe or word.hints for word in words]
+def _every(words: Sequence[AbstractWord]) -> list[tuple[str, ...]]:
+    choices = [word.texts or word.likely_texts or word.hints for word in words]
     if not all(choices) or sum(len(max(each, key=len)) for each in choices) > MOST_TEXT:
         return []
     found = []

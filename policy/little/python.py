@@ -2,7 +2,7 @@
 
 from policy.call import Call
 from policy.little import packages
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 from policy.tier import Tier
 
 # Modules that are also programs of that name. Python looks for a module in the current folder first, so none is a read.
@@ -21,12 +21,12 @@ def python(call: Call) -> None:
     if call.quiet or module is None:
         return
     if module.text in _PROGRAMS:
-        call.inner([exactly(module.text or "", module.span), *rest])
+        call.inner([literal(module.text or "", module.span), *rest])
     elif module.text in _SERVERS:
-        call.because(Tier.NETWORK, f"`{call.label} -m {module.text}` talks to a network", module)
+        call.add_reason(Tier.NETWORK, f"`{call.label} -m {module.text}` talks to a network", module)
 
 
-def _module(words: list[Sense]) -> tuple[Sense | None, list[Sense]]:
+def _module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:
     """The module after `-m`, and its own words. None when there is none, or it cannot be told."""
     position = 0
     while position < len(words):
@@ -40,7 +40,7 @@ def _module(words: list[Sense]) -> tuple[Sense | None, list[Sense]]:
                     return None, []
                 rest = words[position + 1 :]
                 if after:
-                    return exactly(after, words[position].span), rest
+                    return literal(after, words[position].span), rest
                 return (rest[0], rest[1:]) if rest else (None, [])
             if letter in _TAKES:
                 position += not after

@@ -5,26 +5,26 @@ from dataclasses import replace
 
 from policy.argument import apply
 from policy.call import Call
-from policy.getopt import Shape, parse
+from policy.getopt import ParsedOptions, parse
 from policy.judge_command import judge
 from policy.little.picking import chosen_by_fd
 from policy.little.wrappers import with_data
 from policy.rule import Role
-from policy.sense import ANYTHING, LIMIT, Sense, exactly, tokens
+from policy.sense import ANYTHING, LIMIT, AbstractWord, literal, tokens
 from policy.tier import Tier
 
 
-def _shape(call: Call) -> Shape | None:
+def _shape(call: Call) -> ParsedOptions | None:
     """The words told apart, and the flags judged; None when they could not be, which is said then."""
     shape = parse(call.rule, call.label, call.words)
     lost = [flag for flag, value in shape.flags if flag.role is not None and not flag.optional and value is None]
     if shape.trouble or lost:
         call.unknown(shape.trouble or f"`{lost[0].name}` of `{call.label}` without its value", shape.where)
         return None
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     for flag, value in shape.flags:
         if flag.tier is not None:
-            call.because(flag.tier, f"`{call.label} {flag.name}` does more than run a command", value)
+            call.add_reason(flag.tier, f"`{call.label} {flag.name}` does more than run a command", value)
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
     return shape
@@ -42,17 +42,17 @@ def watch(call: Call) -> None:
     if None in texts:
         call.unknown(f"`{call.label}` reads a script that is known only when it runs", shape.operands[0])
     else:
-        apply(call, Role.SCRIPT, exactly(" ".join(filter(None, texts)), shape.operands[0].span))
+        apply(call, Role.SCRIPT, literal(" ".join(filter(None, texts)), shape.operands[0].span))
 
 
 def busybox(call: Call) -> None:
     """`busybox APPLET ..`: the applet does what the program of that name does."""
     if not call.words or (len(call.words) == 1 and call.words[0].text in call.rule.alone):
-        call.because(Tier.READ, f"`{call.label}` lists what it can do")
+        call.add_reason(Tier.READ, f"`{call.label}` lists what it can do")
     elif call.words[0].text is None or call.words[0].text[:1] == "-":
         call.unknown(f"`{call.label}` with a flag of its own", call.words[0])
     else:
-        call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+        call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
         call.inner(call.words)
 
 
@@ -62,7 +62,7 @@ def script(call: Call) -> None:
     if shape is None:
         return
     given = {flag.name for flag, _ in shape.flags}
-    apply(call, Role.WRITE, shape.operands[0] if shape.operands else exactly("typescript"))
+    apply(call, Role.WRITE, shape.operands[0] if shape.operands else literal("typescript"))
     if len(shape.operands) > 1:
         call.inner(shape.operands[1:])
     elif not {"-c", "--command"} & given:
@@ -85,16 +85,16 @@ def parallel(call: Call) -> None:
     if marks:
         values = words[end + 1 :]
         if len(marks) == 1 and words[end].text == ":::" and len(values) <= LIMIT and all(v.text for v in values):
-            data = Sense(texts=tuple(dict.fromkeys(str(value.text) for value in values)))
+            data = AbstractWord(texts=tuple(dict.fromkeys(str(value.text) for value in values)))
         elif words[end].text in ("::::", "::::+"):
             for word in values:
-                call.touch(Role.READ, word)
+                call.access_path(Role.READ, word)
     texts = [word.text for word in words[:end]]
     line = " ".join(filter(None, texts))
     if not texts or None in texts or "--" in texts:
         call.unknown(f"`{call.label}` with a command known only when it runs", words[0] if words else None)
     elif all(_SAFE_WORD.fullmatch(text or "") for text in texts):
-        command = [exactly(text) for text in line.split(" ")]
+        command = [literal(text) for text in line.split(" ")]
         for marker in dict.fromkeys(_PLACE.findall(line)):
             command = with_data(command, marker, data if marker == "{}" else replace(ANYTHING, hints=data.hints))
         call.inner(command if _PLACE.search(line) else [*command, data])
@@ -102,7 +102,7 @@ def parallel(call: Call) -> None:
         call.unknown(f"`{call.label}` with data inside quotes or an expansion", words[0])
     else:
         line = line if _PLACE.search(line) else f"{line} {{}}"
-        apply(call, Role.SCRIPT, exactly(_PLACE.sub('"$1"', line), words[0].span))
+        apply(call, Role.SCRIPT, literal(_PLACE.sub('"$1"', line), words[0].span))
 
 
 _RUNS = frozenset(["-x", "--exec", "-X", "--exec-batch"])
@@ -125,7 +125,7 @@ def fd(call: Call) -> None:
     if not inner or any(word.text is None or word.text == ";" for word in inner):
         call.unknown(f"`{call.label}` runs a command known only when it runs")
         return
-    found = replace(chosen_by_fd(call, shape), many=several)
+    found = replace(chosen_by_fd(call, shape), may_split=several)
     line = " ".join(str(word.text) for word in inner)
     markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
     for marker in markers:

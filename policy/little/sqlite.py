@@ -6,7 +6,7 @@ from policy.call import Call
 from policy.getopt import parse
 from policy.little.sql import looks_only
 from policy.rule import Role
-from policy.sense import Sense
+from policy.sense import AbstractWord
 from policy.tier import Tier
 
 _DOT = re.compile(
@@ -18,22 +18,22 @@ _DOT = re.compile(
 def sqlite(call: Call) -> None:
     """`sqlite3 [FLAGS] FILE [TEXT]..`: the texts are SQL or dot commands; without one it runs what it is given."""
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
-        call.because(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
+        call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` only prints a text")
         call.quiet = True
         return
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    file, *texts = shape.operands or [Sense()]
+    file, *texts = shape.operands or [AbstractWord()]
     commands = [value for flag, value in shape.flags if flag.name in ("-cmd", "--cmd") and value is not None]
     if file.text and file.text != ":memory:":
         if file.text.startswith("file:"):
             call.unknown(f"`{call.label}` with a database named by a URI", file)
-        call.touch(Role.READ, file)
+        call.access_path(Role.READ, file)
     safe = bool(texts) and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands))
     if safe:
-        call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+        call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     else:
         text = f"`{call.label}` may change its database, or run programs"
         call.findings.runs(call.label, text, call.rule.ref, call.span)

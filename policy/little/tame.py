@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from policy.call import Call
-from policy.sense import Sense
+from policy.sense import AbstractWord
 
 # One revision that prints one id or name: no range, no set of parents, no path, nothing with a blank.
 _ONE = re.compile(r"(?!.*(?:\.\.|\^[@!-]|//))[A-Za-z0-9_@][A-Za-z0-9_./@{}~^-]*")
@@ -28,7 +28,7 @@ _DESCRIBING = frozenset((
 # fmt: on
 
 
-def prints_one(call: Call) -> Sense | None:
+def prints_one(call: Call) -> AbstractWord | None:
     """A bound of what it prints, when that is certainly one word: an id, a number or a name.
 
     THREAT: the subject of a commit, or the name of a file, is whatever somebody else wrote; in `git diff $(git ..)` it
@@ -38,7 +38,7 @@ def prints_one(call: Call) -> Sense | None:
     name = call.label.rpartition(" ")[2]
     if name not in _CERTAIN or not _CERTAIN[name](call, operands):
         return None
-    return Sense(solid=True, dashless=not _names(call, name))
+    return AbstractWord(unsplittable=True, never_an_option=not _names(call, name))
 
 
 def _names(call: Call, command: str) -> bool:

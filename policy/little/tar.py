@@ -3,7 +3,7 @@
 from policy.argument import enter
 from policy.call import Call
 from policy.rule import Role
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 from policy.tier import Tier
 
 # fmt: off
@@ -23,16 +23,16 @@ def tar(call: Call) -> None:
     """Judge `tar` as list, extract or create."""
     words = list(call.words)
     if [word.text for word in words] in (["--version"], ["--help"]):
-        call.because(Tier.READ, "`tar` prints a text about itself")
+        call.add_reason(Tier.READ, "`tar` prints a text about itself")
         return
-    mode, archive, operands, state = "", None, list[Sense](), call.state
+    mode, archive, operands, state = "", None, list[AbstractWord](), call.state
     first = True
     stdout = False
     while words:
         word = words.pop(0)
         text = word.text
         if text is None:
-            if not word.plain or (word.many and not word.head):
+            if not word.plain or (word.may_split and not word.head):
                 call.unknown("a word known only when it runs may become a flag of `tar`", word)
                 return
             operands.append(word)
@@ -48,7 +48,7 @@ def tar(call: Call) -> None:
             elif name in ("--file", "--directory") or name in _LONG_DATA:
                 if not equals and not words:
                     break
-                given = Sense(texts=(value,), span=word.span) if equals else words.pop(0)
+                given = AbstractWord(texts=(value,), span=word.span) if equals else words.pop(0)
                 if name == "--file":
                     archive = given
                 elif name == "--directory":
@@ -63,7 +63,7 @@ def tar(call: Call) -> None:
                 elif letter in ("f", "C") and (words or (text.startswith("-") and letters[at:])):
                     # With a dash the rest of the cluster is the value; without, values follow in order.
                     attached = text.startswith("-") and letters[at:]
-                    given = exactly(letters[at:], word.span) if attached else words.pop(0)
+                    given = literal(letters[at:], word.span) if attached else words.pop(0)
                     if letter == "f":
                         archive = given
                     else:
@@ -82,16 +82,16 @@ def tar(call: Call) -> None:
     if len(mode) != 1:
         call.unknown("`tar` without one clear mode")
         return
-    made = archive is not None and mode == "c" and archive.wild and archive.plain and ":" not in archive.head
+    made = archive is not None and mode == "c" and archive.globbed and archive.plain and ":" not in archive.head
     if archive is not None and not made and (archive.text is None or ":" in archive.text):
         call.unknown("`tar` with an archive known only when it runs, or on another machine", archive)
         return
-    call.because(Tier.READ, f"`tar` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`tar` {call.rule.why}")
     if archive is not None and archive.text != "-":
-        call.touch(Role.WRITE if mode == "c" else Role.READ, archive)
+        call.access_path(Role.WRITE if mode == "c" else Role.READ, archive)
     call.state = inside
     if mode == "c":
         for operand in operands:
-            call.touch(Role.READ, operand)
+            call.access_path(Role.READ, operand)
     elif mode == "x" and not stdout:
-        call.touch(Role.WRITE, Sense(head="./", wild=True, some=True))
+        call.access_path(Role.WRITE, AbstractWord(head="./", globbed=True, subset=True))

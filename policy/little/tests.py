@@ -3,7 +3,7 @@
 from policy.call import Call
 from policy.rule import Role
 from policy.script.tree import FILE_COMPARISONS, FILE_TESTS
-from policy.sense import Sense
+from policy.sense import AbstractWord
 from policy.tier import Tier
 
 _UNARY = FILE_TESTS | {"-n", "-z", "-t", "-o"}
@@ -18,12 +18,12 @@ def test(call: Call) -> None:
             call.unknown("`[` without `]`")
             return
         del words[-1]
-    if any(word.many for word in words):
+    if any(word.may_split for word in words):
         call.unknown("a word known only when it runs may become an operator of a condition")
         for word in words:
             call.suspect(word)
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if len(words) <= 1:
         return
     if len(words) == 3 and words[1].text in ("-a", "-o"):
@@ -47,20 +47,20 @@ def test(call: Call) -> None:
             at += 1
 
 
-def _binary_at(words: list[Sense], at: int) -> bool:
+def _binary_at(words: list[AbstractWord], at: int) -> bool:
     return at + 2 < len(words) and words[at + 1].text in _BINARY
 
 
-def _primary(call: Call, words: list[Sense], at: int) -> int:
+def _primary(call: Call, words: list[AbstractWord], at: int) -> int:
     """Judge one test and say how many words it took; 0 when it is not understood."""
     if _binary_at(words, at):
         if words[at + 1].text in FILE_COMPARISONS:
-            call.touch(Role.TREE, words[at])
-            call.touch(Role.TREE, words[at + 2])
+            call.access_path(Role.TREE, words[at])
+            call.access_path(Role.TREE, words[at + 2])
         return 3
     if at + 1 < len(words) and words[at].text in _UNARY:
         if words[at].text in FILE_TESTS:
-            call.touch(Role.TREE, words[at + 1])
+            call.access_path(Role.TREE, words[at + 1])
         return 2
     if at < len(words) and words[at].text is not None and words[at].text not in ("-v", "-R"):
         return 1

@@ -8,7 +8,7 @@ from policy.call import Call
 from policy.getopt import parse
 from policy.little.shell import shell_of
 from policy.rule import Role
-from policy.sense import ANYTHING, Sense, exactly, tokens
+from policy.sense import ANYTHING, AbstractWord, literal, tokens
 from policy.tier import Tier
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -20,7 +20,7 @@ def env(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
@@ -31,7 +31,7 @@ def env(call: Call) -> None:
         found = _ASSIGNMENT.fullmatch(text)
         if not found:
             break
-        value = exactly(found[2]) if operands[0].text is not None else ANYTHING
+        value = literal(found[2]) if operands[0].text is not None else ANYTHING
         state = walk.export(state, found[1], value, operands[0].span or call.span)
         del operands[0]
     if operands:
@@ -42,13 +42,13 @@ def command(call: Call) -> None:
     """`command`, `builtin`: the named command itself, or with -v only where it is."""
     words = list(call.words)
     if call.label == "command" and words and words[0].text in ("-v", "-V"):
-        call.because(Tier.READ, "`command -v` says where a program is")
+        call.add_reason(Tier.READ, "`command -v` says where a program is")
         return
     if call.label == "command" and words and words[0].text == "-p":
         del words[0]
     if words and words[0].text == "--":
         del words[0]
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if not words:
         return
     if words[0].text is not None and words[0].text.startswith("-"):
@@ -59,7 +59,7 @@ def command(call: Call) -> None:
 
 def execute(call: Call) -> None:
     """`exec COMMAND`, or `exec` with redirections alone (which are judged where they stand)."""
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if not call.words:
         return
     if call.words[0].text is not None and call.words[0].text.startswith("-"):
@@ -74,7 +74,7 @@ def xargs(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    call.because(Tier.READ, f"`{call.label}` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     marker: str | None = None
     counted = False
     names = {flag.name for flag, _ in shape.flags}
@@ -86,14 +86,14 @@ def xargs(call: Call) -> None:
         if flag.name in ("-I", "-i", "--replace"):
             marker = value.text if value is not None else "{}"
         counted = counted or flag.name in _COUNTS
-    words = list(shape.operands) or [exactly("echo")]
+    words = list(shape.operands) or [literal("echo")]
     files = [value for flag, value in shape.flags if flag.name in ("-a", "--arg-file") and value is not None]
     heard = tokens([text for file in files for text in file.content] if files else call.walk.heard)
     for data in given or (replace(ANYTHING, hints=heard),):
         if marker is not None:
             call.inner(with_data(words, marker, data))
         if marker is None or counted:  # of these two flags the later one cancels the other
-            call.inner(with_data(words, None, replace(data, many=True)))
+            call.inner(with_data(words, None, replace(data, may_split=True)))
 
 
 # Words are taken whole, with blanks, quotes and a leading dash as they are; or cut elsewhere, or read elsewhere.
@@ -104,7 +104,9 @@ _CUT = frozenset(["-d", "--delimiter", "-E", "-e", "--eof", "-a", "--arg-file"])
 _COUNTS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
 
 
-def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING, *, several: bool = False) -> list[Sense]:
+def with_data(
+    words: list[AbstractWord], marker: str | None, data: AbstractWord = ANYTHING, *, several: bool = False
+) -> list[AbstractWord]:
     """`words` with `data` put in for `marker`, or after them when there is none. `several`: it becomes many words.
 
     INVARIANT: data alone is never the program.
@@ -117,14 +119,16 @@ def with_data(words: list[Sense], marker: str | None, data: Sense = ANYTHING, *,
         if not holds:
             filled.append(word)
         elif word.text == marker:
-            filled.append(replace(data, many=several, span=word.span))
+            filled.append(replace(data, may_split=several, span=word.span))
         else:
             head = word.text.partition(marker)[0] if word.text is not None else ""
-            wild = data.wild and not head and word.text is not None and ".." not in word.text
-            dashless = data.plain and head[:1] != "-"
+            globbed = data.globbed and not head and word.text is not None and ".." not in word.text
+            never_an_option = data.plain and head[:1] != "-"
             hints = tuple(word.text.replace(marker, each) for each in data.hints) if word.text is not None else ()
             head = head or data.head
-            filled.append(Sense(head=head, wild=wild, dashless=dashless, hints=hints, span=word.span))
+            filled.append(
+                AbstractWord(head=head, globbed=globbed, never_an_option=never_an_option, hints=hints, span=word.span)
+            )
     return filled
 
 
@@ -137,13 +141,13 @@ def shell(call: Call) -> None:
     """`sh`, `bash`: a script given as text is read; one in a file, or on standard input, is not."""
     words, text_next = list(call.words), False
     if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
-        call.because(Tier.READ, f"`{call.label} -n` looks for mistakes in a script, and runs nothing of it")
-        call.touch(Role.READ, words[1])
+        call.add_reason(Tier.READ, f"`{call.label} -n` looks for mistakes in a script, and runs nothing of it")
+        call.access_path(Role.READ, words[1])
         return
     while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
         flag = words[0].text
         if flag in ("--version", "--help"):
-            call.because(Tier.READ, f"`{call.label} {flag}` prints a text")
+            call.add_reason(Tier.READ, f"`{call.label} {flag}` prints a text")
             return
         if flag in ("--norc", "--noprofile", "--posix", "--"):
             del words[0]
@@ -165,25 +169,25 @@ def shell(call: Call) -> None:
     elif words and words[0].text != "-":
         call.findings.runs(call.label, f"`{call.label}` runs a script that is not read first", call.rule.ref, call.span)
         if words[0].text != "/dev/fd/0":
-            call.touch(Role.READ, words[0])
+            call.access_path(Role.READ, words[0])
         if shell_of(call).poured:
-            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
     else:
         call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
         for text in call.walk.heard:
             shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
         if call.fed:
-            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
 
 
-def _no_switch(word: Sense) -> bool:
+def _no_switch(word: AbstractWord) -> bool:
     """Whether it is certainly a file: `+n` would take `-n` back, and no switch has a dot in it."""
     if word.texts:
         return all(text[:1] not in ("", "-", "+") for text in word.texts)
-    return word.head[:1] not in ("", "-", "+") or (word.wild and "." in word.tail)
+    return word.head[:1] not in ("", "-", "+") or (word.globbed and "." in word.tail)
 
 
-def _text(call: Call, words: list[Sense]) -> None:
+def _text(call: Call, words: list[AbstractWord]) -> None:
     if not words:
         call.unknown(f"`{call.label} -c` without a script")
         return
@@ -192,11 +196,11 @@ def _text(call: Call, words: list[Sense]) -> None:
         for text in (*words[0].heads, *words[0].hints, words[0].head):
             shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
         if shell_of(call).poured:
-            call.because(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
+            call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         return
-    call.because(Tier.READ, f"`{call.label} -c` {call.rule.why}")
+    call.add_reason(Tier.READ, f"`{call.label} -c` {call.rule.why}")
     name, arguments = words[1:2], tuple(words[2:])
-    known = not any(word.many for word in (words[0], *name))
+    known = not any(word.may_split for word in (words[0], *name))
     inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())
     inside = replace(inside, arguments=arguments if known else None)
     call.walk.text(words[0].text, inside, words[0].span or call.span, call.rule.ref, fed=call.fed)
@@ -205,5 +209,5 @@ def _text(call: Call, words: list[Sense]) -> None:
     for word in words[1:]:
         # A script that is not understood will most likely read what it gets as `$1`.
         for text in word.texts:
-            if text.startswith(("/", "..")) or call.findings.atlas.secret_parts(text):
-                call.touch(Role.READ, exactly(text, word.span))
+            if text.startswith(("/", "..")) or call.findings.classifier.secret_parts(text):
+                call.access_path(Role.READ, literal(text, word.span))

@@ -26,8 +26,8 @@ from policy.permission.said import about, whose
 from policy.permission.walls import holds_reading, holds_writing
 from policy.permission.words import broad, mentions, passed_on
 from policy.record import dataclass
-from policy.sense import Sense, exactly
-from policy.span import Span
+from policy.sense import AbstractWord, literal
+from policy.span import SourceSpan
 from policy.tier import Tier
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
@@ -52,7 +52,7 @@ class _Met(IntEnum):
 @dataclass(frozen=True, slots=True)
 class _Meeting:
     how: _Met
-    span: Span | None = None
+    span: SourceSpan | None = None
     text: str = ""  # what makes it uncertain
 
 
@@ -195,7 +195,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
     return _NOT
 
 
-def _program_is(rule: PermissionRule, first: Sense) -> bool:
+def _program_is(rule: PermissionRule, first: AbstractWord) -> bool:
     """Cheap, and false for nearly every command: whether it can be one of the rule's programs at all."""
     for name in rule.run[0]:
         if "*" in name or "?" in name or "/" in name:
@@ -205,13 +205,13 @@ def _program_is(rule: PermissionRule, first: Sense) -> bool:
     return False
 
 
-def _readings(step: Step) -> Iterator[tuple[tuple[Sense, ...], int]]:
+def _readings(step: Step) -> Iterator[tuple[tuple[AbstractWord, ...], int]]:
     """The words as given, or, where the walk knows the subcommand, as it understands them, in every spelling."""
     if step.name == 1:
         yield step.words, 1
     if step.named:
         yield step.named, step.name
-        yield (*map(exactly, step.also), *step.named[step.name :]), len(step.also)
+        yield (*map(literal, step.also), *step.named[step.name :]), len(step.also)
 
 
 def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, opened: Opened) -> Iterator[_Meeting]:
@@ -260,5 +260,5 @@ def _named(effect: Effect, assessment: Assessment) -> bool:
     return any(reason.about == effect for reason in assessment.reasons)
 
 
-def _span_of(effect: Effect, assessment: Assessment) -> Span | None:
+def _span_of(effect: Effect, assessment: Assessment) -> SourceSpan | None:
     return next((reason.span for reason in assessment.reasons if reason.about == effect), None)

@@ -10,7 +10,7 @@ from policy.tier import Tier
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.permission.shape import Shape
+    from policy.permission.shape import CommandPattern
 
 REST = "**"  # as the last word of `run`: any further words
 
@@ -69,7 +69,7 @@ class PermissionRule:
     source: tuple[Source, ...] = ()
     why: str = ""
     until: date | None = None
-    shape: "Shape | None" = None
+    shape: "CommandPattern | None" = None
 
     def expired(self, today: date | None) -> bool:
         """Whether it no longer holds. On a day that nobody told, what allows is over, and what forbids goes on."""

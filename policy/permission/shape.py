@@ -12,7 +12,7 @@ _SWITCH = re.compile(r"[-+]{1,2}[A-Za-z0-9][A-Za-z0-9_-]*(?:=[0-9]+)?|--", re.AS
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CommandPattern:
     """`words`: the program and what follows it, each as it is or a HOLE; without words, what lies between the commands.
 
     `flags`: any further flags may follow, none with a value but a number, and nothing else. `folder`: where it stands,

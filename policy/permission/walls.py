@@ -10,7 +10,7 @@ from policy.permission.rule import PermissionRule
 ANYWHERE = "**"
 
 
-def walls(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What to lock and what to hide, as `Terms` say it. A hidden one with a first `/` is a place in the workspace."""
     locked: dict[str, None] = {}
     hidden: dict[str, None] = {}

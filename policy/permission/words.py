@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from policy.glob import glob
-from policy.sense import Sense, exactly
+from policy.sense import AbstractWord, literal
 
 Pattern = tuple[tuple[str, ...], ...]  # one entry a word, each with its alternatives
 
@@ -21,7 +21,7 @@ def exact(words: Sequence[str], pattern: Pattern, *, more: bool) -> bool:
     return fits and all(_among(word, wanted) for word, wanted in zip(words, pattern, strict=False))
 
 
-def broad(words: Sequence[Sense], pattern: Pattern, name: int = 1) -> bool:
+def broad(words: Sequence[AbstractWord], pattern: Pattern, name: int = 1) -> bool:
     """Whether the command may be what the pattern says, whatever else it is given.
 
     The program may stand with its folder. Flags count in any order, short ones in any clustering, long ones shortened
@@ -60,13 +60,13 @@ def mentions(text: str, pattern: Pattern) -> bool:
         parts = [part for word in whole for part in word.split("=") if part]  # `--exec=rm`
         for found in (whole, parts) if len(parts) > len(whole) else (whole,):
             # The first is enough: what stands after a later one stands after it, too.
-            start = next((at for at, word in enumerate(found) if _program(exactly(word), pattern[0])), None)
-            if start is not None and broad([exactly(word) for word in found[start:]], pattern):
+            start = next((at for at, word in enumerate(found) if _program(literal(word), pattern[0])), None)
+            if start is not None and broad([literal(word) for word in found[start:]], pattern):
                 return True
     return False
 
 
-def passed_on(words: Sequence[Sense], pattern: Pattern) -> bool:
+def passed_on(words: Sequence[AbstractWord], pattern: Pattern) -> bool:
     """Whether words that a program may run hold those of the pattern, also inside one of them."""
     starts = islice((at for at, word in enumerate(words) if _program(word, pattern[0])), _MOST_STARTS)
     if any(broad(words[at:], pattern) for at in starts):
@@ -74,11 +74,11 @@ def passed_on(words: Sequence[Sense], pattern: Pattern) -> bool:
     return any(mentions(text, pattern) for word in words for text in word.texts)
 
 
-def may_be(word: Sense, alternatives: Sequence[str]) -> bool:
+def may_be(word: AbstractWord, alternatives: Sequence[str]) -> bool:
     """Whether a word may be one of these."""
     if word.texts:
         return any(_among(text, alternatives) for text in word.texts)
-    if any(_among(text, alternatives) for text in word.maybe):
+    if any(_among(text, alternatives) for text in word.likely_texts):
         return True
     for wanted in alternatives:
         start = re.split(r"[*?]", wanted, maxsplit=1)[0]
@@ -91,7 +91,7 @@ def is_flag(word: str) -> bool:
     return len(word) > 1 and word[0] in "-+"
 
 
-def _program(word: Sense, alternatives: Sequence[str]) -> bool:
+def _program(word: AbstractWord, alternatives: Sequence[str]) -> bool:
     return any(_among(text, alternatives) or _among(text.rpartition("/")[2], alternatives) for text in word.texts)
 
 
@@ -99,7 +99,7 @@ def _among(text: str, alternatives: Sequence[str]) -> bool:
     return any(glob(text, wanted) for wanted in alternatives)
 
 
-def _in_order(operands: list[Sense], wanted: list[tuple[str, ...]]) -> bool:
+def _in_order(operands: list[AbstractWord], wanted: list[tuple[str, ...]]) -> bool:
     found = 0
     for place, word in enumerate(operands):
         if found == len(wanted):
@@ -107,7 +107,7 @@ def _in_order(operands: list[Sense], wanted: list[tuple[str, ...]]) -> bool:
         if word.texts:
             found += may_be(word, wanted[found])
         elif found == place and may_be(word, wanted[found]):
-            if word.many:
+            if word.may_split:
                 return True  # it may become all the words that are still wanted
             found += 1
     return found == len(wanted)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from policy.script.tree import Glob, Parameter, Part, Text, Tilde, Word
-from policy.span import Span
+from policy.span import SourceSpan
 
 _MOST = 100
 
@@ -160,7 +160,7 @@ class _Braces:
         return [tuple(text) for text in counted] if plain and counted is not None else None
 
 
-def _parts(atoms: _Atoms, span: Span) -> Iterator[Part]:
+def _parts(atoms: _Atoms, span: SourceSpan) -> Iterator[Part]:
     for live, group in itertools.groupby(atoms, lambda atom: isinstance(atom, str)):
         if live:
             yield Text("".join(atom for atom in group if isinstance(atom, str)), span, False)

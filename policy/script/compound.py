@@ -25,7 +25,7 @@ from policy.script.tree import (
     Word,
 )
 from policy.script.words import Where, Words
-from policy.span import Span
+from policy.span import SourceSpan
 
 _RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
 KEYWORD = re.compile(rf"({_RESERVED})(?=[ \t\n;|&()]|[<>](?!\()|\Z)")
@@ -95,7 +95,7 @@ class Compound(Words):
         self.pos = found.end()
         return found[1]
 
-    def _finish(self, start: int) -> tuple[tuple[Redirect, ...], Span]:
+    def _finish(self, start: int) -> tuple[tuple[Redirect, ...], SourceSpan]:
         """After a compound command: its redirections, and where it ends."""
         self.leave()
         last = self.pos
@@ -105,7 +105,7 @@ class Compound(Words):
             redirects.append(redirect)
             last = self.pos
             self.blanks()
-        return tuple(redirects), Span(start, last)
+        return tuple(redirects), SourceSpan(start, last)
 
     def _function(self, named: re.Match[str], start: int) -> Function:
         name = named[1]
@@ -125,7 +125,7 @@ class Compound(Words):
         else:
             raise self.refusal("a function whose body is not `{ .. }` or `( .. )`", start, self.pos + 1)
         self.leave()
-        return Function(name, body, Span(start, body.span.end))
+        return Function(name, body, SourceSpan(start, body.span.end))
 
     def _subshell(self) -> Subshell:
         start = self.pos
@@ -228,7 +228,7 @@ class Compound(Words):
         if not self.ahead("))"):
             raise self.refusal("arithmetic `((..))` that is not plain", start, self.pos + 1)
         self.pos += 2
-        return Compute(expression, Span(start, self.pos), *self._finish(start))
+        return Compute(expression, SourceSpan(start, self.pos), *self._finish(start))
 
     def _loop(self, start: int) -> Loop:
         self.pos += 2

@@ -5,7 +5,7 @@ import re
 from policy.script.numbers import evaluated, is_number
 from policy.script.tree import NUMERIC, Condition, Expansion, Joint, Substitution, Text, Word
 from policy.script.words import Where, Words
-from policy.span import Span
+from policy.span import SourceSpan
 
 _UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
 _BINARY = re.compile(r"(==|=~|=|!=|<|>|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef))(?=[ \t])")
@@ -65,19 +65,19 @@ def _condition(words: Words, text: str) -> Condition:
         operand = _operand(words)
         if text == "-t" and not _DIGITS.fullmatch(operand.literal or ""):
             raise words.refusal("`-t` with anything but a number", start, words.pos)
-        return Condition(text, (operand,), Span(start, words.pos))
+        return Condition(text, (operand,), SourceSpan(start, words.pos))
     left = _operand(words)
     last = words.pos
     words.blanks()
     found = _BINARY.match(words.text, words.pos, words.end)
     if not found:
-        return Condition("", (left,), Span(start, last))
+        return Condition("", (left,), SourceSpan(start, last))
     words.pos = found.end()
     words.blanks()
     right = (_regex(words) if found[1] == "=~" else None) or _operand(words)
     if found[1] in NUMERIC:
         _numbers(words, (left, right))
-    return Condition(found[1], (left, right), Span(start, words.pos))
+    return Condition(found[1], (left, right), SourceSpan(start, words.pos))
 
 
 def _operand(words: Words) -> Word:
@@ -95,7 +95,7 @@ def _regex(words: Words) -> Word | None:
     found = _REGEX.match(words.text, words.pos, words.end)
     if not found or not _balanced(found[0]):
         return None
-    span = Span(*found.span())
+    span = SourceSpan(*found.span())
     words.pos = span.end
     return Word((Text(found[0], span, True),), span)
 

@@ -3,7 +3,7 @@
 import re
 
 from policy.record import dataclass
-from policy.span import Span
+from policy.span import SourceSpan
 
 DEEPEST = 8  # compound commands and substitutions together
 MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision
@@ -17,7 +17,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 class RefusalError(Exception):
     """Leaves the descent at once. `read` turns it into Opaque; nothing else sees it."""
 
-    def __init__(self, reason: str, span: Span) -> None:
+    def __init__(self, reason: str, span: SourceSpan) -> None:
         super().__init__(reason)
         self.reason = reason
         self.span = span
@@ -56,7 +56,7 @@ class Cursor:
         """To be raised: `reason` in the user's words, at `start:end` (one character from here if absent)."""
         first = min(self.pos if start is None else start, len(self.text))
         last = min(first + 1 if end is None else end, len(self.text))
-        return RefusalError(reason, Span(first, max(first, last)))
+        return RefusalError(reason, SourceSpan(first, max(first, last)))
 
     def char(self) -> str:
         """The next character, or an empty string at the end."""

@@ -9,7 +9,7 @@ import re
 from policy.script.switches import objection_to_variable
 from policy.script.tree import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
 from policy.script.words import BRACKET, STARS, Words
-from policy.span import Span
+from policy.span import SourceSpan
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(
@@ -37,8 +37,8 @@ def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
     if found := _SLICE.match(text, at, words.end):
         words.pos = found.end()
         places = [name for name in ("offset", "length") if found[name] is not None]
-        bounds = tuple(_bound(found[name], Span(*found.span(name))) for name in places)
-        return Expansion(found["name"], ":", bounds, Span(start, words.pos), quoted)
+        bounds = tuple(_bound(found[name], SourceSpan(*found.span(name))) for name in places)
+        return Expansion(found["name"], ":", bounds, SourceSpan(start, words.pos), quoted)
     found = _NAME.match(text, at, words.end)
     operator = _OPERATOR.match(text, found.end(), words.end) if found else None
     if not found or not operator:
@@ -53,10 +53,10 @@ def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
         if found[2] or not found[3] or found[3][0].isdigit() or objection_to_variable(found[3], None):
             raise _refusal(words, at)
         words.given += 1
-    return Expansion(found[1] or found[3], operator[0], parts, Span(start, words.pos), quoted, found[2] or "")
+    return Expansion(found[1] or found[3], operator[0], parts, SourceSpan(start, words.pos), quoted, found[2] or "")
 
 
-def _bound(text: str, span: Span) -> Word:
+def _bound(text: str, span: SourceSpan) -> Word:
     return Word((Text(text, span, False),), span)
 
 
@@ -98,8 +98,8 @@ class _Inside:
                 raise _refusal(reader, self.at)
             self._part(parts, char, start, pattern)
         if not parts:
-            parts.append(Text("", Span(start, start), self.quoted))
-        return Word(tuple(parts), Span(start, reader.pos))
+            parts.append(Text("", SourceSpan(start, start), self.quoted))
+        return Word(tuple(parts), SourceSpan(start, reader.pos))
 
     def _part(self, parts: list[Part], char: str, start: int, pattern: bool) -> None:
         reader, at, quoted = self.reader, self.reader.pos, self.quoted
@@ -173,7 +173,7 @@ class _Inside:
             reader.put(parts, reader.text[at], at, True)
         elif found:
             reader.pos = found.end()
-            parts.append(Glob(found[0], Span(at, reader.pos)))
+            parts.append(Glob(found[0], SourceSpan(at, reader.pos)))
         else:
             raise reader.refusal("a `[..]` that is not plain", at)
 
@@ -181,7 +181,7 @@ class _Inside:
         reader, at = self.reader, self.reader.pos
         if at == start and reader.text[at + 1 : at + 2] in ("/", "}"):
             reader.pos += 1
-            parts.append(Tilde("", Span(at, reader.pos)))
+            parts.append(Tilde("", SourceSpan(at, reader.pos)))
         elif at > start and _TILDE_BEFORE.match(reader.text[at - 1]):
             reader.pos += 1
             reader.put(parts, "~", at, False)

@@ -5,7 +5,7 @@ import re
 from policy.script.cursor import COST_OF_NESTING, Skipped
 from policy.script.tree import Part, Text, Word
 from policy.script.words import Words
-from policy.span import Span
+from policy.span import SourceSpan
 
 _DELIMITER = re.compile(
     r"""(?:(?P<bare>[A-Za-z0-9_.][A-Za-z0-9_.-]*)"""
@@ -37,7 +37,7 @@ def here_document(words: Words, strip: bool) -> Word:
     else:
         raise words.refusal("here-documents within each other", start, found.end())
     close, resume = _find_close(words, start, begin, delimiter, strip, quoted)
-    span = Span(begin, close)
+    span = SourceSpan(begin, close)
     if quoted:
         body = text[begin:close]
         parts: tuple[Part, ...] = (Text(_TABS.sub("", body) if strip else body, span, True),)

@@ -3,7 +3,7 @@
 import re
 
 from policy.script.tree import Opaque
-from policy.span import Span
+from policy.span import SourceSpan
 
 MOST_CHARACTERS = 16 * 1024
 
@@ -20,14 +20,14 @@ _LOCALE_NAMES = re.compile(r"LC_|LANG")
 def objection(text: str) -> Opaque | None:
     """Why `text` cannot be read at all, or None. Time does not grow with texts that are too long."""
     if len(text) > MOST_CHARACTERS:
-        return Opaque(f"the script is longer than {MOST_CHARACTERS} characters", Span(0, MOST_CHARACTERS))
+        return Opaque(f"the script is longer than {MOST_CHARACTERS} characters", SourceSpan(0, MOST_CHARACTERS))
     if found := _CONTROL.search(text):
-        return Opaque(f"control character {_code(found[0])}", Span(*found.span()))
+        return Opaque(f"control character {_code(found[0])}", SourceSpan(*found.span()))
     if text[:1] in ("-", "+"):
         # `bash -c TEXT` would take such a text as options of bash itself.
-        return Opaque("a script that starts with `-` or `+` would be taken as options of bash", Span(0, 1))
+        return Opaque("a script that starts with `-` or `+` would be taken as options of bash", SourceSpan(0, 1))
     if found := _SWITCHING_NAMES.search(text):
-        return Opaque(f"`{found[0]}` changes how bash reads the script", Span(*found.span()))
+        return Opaque(f"`{found[0]}` changes how bash reads the script", SourceSpan(*found.span()))
     if not text.isascii():
         return _beyond_ascii(text)
     return None
@@ -37,12 +37,14 @@ def _beyond_ascii(text: str) -> Opaque | None:
     if not text.replace("\n", " ").replace("\t", " ").isprintable():
         for at, character in enumerate(text):
             if character not in "\n\t" and not character.isprintable():
-                return Opaque(f"invisible or unusual blank character {_code(character)}", Span(at, at + 1))
+                return Opaque(f"invisible or unusual blank character {_code(character)}", SourceSpan(at, at + 1))
     if found := _BLANK_LOOKING.search(text):
-        return Opaque(f"invisible or unusual blank character {_code(found[0])}", Span(*found.span()))
+        return Opaque(f"invisible or unusual blank character {_code(found[0])}", SourceSpan(*found.span()))
     if found := _LOCALE_NAMES.search(text):
         # In another character set the same bytes may hide or make a `\` or a backquote on a later line.
-        return Opaque(f"`{found[0]}` may change how bash decodes the characters of the script", Span(*found.span()))
+        return Opaque(
+            f"`{found[0]}` may change how bash decodes the characters of the script", SourceSpan(*found.span())
+        )
     return None
 
 

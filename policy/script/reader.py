@@ -34,7 +34,7 @@ from policy.script.tree import (
     Word,
 )
 from policy.script.words import Where
-from policy.span import Span
+from policy.span import SourceSpan
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
@@ -61,7 +61,7 @@ def read(text: str) -> Script | Opaque:
         return Opaque(refusal.reason, refusal.span)
     if reader.given:
         at = max(text.find("="), 0)
-        return Opaque("a `${..}` form that is not understood: `${x:=..}` other than after `:`", Span(at, at + 1))
+        return Opaque("a `${..}` form that is not understood: `${x:=..}` other than after `:`", SourceSpan(at, at + 1))
     return tree
 
 
@@ -120,8 +120,8 @@ class _Reader(Compound):
         if not items:
             if keywords and close != "esac":
                 raise self.refusal("an empty list of commands", opening)
-            return Script((), Span(opening, opening))
-        return Script(tuple(items), Span(items[0].node.span.start, items[-1].node.span.end))
+            return Script((), SourceSpan(opening, opening))
+        return Script(tuple(items), SourceSpan(items[0].node.span.start, items[-1].node.span.end))
 
     def _closed(self, close: str, keywords: frozenset[str]) -> bool:
         if self.pos >= self.end:
@@ -181,7 +181,7 @@ class _Reader(Compound):
             self.blanks()
         if len(nodes) == 1 and not negated and not timed:
             return nodes[0]
-        return Pipeline(tuple(nodes), negated, Span(start, nodes[-1].span.end), timed, merged)
+        return Pipeline(tuple(nodes), negated, SourceSpan(start, nodes[-1].span.end), timed, merged)
 
     def _time(self) -> bool:
         """Step over `time` and its `-p`."""
@@ -236,7 +236,7 @@ class _Reader(Compound):
                 words += self.arguments(name=True)
                 declares = bool(words) and _declares(words[0])
             last = self.pos
-        span = Span(start, last)
+        span = SourceSpan(start, last)
         if last == start:
             raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
         if words and any(isinstance(item, ArrayAssignment) for item in assignments):
@@ -258,7 +258,7 @@ class _Reader(Compound):
         append = bool(found[2])
         if reason := objection_to_variable(found[1], None if append else value):
             raise self.refusal(reason, start, self.pos)
-        return Assignment(found[1], value, append, Span(start, self.pos))
+        return Assignment(found[1], value, append, SourceSpan(start, self.pos))
 
     def _array(self, found: re.Match[str]) -> ArrayAssignment:
         start = found.start()
@@ -287,7 +287,7 @@ class _Reader(Compound):
             raise self.refusal("a `[` in an array", start, self.pos)
         if reason := objection_to_variable(found[1], None):
             raise self.refusal(reason, start, self.pos)
-        return ArrayAssignment(found[1], tuple(items), bool(found[2]), Span(start, self.pos))
+        return ArrayAssignment(found[1], tuple(items), bool(found[2]), SourceSpan(start, self.pos))
 
     def redirection(self) -> Redirect | None:
         found = _REDIRECTION.match(self.text, self.pos, self.end)
@@ -306,19 +306,19 @@ class _Reader(Compound):
         self.blanks()
         if spelled in ("<<", "<<-"):
             body = here_document(self, spelled == "<<-")
-            return Redirect(RedirectOp.HERE_DOC, fd, body, Span(start, self.pos))
+            return Redirect(RedirectOp.HERE_DOC, fd, body, SourceSpan(start, self.pos))
         op = RedirectOp(spelled)
         if op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT):
             target = self._descriptor(op)
         else:
             target = self.word(Where.STRING if op is RedirectOp.HERE_STRING else Where.ARGUMENT)
-        return Redirect(op, fd, target, Span(start, self.pos))
+        return Redirect(op, fd, target, SourceSpan(start, self.pos))
 
     def _descriptor(self, op: RedirectOp) -> Word:
         found = _DUPLICATE.match(self.text, self.pos, self.end)
         if not found:
             # bash expands such a word twice, even inside single quotes.
             raise self.refusal(f"`{op}` with anything but a file descriptor")
-        span = Span(*found.span())
+        span = SourceSpan(*found.span())
         self.pos = span.end
         return Word((Text(found[0], span, False),), span)

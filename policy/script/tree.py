@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Literal as Of
 
 from policy.record import dataclass
-from policy.span import Span
+from policy.span import SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Text:
     """Decoded literal text. `quoted`: came from quotes or an escape, so no glob, brace or tilde meaning."""
 
     text: str
-    span: Span
+    span: SourceSpan
     quoted: bool
 
 
@@ -22,7 +22,7 @@ class Parameter:
     """`$x`, `${x}`, `${#x}`, `$1`, `$?`, `$@`. Never the forms that expand their value again (those are Opaque)."""
 
     name: str
-    span: Span
+    span: SourceSpan
     quoted: bool
     length: bool = False  # ${#x}
     subscript: str = ""  # of ${x[0]} the number, or `@`, or `*`
@@ -38,7 +38,7 @@ class Expansion:
     name: str
     operator: str
     words: tuple["Word", ...]
-    span: Span
+    span: SourceSpan
     quoted: bool
     subscript: str = ""
 
@@ -110,7 +110,7 @@ class Arithmetic:
     """`$((..))`. It changes nothing."""
 
     expression: Expression
-    span: Span
+    span: SourceSpan
     quoted: bool
 
 
@@ -120,7 +120,7 @@ class Substitution:
 
     body: "Script"
     kind: Of["command", "process-in", "process-out"]
-    span: Span
+    span: SourceSpan
     quoted: bool
 
 
@@ -129,7 +129,7 @@ class Glob:
     """Unquoted `*`, `?` or `[..]`: becomes file names that exist when the script runs."""
 
     text: str
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Tilde:
     """Unquoted leading `~` (`user` empty) or `~name`."""
 
     user: str
-    span: Span
+    span: SourceSpan
 
 
 Part = Text | Parameter | Expansion | Arithmetic | Substitution | Glob | Tilde
@@ -148,7 +148,7 @@ class Word:
     """One word after quote removal. `parts` tile `span`; an empty quoted word has one empty Text."""
 
     parts: tuple[Part, ...]
-    span: Span
+    span: SourceSpan
 
     @property
     def literal(self) -> str | None:
@@ -176,7 +176,7 @@ class Assignment:
     name: str
     value: Word
     append: bool
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class ArrayAssignment:
     name: str
     items: tuple[Word, ...]
     append: bool
-    span: Span
+    span: SourceSpan
 
 
 class RedirectOp(StrEnum):
@@ -210,7 +210,7 @@ class Redirect:
     op: RedirectOp
     fd: int | None
     target: Word
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Command:
     assignments: tuple[Assignment | ArrayAssignment, ...]
     words: tuple[Word, ...]
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class Pipeline:
 
     commands: tuple["Node", ...]
     negated: bool
-    span: Span
+    span: SourceSpan
     timed: bool = False
     merged: bool = False
 
@@ -241,7 +241,7 @@ class Group:
 
     body: "Script"
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,7 @@ class Subshell:
 
     body: "Script"
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ class For:
     words: tuple[Word, ...] | None
     body: "Script"
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +269,9 @@ class Compute:
     """`((..))`, a command that succeeds when the result is not zero."""
 
     expression: Expression
-    place: Span  # of `((..))` alone
+    place: SourceSpan  # of `((..))` alone
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 FILE_TESTS = frozenset(f"-{letter}" for letter in "abcdefghkprsuwxGLNOS")  # of one file, after `test` and in `[[`
@@ -285,7 +285,7 @@ class Condition:
 
     operator: str
     words: tuple[Word, ...]
-    span: Span
+    span: SourceSpan
 
 
 Joint = Of["!", "&&", "||", "(", ")"]
@@ -297,7 +297,7 @@ class Test:
 
     pieces: tuple[Condition | Joint, ...]
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +315,7 @@ class Case:
     word: Word
     branches: tuple[Branch, ...]
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ class Loop:
     step: Expression | None
     body: "Script"
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +336,7 @@ class While:
     body: "Script"
     until: bool
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,7 @@ class If:
     branches: tuple[tuple["Script", "Script"], ...]
     otherwise: "Script | None"
     redirects: tuple[Redirect, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +355,7 @@ class Function:
 
     name: str
     body: Group | Subshell
-    span: Span
+    span: SourceSpan
 
 
 Node = Command | Pipeline | Group | Subshell | For | Loop | Compute | Test | Case | While | If | Function
@@ -372,7 +372,7 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Script:
     items: tuple[Item, ...]
-    span: Span
+    span: SourceSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,4 +380,4 @@ class Opaque:
     """Text the reader will not vouch for. `reason` says what, in the user's words; `span` says where."""
 
     reason: str
-    span: Span
+    span: SourceSpan

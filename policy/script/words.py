@@ -10,7 +10,7 @@ from policy.script.cursor import Cursor
 from policy.script.escapes import ESCAPE, decode
 from policy.script.lexical import splits_somewhere
 from policy.script.tree import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
-from policy.span import Span
+from policy.span import SourceSpan
 
 
 class Where(Enum):
@@ -71,7 +71,7 @@ class Words(Cursor, ABC):
         if not found or not expanded:
             return (self.word(Where.ARGUMENT),) if name else self._several()
         self.counted(len(expanded))
-        span = Span(self.pos, found.end())
+        span = SourceSpan(self.pos, found.end())
         self.pos = span.end
         return tuple(Word(_globbed(text, span), span) for text in expanded)
 
@@ -80,7 +80,7 @@ class Words(Cursor, ABC):
         self.counted()
         found = _PLAIN.match(self.text, self.pos, self.end)
         if found:
-            span = Span(self.pos, found.end())
+            span = SourceSpan(self.pos, found.end())
             self.pos = span.end
             return Word((Text(found[0], span, False),), span)
         return self._slow(where)
@@ -157,21 +157,21 @@ class Words(Cursor, ABC):
         if not parts:
             if where is not Where.ASSIGNED:
                 raise self.refusal("a word is missing")
-            parts.append(Text("", Span(start, start), False))
-        return Word(tuple(parts), Span(start, self.pos)), brace
+            parts.append(Text("", SourceSpan(start, start), False))
+        return Word(tuple(parts), SourceSpan(start, self.pos)), brace
 
     def put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
         last = parts[-1] if parts else None
         if isinstance(last, Text) and last.quoted is quoted:
-            parts[-1] = Text(last.text + decoded, Span(last.span.start, self.pos), quoted)
+            parts[-1] = Text(last.text + decoded, SourceSpan(last.span.start, self.pos), quoted)
         else:
-            parts.append(Text(decoded, Span(start, self.pos), quoted))
+            parts.append(Text(decoded, SourceSpan(start, self.pos), quoted))
 
     def double(self, parts: list[Part], start: int) -> None:
         first, *rest = self._quoted(start, '"')
         last = parts[-1] if parts else None
         if isinstance(first, Text) and isinstance(last, Text) and last.quoted:
-            parts[-1] = Text(last.text + first.text, Span(last.span.start, first.span.end), True)
+            parts[-1] = Text(last.text + first.text, SourceSpan(last.span.start, first.span.end), True)
         else:
             parts.append(first)
         parts += rest
@@ -192,7 +192,7 @@ class Words(Cursor, ABC):
             self.put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
         elif found := STARS.match(self.text, at, self.end) or BRACKET.match(self.text, at, self.end):
             self.pos = found.end()
-            parts.append(Glob(found[0], Span(at, self.pos)))
+            parts.append(Glob(found[0], SourceSpan(at, self.pos)))
         elif _OPEN_BRACKET.match(self.text, at, self.end):
             self.pos += 1
             self.put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
@@ -206,7 +206,7 @@ class Words(Cursor, ABC):
             if not found:
                 raise self.refusal("`~` that is not a home folder by itself or before `/`")
             self.pos = found.end()
-            parts.append(Tilde(found[1], Span(at, self.pos)))
+            parts.append(Tilde(found[1], SourceSpan(at, self.pos)))
             return
         # bash expands `~` after `=` and `:` in words that look like assignments; only surely plain ones pass.
         before = self.text[at - 1]
@@ -266,16 +266,16 @@ class Words(Cursor, ABC):
                 pieces.append("$")
             else:
                 if pieces:
-                    parts.append(Text("".join(pieces), Span(mark, at), True))
+                    parts.append(Text("".join(pieces), SourceSpan(mark, at), True))
                     pieces, mark = [], at
                 parts.append(self.backquotes(mark, True) if char == "`" else self.dollar(mark, True, body=not close))
                 mark = self.pos
         self.pos += len(close)
         if pieces or not parts:
-            parts.append(Text("".join(pieces), Span(mark, self.pos), True))
+            parts.append(Text("".join(pieces), SourceSpan(mark, self.pos), True))
         elif close:
             last = parts[-1]
-            parts[-1] = replace(last, span=Span(last.span.start, self.pos))
+            parts[-1] = replace(last, span=SourceSpan(last.span.start, self.pos))
         return parts
 
     def ansi(self, parts: list[Part]) -> None:
@@ -328,26 +328,26 @@ class Words(Cursor, ABC):
                 raise self.refusal("`$$` before what could be an expansion", at, self.pos + 1)
             if not self.char().isascii():
                 raise self.refusal("a letter beyond ASCII right after a variable name", at, self.pos + 1)
-            return Parameter(found[1], Span(start, self.pos), quoted)
+            return Parameter(found[1], SourceSpan(start, self.pos), quoted)
         if found := _BRACED.match(text, at, self.end):
             length = bool(found[1])
             if length and found[2] in "#?$!-":
                 raise self.refusal("a `${#..}` form that versions of bash read differently", at, found.end())
             self.pos = found.end()
-            return Parameter(found[2], Span(start, self.pos), quoted, length)
+            return Parameter(found[2], SourceSpan(start, self.pos), quoted, length)
         if found := _ELEMENT.match(text, at, self.end):
             self.pos = found.end()
-            return Parameter(found[2], Span(start, self.pos), quoted, bool(found[1]), found[3])
+            return Parameter(found[2], SourceSpan(start, self.pos), quoted, bool(found[1]), found[3])
         if self.ahead("$(("):
             self.pos += 3
             expression = self.arithmetic(changes=False)
             if not self.ahead("))"):
                 raise self.refusal("arithmetic `$((..))` that is not plain", at, self.pos + 1)
             self.pos += 2
-            return Arithmetic(expression, Span(start, self.pos), quoted)
+            return Arithmetic(expression, SourceSpan(start, self.pos), quoted)
         if self.ahead("$("):
             self.pos += 2
-            return Substitution(self._until_parenthesis(at), "command", Span(start, self.pos), quoted)
+            return Substitution(self._until_parenthesis(at), "command", SourceSpan(start, self.pos), quoted)
         if self.ahead("${"):
             return self.expansion(start, quoted=quoted, body=body)
         if self.ahead("$["):
@@ -376,7 +376,7 @@ class Words(Cursor, ABC):
             raise self.refusal("an empty process substitution, which bash leaves out", at, self.pos)
         if self.char() and self.char() not in _ENDS_WORD:
             raise self.refusal("a process substitution glued to other text", at, self.pos + 1)
-        span = Span(at, self.pos)
+        span = SourceSpan(at, self.pos)
         kind = self.text[at]
         return Word((Substitution(body, "process-in" if kind == "<" else "process-out", span, False),), span)
 
@@ -398,7 +398,7 @@ class Words(Cursor, ABC):
         self.level -= 1
         self.leave()
         self.pos = close + 1
-        return Substitution(body, "command", Span(start, self.pos), quoted)
+        return Substitution(body, "command", SourceSpan(start, self.pos), quoted)
 
     # -- here-documents ------------------------------------------------------------------------------------------
 
@@ -411,7 +411,7 @@ class Words(Cursor, ABC):
         return parts
 
 
-def _globbed(text: str, span: Span) -> tuple[Part, ...]:
+def _globbed(text: str, span: SourceSpan) -> tuple[Part, ...]:
     """A word that a brace expansion made, in which globs are live. All its parts are spelled at `span`."""
     pieces = _AROUND_STARS.split(text)
     return tuple(

@@ -18,7 +18,7 @@ from policy.profile import Profile
 from policy.record import dataclass
 from policy.rules import RuleBook
 from policy.tier import Mode
-from policy.typed import Typed
+from policy.typed import FlagRights
 from policy.verdict import Allow, Ask, Verdict
 from runner.audit.bodies import number
 from runner.audit.deeds import Deed
@@ -235,7 +235,7 @@ def _day(body: Mapping[str, object], session: Mapping[str, object]) -> date:
     return (when + timedelta(seconds=offset if isinstance(offset, int) else 0)).date()
 
 
-def _typed(words: list[object]) -> Typed | None:
+def _typed(words: list[object]) -> FlagRights | None:
     """The flags as they were granted; variables without their values, which decide nothing."""
     if not words:
         return None
@@ -249,7 +249,7 @@ def _typed(words: list[object]) -> Typed | None:
             env.append((value, ""))
         else:
             found[_FLAGS[flag]].append(value)
-    return Typed(tuple(found["read"]), tuple(found["write"]), tuple(found["hosts"]), tuple(env))
+    return FlagRights(tuple(found["read"]), tuple(found["write"]), tuple(found["hosts"]), tuple(env))
 
 
 def _list(body: Mapping[str, object], name: str) -> list[object]:

@@ -19,7 +19,7 @@ from policy.action import (
 )
 from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Limits, Problem, Rights, Terms
 from runner.audit.bodies import Body, items, mapping, number, text, texts
@@ -69,7 +69,7 @@ def reason_of(told: Body) -> Reason:
     ref = RuleRef(file, int(line)) if file and line.isascii() and line.isdigit() else RuleRef(text(told.get("rule")), 0)
     span = told.get("span")
     ends = [max(each, 0) for each in items(span) if isinstance(each, int)]
-    return Reason(tier_of(told.get("tier")), text(told.get("text")), ref, Span(*ends) if len(ends) == 2 else None)
+    return Reason(tier_of(told.get("tier")), text(told.get("text")), ref, SourceSpan(*ends) if len(ends) == 2 else None)
 
 
 def tier_of(label: object) -> Tier:

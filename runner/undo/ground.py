@@ -8,7 +8,7 @@ from policy.facts import Facts
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, folded, inside
-from policy.terms import walled
+from policy.terms import with_path_denials
 from policy.verdict import Rights, Terms
 from runner.undo.taking import Bounds
 from runner.undo.walk import Rules
@@ -45,7 +45,7 @@ class Ground:
 
     def terms(self, roots: tuple[str, ...]) -> Terms:
         """The rights that an action on the workspace and all of `roots` would have."""
-        locked, hidden, shown = walled(self.facts, self.profile)
+        locked, hidden, shown = with_path_denials(self.facts, self.profile)
         return Terms(
             rights=Rights.WORK,
             workspace=self.workspace,

@@ -10,7 +10,7 @@ from pathlib import Path
 from policy.action import RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
-from policy.span import Span
+from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT, Allow, Cell, Deny, Permit, Problem, Rights, Terms
 from runner.audit.chain import canonical, seal
@@ -32,7 +32,7 @@ def decision(number: int, *, deny: bool = False) -> Decision:
             tier,
             "it runs code that nobody has looked through",
             RuleRef("policy/commands/python.toml", 12 + n),
-            Span(7, 20),
+            SourceSpan(7, 20),
         )
         for n in range(4)
     )
