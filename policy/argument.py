@@ -2,20 +2,19 @@
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from policy.assessment import EffectKind, Scope
 from policy.call import Call
 from policy.hosts import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
 from policy.logins import sometimes
-from policy.pattern import pattern
 from policy.rule import Role
 from policy.secret_words import secret_kind
 from policy.sense import AbstractWord, literal
 from policy.state import State
 from policy.tier import Tier
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.little.program import Reading
 
@@ -27,20 +26,18 @@ OTHERWISE = {
 }
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
-LOCAL_URL = pattern(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
-# Roles whose words mean something else in another spelling.
+LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
+# Roles whose words mean something else in another spelling. Texts: `re` compiles them at their first use.
 _SPELLED = {
-    Role.FORMAT: pattern(r"[A-Za-z0-9_+-]+"),
-    Role.KEY: pattern(r"[A-Za-z0-9_.*/:-]+"),
-    Role.FILE: pattern(r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*"),
-    Role.PAIR: pattern(r"(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?", re.DOTALL),
-    Role.XPATH: pattern(r"(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*", re.DOTALL | re.IGNORECASE),
-    Role.PICTURE: pattern(
-        r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif)", re.IGNORECASE
-    ),
+    Role.FORMAT: r"[A-Za-z0-9_+-]+",
+    Role.KEY: r"[A-Za-z0-9_.*/:-]+",
+    Role.FILE: r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*",
+    Role.PAIR: r"(?s:(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?)",
+    Role.XPATH: r"(?si:(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*)",
+    Role.PICTURE: r"(?i:[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ -]*\.(?:png|jpe?g|gif|bmp|tiff?|webp|ico|avif))",
 }
-_LEFT_OUT = pattern(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
-_FETCHED = pattern(r"(?:https?|ftps?)://", re.IGNORECASE)
+_LEFT_OUT = re.compile(r":(?:[!^]|\(exclude\))")  # gitglossary(7), pathspec
+_FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
 def apply(call: Call, role: Role, word: AbstractWord) -> None:
@@ -50,7 +47,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
     elif role is Role.HOST:
         connect(call, word)
     elif role in _SPELLED:
-        if word.text is None or not _SPELLED[role].fullmatch(word.text):
+        if word.text is None or not re.fullmatch(_SPELLED[role], word.text):
             _other_spelling(call, word)
         elif role in (Role.FILE, Role.PICTURE):
             call.access_path(Role.READ, word)

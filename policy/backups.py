@@ -3,8 +3,6 @@
 import re
 from functools import lru_cache
 
-from policy.pattern import pattern
-
 MOST_DEEP = 3  # a copy of a copy of a copy
 LONGEST = 255  # bytes of a name: NAME_MAX
 
@@ -14,48 +12,45 @@ _WORDS = (
     r"|part(?:ial)?|vsctmp|(?:dpkg|ucf)-(?:old|new|dist|bak|tmp)|rpm(?:save|orig|new)|pac(?:save|orig|new)|[0-9][0-9._:t-]*"
 )
 # Only names with one of these are looked at closely.
-_MARKS = pattern(
+_MARKS = (
     rf"[~#]|copy|,v\Z|\.sync-conflict-|___jb_|[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?\Z|\.(?:s[a-w][a-z]|kate-swp|un)\Z"
-    r"|\A\..+\.[a-z0-9]{6}\Z| \(?[0-9]|[._-](?:bac?k(?:up)?|old|orig)\.[^.]+\Z|_(?:backup|base|local|remote)_[0-9]",
-    re.IGNORECASE,
+    r"|\A\..+\.[a-z0-9]{6}\Z| \(?[0-9]|[._-](?:bac?k(?:up)?|old|orig)\.[^.]+\Z|_(?:backup|base|local|remote)_[0-9]"
 )
-_COPIES = tuple(
-    pattern(text, re.IGNORECASE | re.DOTALL)
-    for text in (
-        # GNU programs: `NAME~`, and `NAME.~1~` of Emacs and `cp --backup=numbered`. Emacs: `#NAME#`, `.#NAME`.
-        # Office: `~$NAME`.
-        r"(.+?)(?:\.~[0-9]+)?~",
-        r"#(.+)#",
-        r"\.#(.+)",
-        r"~\$(.+)",
-        # vim(1): `.NAME.swp`, `.swo` and so on, and `.NAME.un~` (the `~` is taken off by the first). Kate:
-        # `.NAME.kate-swp`.
-        r"(\..+)\.(?:s[a-w][a-z]|un|kate-swp)",
-        r"\.(.+)\.(?:s[a-w][a-z]|un|kate-swp)",
-        r"(.+)\.s[vw][a-z]",
-        # JetBrains' safe write
-        r"(.+)___jb_(?:tmp|old|bak)___",
-        # What people and programs append: `NAME.bak`, `NAME.old.2`, `NAME.20260101`, `NAME.save.1` (nano), `NAME.orig`
-        # and `NAME.rej` (patch), `NAME.mine` and `NAME.r12` (Subversion), `NAME.dpkg-old`, `NAME.rpmsave`,
-        # `NAME.pacsave`, `NAME.BASE` and `NAME.OTHER` (Breezy), `NAME.lock` (git-credential-store(1) writes the new
-        # content there), packed copies.
-        rf"(.+?)[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?",
-        # rsync(1): `.NAME.a1B2c3`
-        r"\.(.+)\.[a-z0-9]{6}",
-        r"copy of (.+)",
-        # rcsintro(1)
-        r"(.+),v",
-    )
+# Texts: `re` compiles them at their first use and keeps them, and the names in most commands match none.
+_COPIES = (
+    # GNU programs: `NAME~`, and `NAME.~1~` of Emacs and `cp --backup=numbered`. Emacs: `#NAME#`, `.#NAME`.
+    # Office: `~$NAME`.
+    r"(.+?)(?:\.~[0-9]+)?~",
+    r"#(.+)#",
+    r"\.#(.+)",
+    r"~\$(.+)",
+    # vim(1): `.NAME.swp`, `.swo` and so on, and `.NAME.un~` (the `~` is taken off by the first). Kate:
+    # `.NAME.kate-swp`.
+    r"(\..+)\.(?:s[a-w][a-z]|un|kate-swp)",
+    r"\.(.+)\.(?:s[a-w][a-z]|un|kate-swp)",
+    r"(.+)\.s[vw][a-z]",
+    # JetBrains' safe write
+    r"(.+)___jb_(?:tmp|old|bak)___",
+    # What people and programs append: `NAME.bak`, `NAME.old.2`, `NAME.20260101`, `NAME.save.1` (nano), `NAME.orig`
+    # and `NAME.rej` (patch), `NAME.mine` and `NAME.r12` (Subversion), `NAME.dpkg-old`, `NAME.rpmsave`,
+    # `NAME.pacsave`, `NAME.BASE` and `NAME.OTHER` (Breezy), `NAME.lock` (git-credential-store(1) writes the new
+    # content there), packed copies.
+    rf"(.+?)[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?",
+    # rsync(1): `.NAME.a1B2c3`
+    r"\.(.+)\.[a-z0-9]{6}",
+    r"copy of (.+)",
+    # rcsintro(1)
+    r"(.+),v",
 )
 # What stands before the ending: `NAME_BACKUP_12.json` (git-mergetool(1)), `NAME copy.json`, `NAME (1).json`,
 # `NAME 2.json` (Finder), `NAME.bak.json`, `NAME (X's conflicted copy 2026-01-31).json` (Dropbox, Nextcloud),
 # `NAME.sync-conflict-20260131-120000-ABCDEFG.json` (Syncthing).
-_BEFORE_ENDING = pattern(
+_BEFORE_ENDING = (
     r"(.+?)(?:_(?:backup|base|local|remote)_[0-9]+|(?: -|[_-])? ?\(?copy\)?(?: ?\(?[0-9]+\)?)?| ?\([0-9]+\)| [0-9]+"
     r"| \([^()]*conflicted copy[^()]*\)|\.sync-conflict-[0-9]{8}-[0-9]{6}(?:-[a-z0-9]+)?"
-    r"|[._-](?:bac?k(?:up)?|old|orig))(\.[^.]+)?",
-    re.IGNORECASE | re.DOTALL,
+    r"|[._-](?:bac?k(?:up)?|old|orig))(\.[^.]+)?"
 )
+_FLAGS = re.IGNORECASE | re.DOTALL
 
 
 @lru_cache(maxsize=1 << 14)
@@ -73,8 +68,8 @@ def originals(name: str) -> tuple[str, ...]:
 
 
 def _copied(name: str) -> list[str]:
-    if not _MARKS.search(name):
+    if not re.search(_MARKS, name, re.IGNORECASE):
         return []
-    found = [match[1] for match in (each.fullmatch(name) for each in _COPIES) if match]
-    match = _BEFORE_ENDING.fullmatch(name)
+    found = [match[1] for match in (re.fullmatch(each, name, _FLAGS) for each in _COPIES) if match]
+    match = re.fullmatch(_BEFORE_ENDING, name, _FLAGS)
     return [*found, f"{match[1]}{match[2] or ''}"] if match else found

@@ -1,5 +1,7 @@
 """From an action to an Assessment: what it would do, in tiers, each with the words and the rule behind it."""
 
+from typing import TYPE_CHECKING
+
 from policy.action import (
     Action,
     EditFile,
@@ -25,7 +27,6 @@ from policy.state import State
 from policy.tier import Tier
 from policy.walk import Walk
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.typed import FlagRights
 

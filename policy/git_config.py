@@ -7,19 +7,20 @@ Sources: git-config(1), gitrepository-layout(5), and in Git's source code `get_n
 `get_base_var`, `parse_config_key` (config.c) and `read_gitfile_gently`, `get_common_dir_noenv` (setup.c).
 """
 
-from policy.pattern import pattern
+import re
+
 from policy.record import dataclass
 
 LONGEST = 1 << 20  # bytes of a file that is read here; Git reads longer ones
 _MOST = 50_000  # sections and settings of a file: reading as many takes a fraction of a second
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_HEADER = pattern(rb'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
-_KEY = pattern(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|\n|\Z)")
-_ESCAPED = pattern(rb"\\(.)")
-_PLAIN = pattern(rb'[^ \t"\\#;\n]+')
-_QUOTED = pattern(rb'[^"\\\n]+')
-_BLANK = pattern(rb"[ \t]+")
+_HEADER = re.compile(rb'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
+_KEY = re.compile(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|\n|\Z)")
+_ESCAPED = re.compile(rb"\\(.)")
+_PLAIN = re.compile(rb'[^ \t"\\#;\n]+')
+_QUOTED = re.compile(rb'[^"\\\n]+')
+_BLANK = re.compile(rb"[ \t]+")
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"b": b"\b", b"\\": b"\\", b'"': b'"'}
 
 

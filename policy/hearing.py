@@ -1,6 +1,7 @@
 """Evaluation of one action: classify the action, decide, and apply the limits of the sandbox backend."""
 
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from policy.action import Action
 from policy.assessment import Assessment
@@ -16,7 +17,6 @@ from policy.rules import RuleBook
 from policy.tier import Mode
 from policy.verdict import Limits, Verdict
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.typed import FlagRights
 

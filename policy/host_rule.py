@@ -9,18 +9,17 @@ configuration may say so, which is for the caller to check.
 import re
 from urllib.parse import unquote
 
-from policy.pattern import pattern
 from policy.record import dataclass
 from policy.verdict import Problem
 
 USUAL = (80, 443)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT", "MKCOL", "COPY", "MOVE")
 LONGEST_NAME = 253  # RFC 1035, 2.3.4
-_LABEL = pattern(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\Z")
-_NUMERIC = pattern(r"([0-9]+|0x[0-9a-f]*)\Z")
-_PORT = pattern(r"[1-9][0-9]{0,4}\Z")
-_PREFIX = pattern(r"/[A-Za-z0-9/._~!$&'()*+,=:@-]*\Z")  # RFC 3986, 3.3, without `%` and `;`
-_BARE_SIX = pattern(r"[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\Z")
+_NUMERIC = re.compile(r"([0-9]+|0x[0-9a-f]*)\Z")
+_PORT = re.compile(r"[1-9][0-9]{0,4}\Z")
+_PREFIX = re.compile(r"/[A-Za-z0-9/._~!$&'()*+,=:@-]*\Z")  # RFC 3986, 3.3, without `%` and `;`
+_BARE_SIX = re.compile(r"[0-9a-fA-F]*:[0-9a-fA-F:.]*:[0-9a-fA-F:.]*\Z")
 _FIX = "write it like `example.org`, `*.example.org:8443` or `GET example.org/api`"
 
 

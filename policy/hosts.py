@@ -2,12 +2,10 @@
 
 import re
 
-from policy.pattern import pattern
-
-ADDRESS = pattern(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
-LOGIN = pattern(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
-WHOLE_HOST = pattern(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
-SENT_FILE = pattern(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
+ADDRESS = re.compile(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
+LOGIN = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
+WHOLE_HOST = re.compile(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
+SENT_FILE = re.compile(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
 
 
 # Where programs connect when an address names no port (IANA's list of service names). Web addresses are not among them:
@@ -19,10 +17,12 @@ _PORTS = {
     "socks4": "1080", "socks4a": "1080", "socks5": "1080", "socks5h": "1080",
 }  # fmt: skip
 _WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
-_ELSEWHERE = pattern(r"[?&](host|hostaddr|port|service|servicefile)=")  # libpq: these count, not the name before them
-_SLASHED = pattern(r"(https?|wss?|ftps?):/", re.IGNORECASE)
-_DIGITS = pattern(r"[0-9]+")
-_COPIED = pattern(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
+_ELSEWHERE = re.compile(
+    r"[?&](host|hostaddr|port|service|servicefile)="
+)  # libpq: these count, not the name before them
+_SLASHED = re.compile(r"(https?|wss?|ftps?):/", re.IGNORECASE)
+_DIGITS = re.compile(r"[0-9]+")
+_COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
 
 
 def endpoint(text: str, port: str = "") -> str | None:
@@ -102,7 +102,7 @@ def elsewhere(text: str) -> bool:
     return bool(found) and "/" not in before and bool(before)
 
 
-_MOUNT = pattern(r"[a-z-]+(=|,|\Z)")
+_MOUNT = re.compile(r"[a-z-]+(=|,|\Z)")
 
 
 def mounted(text: str) -> tuple[str, bool]:

@@ -1,5 +1,6 @@
 """One simple command against its rule: flags letter by letter, operands by position."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -9,7 +10,6 @@ from policy.call import Call
 from policy.facts import Kind
 from policy.getopt import ParsedOptions, parse
 from policy.losses import LOSSES
-from policy.pattern import pattern
 from policy.rule import CommandRule, Flag, Operands, Role
 from policy.secrecy import inside
 from policy.sense import AbstractWord, literal, tokens
@@ -29,7 +29,7 @@ _VERBS = {
 _RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
 
 
-_SEARCHES = pattern(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
+_SEARCHES = re.compile(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
 _REVISIONS_ON_INPUT = frozenset(["--batch", "--stdin"])  # of Git: flags by which it reads revisions from its input
 # Flags whose value is a file that lists paths; `-f` is one of `file` alone.
 _LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])

@@ -10,7 +10,6 @@ from policy.budget import Budget
 from policy.facts import Facts, Kind
 from policy.hosts import endpoint
 from policy.logins import sometimes
-from policy.pattern import pattern
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.secrecy import Secrets, inside
@@ -30,12 +29,12 @@ HARMLESS = frozenset(
     + [f"/dev/fd/{number}" for number in range(3)]
     + [f"/proc/self/fd/{number}" for number in range(3)]
 )
-_SIGNS = pattern(r"[*?]|\[.*?\]")
+_SIGNS = re.compile(r"[*?]|\[.*?\]")
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
 _LOOK = 15  # what a look at the disk costs
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
 SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
-_SOCKET = pattern(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
+_SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
 _SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
 
 
@@ -353,12 +352,12 @@ def _device(path: str) -> Device:
 
 
 # What it leads to is another folder, file or root for every process that asks.
-_VEILED = pattern(
+_VEILED = re.compile(
     r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/(?:cwd|root|exe|fd|map_files|ns)(?:/|\Z)|/dev/fd/(?![012]\Z)"
 )
 _VEILS = ("/proc/", "/dev/fd/")
 # Facts about the machine that hold no one's data; a process's own memory, environment and files are not among them.
-_SAFE_PROC = pattern(
+_SAFE_PROC = re.compile(
     r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"
     r"|modules|devices|interrupts|net(/.*)?|sys(/.*)?|self/(status|stat|limits|cgroup|mounts|mountinfo|comm)))?\Z"
     r"|/sys(/.*)?\Z|/dev(/disk(/.*)?)?\Z"

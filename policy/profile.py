@@ -1,12 +1,12 @@
 """Preferences: the limits and path lists that a session runs under. Facts about commands live elsewhere."""
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from policy.permission.rule import PermissionRule
 from policy.record import dataclass
 from policy.verdict import Limits
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.credential import Credential
 

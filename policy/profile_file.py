@@ -6,7 +6,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from policy.keyed import Keyed, KeyedError, Path, Shape, Value, read
-from policy.pattern import pattern
 from policy.profile import Profile
 from policy.verdict import Limits, Problem, ProblemError
 
@@ -35,7 +34,9 @@ _LISTS: Mapping[Path, str] = {  # where it stands in the file -> the field of Pr
 # fmt: on
 _ABSOLUTE = {("secret", "paths"), ("system", "folders")}
 _NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
-_CREDENTIAL = pattern(r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE)
+_CREDENTIAL = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|_KEY|APIKEY|AUTH(?!ORS?(?:_|\Z))|COOKIE|SESSION", re.IGNORECASE
+)
 
 
 class ProfileError(ProblemError):

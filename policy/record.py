@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, fields
 from dataclasses import dataclass as _usual
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:

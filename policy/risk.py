@@ -8,7 +8,6 @@ from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.facts import Kind, PathFact
 from policy.hosts import nearby
 from policy.losses import LOSSES
-from policy.pattern import pattern
 from policy.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers
 from policy.secret_words import secret_kind
 from policy.tier import Tier
@@ -19,13 +18,13 @@ _LONGEST = 160
 _MOST_TYPED = 40
 
 # A reason that a rule gave: `git commit` records changes.
-_RULED = pattern(r"`([^`]+)`:? (.+)", re.DOTALL)
+_RULED = re.compile(r"`([^`]+)`:? (.+)", re.DOTALL)
 _ABOUT_PATHS = ("writes ", "deletes ", "changes ")
 _VERBS = {EffectKind.DELETES: "deletes", EffectKind.WRITES: "changes", EffectKind.READS: "reads"}
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
 
 # Programs whose code stands in the command itself, or anywhere; with all others it is what the repository says.
-_INTERPRETER = pattern(
+_INTERPRETER = re.compile(
     r"(?:python|pypy|node|nodejs|deno|bun|perl|ruby|php|lua|bash|sh|dash|zsh|ksh|fish|[gmn]?awk|sed|R|Rscript|julia"
     r"|groovy|java|ghci|irb|tclsh|osascript|pwsh|sqlite3)[0-9.]*\Z"
 )

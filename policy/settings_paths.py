@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from policy.git_config import GitConfigError, read_settings
 from policy.glob import glob
-from policy.pattern import pattern
 
 
 class Kind(Enum):
@@ -180,12 +179,12 @@ HOOKS = (
     "p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit",
 )
 # Folders and variables that are the top of the worktree, or Git's own folder, wherever a program starts.
-_TOP = pattern(
+_TOP = (
     r"\$\{?(?:PWD|GIT_WORK_TREE|GIT_PREFIX|CLAUDE_PROJECT_DIR|workspaceFolder)\b[^}/]*\}?"
     r"|\$\(\s*(?:pwd(?: -[LP])?|git rev-parse --show-(?:toplevel|cdup))\s*\)"
     r"|`\s*(?:pwd(?: -[LP])?|git rev-parse --show-(?:toplevel|cdup))\s*`"
 )
-_GIT_FOLDER = pattern(
+_GIT_FOLDER = (
     r"\$\{?GIT_(?:COMMON_)?DIR\}?|\$\(\s*git rev-parse --(?:absolute-)?git-(?:common-)?dir\s*\)"
 )
 _WRAPPERS = frozenset((
@@ -194,17 +193,17 @@ _WRAPPERS = frozenset((
 ))
 _FILE_FOLLOWS = frozenset(("-F", "--rcfile", "--init-file"))  # ssh(1), bash(1)
 _BEFORE_PROGRAM = frozenset(("-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "-exec", "-execdir"))
-_READS_FILE = pattern(
+_READS_FILE = (
     r"(?:.*/)?(?:(?:ba|da|z|k|mk|fi|c|tc)?sh|(?:python|pypy|perl|ruby|php|lua)[\d.]*|node|deno|bun|luajit|tclsh|Rscript"
     r"|guile|elixir|java|osascript|source|\.)"
 )
-_ASSIGNED = pattern(r"[A-Za-z_]\w*=")
-_VARIABLE = pattern(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[@*#?$!0-9-])")
-_LIKE_A_FILE = pattern(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[@*#?$!0-9-])")
+_LIKE_A_FILE = re.compile(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
 # fmt: on
 _UNKNOWN = "\0"
-_SECTION = pattern(rb"\s*\[\s*([^\]\s\"]*)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?[^\]\n]*\]")
-_SETTING = pattern(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s*=(.*)")
+_SECTION = re.compile(rb"\s*\[\s*([^\]\s\"]*)(?:\s+\"((?:[^\"\\\n]|\\.)*)\")?[^\]\n]*\]")
+_SETTING = re.compile(rb"\s*([A-Za-z][A-Za-z0-9-]*)\s*=(.*)")
 _DEEPEST = 4  # command lines inside the words of command lines
 
 
@@ -304,7 +303,7 @@ def _in_command(
         if runs and not word.startswith("-"):
             if word.startswith("@") or "/" in word:  # any other program is looked for on PATH
                 yield from _as_path(word.removeprefix("@"), sure=word.startswith("@"))
-            runs, reads = word in _WRAPPERS, _READS_FILE.fullmatch(word) is not None
+            runs, reads = word in _WRAPPERS, re.fullmatch(_READS_FILE, word) is not None
         elif word in _BEFORE_PROGRAM:
             runs = True
         elif every and word in _FILE_FOLLOWS:
@@ -356,7 +355,7 @@ def _words(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str | None
 
     What only the shell could tell is the character NUL.
     """
-    text = _GIT_FOLDER.sub(".git", _TOP.sub(".", text.replace(_UNKNOWN, "")))
+    text = re.sub(_GIT_FOLDER, ".git", re.sub(_TOP, ".", text.replace(_UNKNOWN, "")))
     inner: list[str] = []
     word, there, quoted, quote, at = "", False, False, "", 0
     while at < len(text):

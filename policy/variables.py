@@ -4,8 +4,6 @@ import re
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from policy.pattern import pattern
-
 
 class Standing(Enum):
     """OWN: nobody but the script looks at it. PASSED: later programs may obey it. SHELL: bash itself, or all do."""
@@ -15,38 +13,39 @@ class Standing(Enum):
     SHELL = "shell"
 
 
+# The longer expressions are texts: `re` compiles them at their first use and keeps them, and most commands use none.
 # Exported, these change how output looks and nothing else.
-_LOOKS = pattern(
+_LOOKS = (
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI"
     r"|SOURCE_DATE_EPOCH|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND"
     r"|NODE_ENV"
 )
 # Those of them that never name a file: counts, switches, and terminal types, which hold no `/` (terminfo(5)). Where the
 # script itself does not export them, they may hold anything.
-_INERT = pattern(
+_INERT = (
     r"NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI|SOURCE_DATE_EPOCH|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
 )
-_VALUE = pattern(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
-_TRAVERSAL = pattern(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
+_VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
+_TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
 
 # A clock, a counter, and a finer or coarser splitting at blanks (the walk takes no split for certain after it).
-_TAMED = {"SECONDS": pattern("[0-9]{1,9}"), "OPTIND": pattern("1"), "IFS": pattern("[ \t\n]*")}
+_TAMED = {"SECONDS": re.compile("[0-9]{1,9}"), "OPTIND": re.compile("1"), "IFS": re.compile("[ \t\n]*")}
 # bash obeys these even when they are not exported.
-_SHELL = pattern(
+_SHELL = (
     r"BASH.*|CDPATH|CHILD_MAX|COMP.*|DIRSTACK|EMACS|ENV|EPOCH.*|EUID|EXECIGNORE|FCEDIT|FIGNORE|FUNC.*|GLOBIGNORE|GROUPS"
     r"|HIST.*|HOME|HOST.*|IFS|IGNOREEOF|INPUTRC|INSIDE_EMACS|LINENO|MAIL.*|MAPFILE|OLDPWD|OPT.*|PATH|PIPESTATUS"
     r"|POSIXLY_CORRECT|PPID|PROMPT_.*|PS[0-9]|PWD|RANDOM|READLINE_.*|SECONDS|SHELL.*|SHLVL|SRANDOM|TIMEFORMAT|TMOUT|UID"
     r"|auto_resume|histchars|_"
 )
-# Programs obey these, and the environment that the sandbox makes already holds some of them.
-_TOOLS = pattern(
+# Programs obey these, some in lower case too (npm_config_.., http_proxy), and the environment that the sandbox makes
+# already holds some of them.
+_TOOLS = (
     r"(LD|DYLD|GLIBC|GCONV|MALLOC|GIT|SSH|GPG|PYTHON|PIP|NODE|NPM|RUBY|GEM|BUNDLE|PERL|LUA|PHP|JAVA|JDK|MAVEN|GRADLE|GO|CARGO"
     r"|RUST|MAKE|CMAKE|CC|CXX|TAR|GREP|RIPGREP|LESS|MAN|PAGER|EDITOR|VISUAL|BROWSER|XDG|TMP|TEMP|DOCKER|KUBE|AWS|CURL|WGET"
     r"|SYSTEMD|DBUS|TERMINFO|NLSPATH|LOCPATH|LOCALDOMAIN|HOSTALIASES|RES_OPTIONS|USER|LOGNAME|TZDIR|DISPLAY|RINGFENCE)"
-    r"([A-Z0-9]*(_.*)?)|.*_PROXY|.*(PATH|OPTIONS|OPTS|FLAGS|COMMAND|EDITOR|PAGER|PRELOAD|ASKPASS)",
-    re.IGNORECASE,  # some obey lower-case names too: npm_config_.., http_proxy
+    r"([A-Z0-9]*(_.*)?)|.*_PROXY|.*(PATH|OPTIONS|OPTS|FLAGS|COMMAND|EDITOR|PAGER|PRELOAD|ASKPASS)"
 )
 
 
@@ -55,16 +54,16 @@ def standing(name: str, value: str | None, inherited: tuple[str, ...], *, export
 
     `inherited`: name patterns that a command's environment holds from the start, so that setting one is exporting it.
     """
-    if _LOOKS.fullmatch(name):
+    if re.fullmatch(_LOOKS, name):
         calm = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)
-        return Standing.OWN if calm or (not exported and _INERT.fullmatch(name)) else Standing.PASSED
+        return Standing.OWN if calm or (not exported and re.fullmatch(_INERT, name)) else Standing.PASSED
     if name in _PAGERS:
         return Standing.OWN if value in ("cat", "") else Standing.SHELL
     if value is not None and not exported and name in _TAMED and _TAMED[name].fullmatch(value):
         return Standing.OWN
-    if _SHELL.fullmatch(name):
+    if re.fullmatch(_SHELL, name):
         return Standing.SHELL
-    if _TOOLS.fullmatch(name):
+    if re.fullmatch(_TOOLS, name, re.IGNORECASE):
         # Never exported by the script itself, yet it may be in the environment already.
         return Standing.SHELL if exported or name != name.lower() else Standing.OWN
     if exported:
@@ -76,21 +75,24 @@ def standing(name: str, value: str | None, inherited: tuple[str, ...], *, export
 # What keeps a command to what was judged is partly said by variables, and some of those that a loader, a shell or Git
 # obeys would have another program run in place of the one that was judged. Sources: ld.so(8), bash(1), git(1).
 _UNDOING = (
-    (pattern(r"(?:LD|DYLD)_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|MALLOC_.*|RES_OPTIONS|HOSTALIASES|LOCALDOMAIN"),
+    (r"(?:LD|DYLD)_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|MALLOC_.*|RES_OPTIONS|HOSTALIASES|LOCALDOMAIN",
      "the system's own libraries obey it in every program, which could run other code than was judged"),
-    (pattern(r"(?:.*_)?PROXY|NO_PROXY|npm_config_(?:https_|http_|no)?proxy", re.IGNORECASE),
+    (r"(?i:(?:.*_)?PROXY|NO_PROXY|npm_config_(?:https_|http_|no)?proxy)",
      "the only way out is the sandbox's own proxy, which sets it itself"),
-    (pattern(r"GIT_(?!(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)\Z).*|SSH_ASKPASS|GPG_.*", re.IGNORECASE),
+    (r"(?i:GIT_(?!(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)\Z).*|SSH_ASKPASS|GPG_.*)",
      "Git obeys it, and it could undo what keeps a repository's own settings from starting programs"),
-    (pattern(r"XDG_CONFIG_(?:HOME|DIRS)|CURL_HOME|WGETRC|RIPGREP_CONFIG_PATH"),
+    (r"XDG_CONFIG_(?:HOME|DIRS)|CURL_HOME|WGETRC|RIPGREP_CONFIG_PATH",
      "programs that only read obey settings from there, Git among them, and those may start other programs"),
-    (pattern(r"RINGFENCE_.*|TMPDIR|PAGER|MANPAGER|SYSTEMD_PAGER|LESSOPEN|LESSCLOSE|LESSSECURE|EDITOR|VISUAL"),
+    (r"RINGFENCE_.*|TMPDIR|PAGER|MANPAGER|SYSTEMD_PAGER|LESSOPEN|LESSCLOSE|LESSSECURE|EDITOR|VISUAL",
      "the sandbox sets it itself, or programs start by it what was not judged"),
 )  # fmt: skip
 
 
 def undoing(name: str) -> str | None:
-    """Why nobody may set `name` for a command from outside, or None: it would undo what guards the command."""
-    if _SHELL.fullmatch(name):
+    """Return why `name` must not be set for a command from outside the script; None if it may.
+
+    Such a variable would undo a guard of the command.
+    """
+    if re.fullmatch(_SHELL, name):
         return "bash obeys it, so the script could do something else than what was judged"
-    return next((why for names, why in _UNDOING if names.fullmatch(name)), None)
+    return next((why for names, why in _UNDOING if re.fullmatch(names, name)), None)

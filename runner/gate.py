@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.action import (
     Action,
@@ -33,7 +34,6 @@ from runner.facts import child_environment, gather, unfit_folder
 from runner.gate_args import GateArgs
 from runner.problems import usage
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.typed import FlagRights
 

@@ -5,8 +5,8 @@ the last use of the key. What the environment holds under a name that speaks of 
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from runner.secrets import Secret
 

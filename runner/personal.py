@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from glob import glob
 
-from policy.pattern import pattern
 from policy.secrecy import inside
 from policy.settings_paths import (
     GIT,
@@ -35,7 +34,7 @@ _GIT_FILES = (
     *("/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig", "~/.gitconfig", "~/.config/git/config"),
 )
 _NAMES = "|".join(map(re.escape, VARIABLES))
-_ASSIGNMENT = pattern(
+_ASSIGNMENT = (  # a text, as those of `_SCRIPTS`: `re` compiles them at their first use
     rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
 )
@@ -77,7 +76,7 @@ _RUN_KEYS = frozenset((
 # Files that programs read whenever they start, by what includes another file there.
 _SCRIPTS = (
     (
-        pattern(r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)"),
+        r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)",
         (
             *("~/.bashrc", "~/.bash_profile", "~/.bash_login", "~/.profile", "~/.bash_aliases", "~/.zshrc"),
             *("~/.zshenv", "~/.zprofile", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.cshrc", "~/.tcshrc"),
@@ -86,7 +85,7 @@ _SCRIPTS = (
         ),
     ),
     (
-        pattern(
+        (
             r"""(?:^|[\s|'"(:])(?:(?:so(?:u(?:r(?:ce?)?)?)?|luaf(?:ile)?|load(?:-file)?)\b!?[ \t]+|dofile\()"""
             r"""["']?([^\s|"')]+)"""
         ),
@@ -96,33 +95,33 @@ _SCRIPTS = (
         ),
     ),
     (
-        pattern(  # a program without `/` is looked for on PATH
+        (  # a program without `/` is looked for on PATH
             r"""(?:^|[\s;"'{])(?:source(?:-file)?[ \t]+(?:-\w+[ \t]+)*["']?"""
             r"""|run(?:-shell)?[ \t]+(?:-\w+[ \t]+)*["']?(?=[^\s;"']*/))([^\s;"']+)"""
         ),
         ("~/.tmux.conf", "~/.config/tmux/tmux.conf"),
     ),
     (
-        pattern(r"""^[ \t]*(?:source|command[ \t]+source|command[ \t]+script[ \t]+import)[ \t]+(\S+)"""),
+        r"""^[ \t]*(?:source|command[ \t]+source|command[ \t]+script[ \t]+import)[ \t]+(\S+)""",
         ("~/.gdbinit", "~/.lldbinit"),
     ),
-    (pattern(r"""\b(?:load|require)[ \t(]+["']((?:\.|~|/)[^"']+)"""), ("~/.irbrc", "~/.pryrc")),
-    (pattern(r"""\b(?:sys\.)?source[ \t]*\([ \t]*["']([^"']+)"""), ("~/.Rprofile", "~/.octaverc")),
-    (pattern(r"^[ \t]*:(?:script|load|l)[ \t]+(\S+)"), ("~/.ghci", "~/.config/ghc/ghci.conf")),
-    (pattern(r"""\bimport_file(?:_if_available)?[ \t(]+"([^"]+)"""), ("~/.iex.exs",)),
+    (r"""\b(?:load|require)[ \t(]+["']((?:\.|~|/)[^"']+)""", ("~/.irbrc", "~/.pryrc")),
+    (r"""\b(?:sys\.)?source[ \t]*\([ \t]*["']([^"']+)""", ("~/.Rprofile", "~/.octaverc")),
+    (r"^[ \t]*:(?:script|load|l)[ \t]+(\S+)", ("~/.ghci", "~/.config/ghc/ghci.conf")),
+    (r"""\bimport_file(?:_if_available)?[ \t(]+"([^"]+)""", ("~/.iex.exs",)),
     (
-        pattern(r"""\b(?:open|execfile|run_path)\([ \t]*["']([^"']+)"""),
+        r"""\b(?:open|execfile|run_path)\([ \t]*["']([^"']+)""",
         ("~/.pythonrc", "~/.pythonrc.py", "~/.pdbrc.py"),
     ),
-    (pattern(r"^[ \t]*\$include[ \t]+(\S+)"), ("~/.inputrc",)),
-    (pattern(r"^[ \t]*\\ir?[ \t]+'?([^\s']+)"), ("~/.psqlrc",)),
-    (pattern(r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)"), ("~/.sqliterc",)),
+    (r"^[ \t]*\$include[ \t]+(\S+)", ("~/.inputrc",)),
+    (r"^[ \t]*\\ir?[ \t]+'?([^\s']+)", ("~/.psqlrc",)),
+    (r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)", ("~/.sqliterc",)),
 )
-_HERE = pattern(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)""")
-_HOME = pattern(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
-_ACTIVATION = pattern(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
-_LINE = pattern(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)")
-_TOOLS = pattern(r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?")  # which the user installs there
+_HERE = re.compile(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)""")
+_HOME = re.compile(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
+_ACTIVATION = re.compile(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
+_LINE = re.compile(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)")
+_TOOLS = re.compile(r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?")  # which the user installs there
 # What Git itself writes in its folder: a pattern that is exactly one of these would stop every commit.
 _GITS_OWN = frozenset(
     (".git", ".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/tags", ".git/logs", ".git/info")
@@ -220,23 +219,23 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[Kind, str]]:
                     left += [hit for hit in sorted(glob(place)) if hit not in left]
 
 
-def _in_scripts(left: list[str], includes: re.Pattern[str], workspace: str, home: str) -> Iterator[tuple[Kind, str]]:
+def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[Kind, str]]:
     """Yield what the scripts `left`, and those that they read, read and run. Of shells also what variables say there,
     and programs by a relative path, which hooks of a prompt may run."""
     first = len(left)
     for count, path in enumerate(left):
         if count >= first + _MOST_FILES:
             return
-        shell = includes is _SCRIPTS[0][0]
+        shell = includes == _SCRIPTS[0][0]
         for line in _text(path).splitlines():
             if line.lstrip().startswith(("#", '"', ";", "alias ")):
                 continue
-            for each in filter(None, map(_plain, includes.findall(line))):
+            for each in filter(None, map(_plain, re.findall(includes, line))):
                 yield Kind.FILE, each
                 if each.startswith(("/", "~")) and (place := located(each, workspace, home)) not in left:
                     left.append(place)
             if shell:
-                for name, other, value in _ASSIGNMENT.findall(line):
+                for name, other, value in re.findall(_ASSIGNMENT, line):
                     yield from _assigned(name or other, value, home)
             if shell or "tmux" in path:
                 for word in paths(Kind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):

@@ -4,6 +4,7 @@ Only the host of an address goes any further, and for tools that read a variable
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from configparser import ConfigParser, Error
 from functools import lru_cache
@@ -11,18 +12,19 @@ from urllib.parse import urlsplit
 
 from policy.assessment import Scope
 from policy.hosts import endpoint
-from policy.pattern import pattern
 from policy.permission.hosts import opens
 from sandbox.git_settings import UncertainSettingsError, read_file
 
-_ADDRESS = pattern(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
+_ADDRESS = re.compile(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
 _LINES = {
-    "npm": pattern(r"^[^\S\n]*[\"']?(?:@[^:\s]+:)?registry[\"']?\s*=\s*(\S+)", 8),  # re.MULTILINE
-    "yarn": pattern(r"^[^\S\n]*(?:npmRegistryServer:|registry\s)\s*[\"']?([^\s\"']+)", 8),
-    "cargo": pattern(r"^[^\S\n]*(?:registry|index)\s*=\s*[\"']([^\"'\n]+)", 8),
-    "uv": pattern(r"^[^\S\n]*(?:url|index-url|extra-index-url|default-index)\s*=\s*(.+)", 8),
-    "gem": pattern(r"^[^\S\n]*(?:-\s+|source\s*\(?\s*[\"']|BUNDLE_MIRROR__\S*\s*:\s*[\"']?)(https?://[^\s\"')]+)", 8),
-    "composer": pattern(r"\"url\"\s*:\s*\"(https?:[^\"]+)\"", 8),
+    "npm": re.compile(r"^[^\S\n]*[\"']?(?:@[^:\s]+:)?registry[\"']?\s*=\s*(\S+)", 8),  # re.MULTILINE
+    "yarn": re.compile(r"^[^\S\n]*(?:npmRegistryServer:|registry\s)\s*[\"']?([^\s\"']+)", 8),
+    "cargo": re.compile(r"^[^\S\n]*(?:registry|index)\s*=\s*[\"']([^\"'\n]+)", 8),
+    "uv": re.compile(r"^[^\S\n]*(?:url|index-url|extra-index-url|default-index)\s*=\s*(.+)", 8),
+    "gem": re.compile(
+        r"^[^\S\n]*(?:-\s+|source\s*\(?\s*[\"']|BUNDLE_MIRROR__\S*\s*:\s*[\"']?)(https?://[^\s\"')]+)", 8
+    ),
+    "composer": re.compile(r"\"url\"\s*:\s*\"(https?:[^\"]+)\"", 8),
 }
 # program: variables, files of the person, files of the project, how to read them
 # fmt: off
@@ -44,10 +46,10 @@ _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
 _TELLING = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
 # What was locked says where it came from. Asked only where no settings name a registry.
 _LOCKS = {
-    "npm":  ("package-lock.json", pattern(r'"resolved":\s*"(https?://[^"\s]+)')),
-    "yarn": ("yarn.lock",         pattern(r'^\s+resolved "(https?://[^"\s]+)', 8)),
-    "uv":   ("uv.lock",           pattern(r'\b(?:registry|url) = "(https?://[^"\s]+)')),
-    "gem":  ("Gemfile.lock",      pattern(r"^\s+remote: (https?://\S+)", 8)),
+    "npm":  ("package-lock.json", re.compile(r'"resolved":\s*"(https?://[^"\s]+)')),
+    "yarn": ("yarn.lock",         re.compile(r'^\s+resolved "(https?://[^"\s]+)', 8)),
+    "uv":   ("uv.lock",           re.compile(r'\b(?:registry|url) = "(https?://[^"\s]+)')),
+    "gem":  ("Gemfile.lock",      re.compile(r"^\s+remote: (https?://\S+)", 8)),
 }
 _MOST_LOCKED = 4  # hosts of one lock file; of more, the proxy tells whom it asks for
 _ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.hosts import nearby
@@ -14,7 +15,6 @@ _SPECIAL = frozenset("*?")  # they mean something in a rule
 _MOST = 4  # rules; whoever needs more had better choose a mode
 
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from typing import Protocol
 

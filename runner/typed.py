@@ -1,9 +1,9 @@
 """`--read`, `--write`, `--host`, `--env`: what a person types for one action, checked before anything is judged."""
 
 import os
+import re
 from dataclasses import replace
 
-from policy.pattern import pattern
 from policy.phrases import plain
 from policy.profile_file import names_credential
 from policy.typed import FlagRights
@@ -45,10 +45,10 @@ def notices(given: FlagRights) -> tuple[str, ...]:
 
 
 # Beginnings that issuers give to tokens, so that scanners find them; and any long run of letters and digits mixed.
-_ISSUED = pattern(
+_ISSUED = re.compile(
     r"gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-|hf_|dop_v1_|eyJ[A-Za-z0-9_-]+\.eyJ|-----BEGIN"
 )
-_RANDOM = pattern(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{32,}")
+_RANDOM = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{32,}")
 
 
 def _looks_secret(name: str, value: str) -> bool:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.verdict import Problem, Terms
@@ -11,7 +12,6 @@ from sandbox.container.choice import Choice
 from sandbox.launch import Ahead
 from sandbox.linux import Linux
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from sandbox.egress.broker import Lend
 

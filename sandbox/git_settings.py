@@ -7,16 +7,16 @@ UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5), `is_git
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from policy.git_config import LONGEST, GitConfigError, Setting, commondir_target, expanded, gitdir_target, read_settings
-from policy.pattern import pattern
 from policy.record import dataclass
 
 _MOST_FILES = 60  # that are included
-_ORDINARY = pattern(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
+_ORDINARY = re.compile(r"[\w.-]{1,60}", 256)  # re.ASCII: names that a reason may show
 _DEEPEST = 10  # levels of includes; of more, Git ends with an error
 
 

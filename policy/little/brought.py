@@ -1,5 +1,6 @@
 """Git commands that bring files of the index or of the history into the workspace, or change what the index holds."""
 
+import re
 from collections.abc import Callable
 
 from policy.assessment import EffectKind, Step
@@ -7,7 +8,6 @@ from policy.call import Call
 from policy.facts import Kind
 from policy.getopt import ParsedOptions, parse
 from policy.little.kept import HISTORY, INDEX, Where, asked, before_dashes, is_revision, named
-from policy.pattern import pattern
 
 _READING = frozenset((EffectKind.READS, EffectKind.RUNS, EffectKind.UNKNOWN))
 # Of Git's own commands, these print what lies in the workspace or in the index.
@@ -21,7 +21,7 @@ _MOVING = frozenset(
     ("checkout", "switch", "reset", "merge", "rebase", "cherry-pick", "revert", "commit", "bisect", "am")
 )
 # `@{-1}` is not: it is HEAD, or what another command of the script brought, which is judged there.
-_RELATIVE = pattern(r".*(?:[~^]|@\{(?!-1\})).*")
+_RELATIVE = re.compile(r".*(?:[~^]|@\{(?!-1\})).*")
 _GOING_ON = frozenset(("--continue", "--abort", "--quit", "--skip"))  # of what an earlier command began
 
 

@@ -7,16 +7,15 @@ from policy.call import Call
 from policy.getopt import parse
 from policy.hosts import ADDRESS
 from policy.judge_command import judge
-from policy.pattern import pattern
 from policy.rule import Role
 from policy.sense import AbstractWord, literal
 
-_GLOB = pattern(r"[\[{]")
-_NUMBERED = pattern(r"#[0-9]")
-_OUTPUT = pattern(r"%output\{(?:>>)?([^}]*)\}")
-_SENT = pattern(r"[^=]*=")
-_HEADERS = pattern(r"\s*headers=[@<](.*)", re.DOTALL)
-_SPANS = pattern(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")  # `-nH` is another flag
+_GLOB = re.compile(r"[\[{]")
+_NUMBERED = re.compile(r"#[0-9]")
+_OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
+_SENT = re.compile(r"[^=]*=")
+_HEADERS = re.compile(r"\s*headers=[@<](.*)", re.DOTALL)
+_SPANS = re.compile(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")  # `-nH` is another flag
 _TREES = frozenset(["-r", "--recursive", "-m", "--mirror", "-x", "--force-directories", "-p", "--page-requisites"])
 
 

@@ -9,7 +9,6 @@ from policy.assessment import EffectKind, Scope
 from policy.call import Call
 from policy.facts import Kind
 from policy.getopt import ParsedOptions, parse
-from policy.pattern import pattern
 from policy.phrases import listed, plain
 from policy.secrecy import inside
 from policy.sense import AbstractWord
@@ -32,13 +31,13 @@ _EXPLICIT = frozenset(
     ("-p", "-u", "--patch", "-U", "--unified", "--patch-with-raw", "--patch-with-stat", "--binary", "--check")
 )
 # A word that may be the id of a file's content; the name of a reference is one of commits.
-_ID = pattern(r"(?:[0-9a-f]{4,64}|.*\^\{(?:blob|object)?\})", re.IGNORECASE)
-_NAME = pattern(r"[A-Za-z0-9_][\w./+-]*")  # of a reference
+_ID = re.compile(r"(?:[0-9a-f]{4,64}|.*\^\{(?:blob|object)?\})", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9_][\w./+-]*")  # of a reference
 _KINDS = ("commit", "tree", "tag")
-_GLOB, _CLASS = pattern(r"[*?\[\\]"), pattern(r"[\[\\]")
-_EXCLUDE = pattern(r":(?:[!^]|\(exclude\))(.+)")
+_GLOB, _CLASS = re.compile(r"[*?\[\\]"), re.compile(r"[\[\\]")
+_EXCLUDE = re.compile(r":(?:[!^]|\(exclude\))(.+)")
 # What stands behind a revision in braces may hold a colon: `HEAD^{/fix: x}`, `main@{12:00}`.
-_BRACES = pattern(r"[\^@]\{[^}]*\}")
+_BRACES = re.compile(r"[\^@]\{[^}]*\}")
 # Flags of `git` that give a pathspec another meaning, and flags with which more is printed than the paths select.
 _PATHSPECS = frozenset(("--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"))
 _PAST_PATHS = frozenset(("--full-diff", "--follow", "--stdin"))
@@ -234,7 +233,7 @@ _DISPLAY = (_PATCH - {"--remerge-diff", "--diff-merges", "-m"}) | _NO_PATCH | fr
     "--minimal", "--no-abbrev-commit", "--no-color", "--no-decorate", "--no-ext-diff", "--no-notes", "--no-prefix",
     "--no-renames", "--no-textconv", "--oneline", "--patience", "--pretty", "--text",
 ))  # fmt: skip
-_NUMBER = pattern(r"-\d+")
+_NUMBER = re.compile(r"-\d+")
 _COUNT = frozenset(("-#", "-n", "--max-count"))
 _ACCEPTED = {
     "diff": _DISPLAY | {"--cached", "--staged", "--diff-filter"},

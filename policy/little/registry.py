@@ -6,8 +6,8 @@ A module is imported when a command first needs it, because most commands need n
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.call import Call
 

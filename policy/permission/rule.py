@@ -2,13 +2,13 @@
 
 from datetime import date
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from policy.assessment import RuleRef
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Tier
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.permission.shape import CommandPattern
 

@@ -9,6 +9,7 @@ passes through.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from itertools import islice
@@ -16,13 +17,12 @@ from typing import TypeVar
 
 from policy.assessment import Scope
 from policy.facts import Facts, Kind, PathFact
-from policy.pattern import pattern
 from policy.profile import Profile
 from policy.remotes import Remotes
 
 MOST = 48 << 10  # characters of what was asked about one action
 ENTRIES = 1000  # of the workspace's own folder; with more, it is left out
-_PASSWORD = pattern(r"(://[^/@:]*:)[^/@]*(?=@)")
+_PASSWORD = re.compile(r"(://[^/@:]*:)[^/@]*(?=@)")
 _Value = TypeVar("_Value")
 
 

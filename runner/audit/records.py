@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from policy.action import Action
 from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
@@ -15,7 +16,6 @@ from runner.audit.spelled import now
 from runner.version import VERSION
 from sandbox.backend import Enforcement, Outcome
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.grant import Grant
     from runner.audit.facts import Noting

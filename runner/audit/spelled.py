@@ -6,13 +6,13 @@ Environment values are left out (the terms digest still covers them): a user may
 import hashlib
 import time
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from policy.action import Action
 from policy.assessment import Effect, Reason
 from policy.verdict import Problem, Terms
 from sandbox.backend import Connection, Enforcement
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from policy.grant import Grant
 

@@ -6,12 +6,12 @@ here only for as long as one request needs it.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from policy.record import dataclass
 from policy.verdict import Problem
 from sandbox.backend import SandboxUnavailable
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     import ssl
 
