@@ -1,4 +1,4 @@
-"""The model and the JSON Schema that are made from the table of keys: current, and of one mind with the loader."""
+"""Tests of the JSON Schema that is made from the table of keys, and of the loader against a pydantic model."""
 
 import importlib.util
 import json
@@ -11,12 +11,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from config_model import complaints
 from config_strategies import as_toml, documents
 from hypothesis import HealthCheck, given, settings
 
 from runner.config.keys import ENTRIES, KEYS, LISTS, SECTIONS, SHAPES, VARIABLES
 from runner.config.migrations import renew
-from runner.config.model import complaints
 from runner.config.origins import packaged_values
 from runner.config.reading import read_all
 from runner.config.schema import FILE, schema, schema_text, shipped_schema

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
@@ -89,7 +88,6 @@ def _checked(
             continue
         keyed, wrong = read_all(text, str(path), most=MOST + 1)
         told = [fault_of(error.problem, str(path)) for error in wrong]
-        told += _second_opinion(text, str(path), told)
         said = given_as(keyed, data, path, layer, trusted)
         settings, more = _over(settings, replace(said, layer=Layer.PROJECT, trusted=True) if came_along else said)
         told = sorted([*told, *more], key=lambda fault: fault.line)
@@ -135,19 +133,6 @@ def _never(source: str, entry: object, settings: Settings, given: Given) -> Iter
         if not rule.expired(date.today()):
             for fault in rule_faults(rule, settings.rules, settings.profile):
                 yield Fault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
-
-
-def _second_opinion(text: str, source: str, told: list[Fault]) -> list[Fault]:
-    """What the model made from the same table has against a file that the loader finds whole: a defect of ours, and
-    still nothing that may pass in silence."""
-    if told:
-        return []
-    from runner.config.migrations import renew
-    from runner.config.model import complaints
-
-    document = tomllib.loads(text)
-    renew(document)
-    return [Fault(source, 0, f"`{'.'.join(path)}` cannot be used: {why}", "") for path, why in complaints(document)]
 
 
 def fault_of(problem: Problem, file: str) -> Fault:

@@ -1,7 +1,4 @@
-"""The whole configuration as a pydantic model, made from the table of keys: for the JSON Schema, and a second opinion.
-
-Loading does without it, since importing pydantic costs more than all of `agent exec`; tests hold the two together.
-"""
+"""A pydantic model of a configuration file, made from the table of keys: the second opinion on the loader."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
@@ -23,16 +20,7 @@ from pydantic import (
 
 from policy.keyed import Entry, Shape, Value, value_of
 from policy.keyed import Path as KeyPath
-from runner.config.keys import KEYS, LISTS, SECTIONS, Key, TableList, Widens
-
-_REPOSITORY = {
-    Widens.YOURS: "Only you can say it: a repository's file never may.",
-    Widens.NEVER: "Only you can say it: a repository's file may not until you trust it.",
-    Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
-    Widens.ANYTHING: "",
-}
-_TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"
-_SIZE = r"^\s*[0-9]{1,15}\s*([KMGTkmgt]([iI]?[bB])?|[bB])?\s*$"
+from runner.config.keys import KEYS, LISTS, Key, TableList
 
 
 def _day(raw: object) -> object:
@@ -41,15 +29,15 @@ def _day(raw: object) -> object:
     raise ValueError(f"it must be {Shape.DATE.value}")
 
 
-def _text_of(shape: Shape, pattern: str) -> Any:
-    """A text that writes a number with its unit."""
+def _text_of(shape: Shape) -> Any:
+    """Return the type of a text that writes a number with its unit."""
 
     def check(raw: str) -> str:
         if value_of(raw, shape) is None:
             raise ValueError(f"it must be {shape.value}")
         return raw
 
-    return Annotated[StrictStr, AfterValidator(check), Field(json_schema_extra={"pattern": pattern})]
+    return Annotated[StrictStr, AfterValidator(check)]
 
 
 # fmt: off
@@ -62,10 +50,10 @@ _TYPES: Mapping[Shape, Any] = {
     Shape.PATTERNS: list[_Words],
     Shape.WHOLE:    _Whole,
     Shape.SECONDS:  Annotated[float, Field(strict=True, gt=0, le=7 * 86_400, allow_inf_nan=False)]
-                    | _text_of(Shape.SECONDS, _TIME),
-    Shape.WHOLE_SECONDS: _Whole | _text_of(Shape.WHOLE_SECONDS, _TIME),
+                    | _text_of(Shape.SECONDS),
+    Shape.WHOLE_SECONDS: _Whole | _text_of(Shape.WHOLE_SECONDS),
     Shape.NUMBER:   Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)],
-    Shape.SIZE:     _Whole | _text_of(Shape.SIZE, _SIZE),
+    Shape.SIZE:     _Whole | _text_of(Shape.SIZE),
     Shape.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
     Shape.SWITCH:   StrictBool,
     Shape.DATE:     Annotated[date, BeforeValidator(_day)],
@@ -79,19 +67,19 @@ class _Table(BaseModel):
 
 @cache
 def model() -> type[BaseModel]:
-    """The model of one file in the format of today."""
+    """Return the model of one file in the current format."""
     top: dict[str, Any] = {}
     for key in KEYS:
         at = top
         for word in key.path[:-1]:
             at = at.setdefault(word, {})
         at[key.path[-1]] = key
-    lists = {each.name: (list[_entry(each)], _field(each.name, each.help, max_length=each.most)) for each in LISTS}  # type: ignore[misc]  # a type made here
+    lists = {each.name: (list[_entry(each)], Field(None, alias=each.name, max_length=each.most)) for each in LISTS}  # type: ignore[misc]  # a type made here
     return _model(top, (), lists)
 
 
 def complaints(document: Mapping[str, object]) -> list[tuple[KeyPath, str]]:
-    """What the model has against a document as TOML reads it: path and reason."""
+    """Return the path and the reason of every fault that the model finds in a document as TOML reads it."""
     try:
         model().model_validate(document)
     except ValidationError as error:
@@ -101,7 +89,7 @@ def complaints(document: Mapping[str, object]) -> list[tuple[KeyPath, str]]:
 
 def _model(tree: Mapping[str, Any], at: KeyPath, lists: Mapping[str, Any]) -> type[BaseModel]:
     fields: dict[str, Any] = {
-        word: (_type(below, (*at, word)), _about(word, below, (*at, word))) for word, below in tree.items()
+        word: (_type(below, (*at, word)), Field(None, alias=word)) for word, below in tree.items()
     }
     # By an alias: a key may be called like something that every model has.
     renamed = {f"f{number}": each for number, each in enumerate({**fields, **lists}.values())}
@@ -116,19 +104,6 @@ def _type(below: Any, at: KeyPath) -> Any:
         assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
         return dict[str, _type(below["*"], (*at, "NAME"))]  # type: ignore[misc]  # a type made here
     return _model(below, at, {})
-
-
-def _about(word: str, below: Any, at: KeyPath) -> Any:
-    if not isinstance(below, Key):
-        return _field(word, SECTIONS.get(".".join(at), ""))
-    extra: dict[str, Any] = {"enum": list(below.choices)} if below.choices else {}
-    if below.default is not None:
-        extra["default"] = below.default
-    return _field(word, f"{below.help[:1].upper()}{below.help[1:]}. {_REPOSITORY[below.widens]}".rstrip(), extra)
-
-
-def _field(name: str, text: str, extra: dict[str, Any] | None = None, **bounds: Any) -> Any:
-    return Field(None, alias=name, description=text or None, json_schema_extra=extra or None, **bounds)
 
 
 def _checked(key: Key) -> Callable[[Any], Any]:
@@ -147,14 +122,10 @@ def _entry(table: TableList) -> Any:
         known = table.choices.get(name)
         if not known or shape is not Shape.TEXTS:
             return _TYPES[shape]
-        return list[Annotated[StrictStr, Field(json_schema_extra={"enum": list(known)})]]
-
-    def extra(name: str, shape: Shape) -> dict[str, Any] | None:
-        known = table.choices.get(name)
-        return {"enum": list(known)} if known and shape is Shape.TEXT else None
+        return list[StrictStr]
 
     fields: dict[str, Any] = {
-        f"f{number}": (kind(name, shape), _field(name, table.helps.get(name, ""), extra(name, shape)))
+        f"f{number}": (kind(name, shape), Field(None, alias=name))
         for number, (name, shape) in enumerate(table.keys.items())
     }
     made = create_model(f"Configuration_{table.name}", __base__=_Table, **fields)
