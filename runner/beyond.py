@@ -1,51 +1,78 @@
-"""What the sandbox stopped, put to the person: the exact right that was missing, for one more run.
+"""Escalation: ask the user for one additional right after the sandbox blocked a command, then run the command again.
 
-THREAT: a program says itself what it could not reach. It may lie, and name what it wants; so floors and denials hold,
-the card says whose word it is, a call is asked about a few times at most and each time for another right, a no holds
-for the conversation, and no yes is remembered.
+THREAT: the program itself may report what it could not reach. The program may lie and name what it wants. Therefore
+floors and denials hold, the question says where the report comes from, a call is asked about at most a few times and
+each time for another right, a no holds for the conversation, and no yes is remembered.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from policy.action import RunArgv, RunScript
+from policy.action import Action, RunArgv, RunScript
 from policy.extra import ExtraRight, added, ask_for, extra_of
-from policy.grants import approve, refuse
+from policy.hearing import EvaluationContext
 from policy.record import dataclass
-from policy.verdict import Allow, Ask, Deny, Terms
-from runner.approval import Halt, No, Question, Yes
+from policy.verdict import Ask, Terms, Verdict
+from runner.approval import Question
 from runner.approval_offer import NOTHING
-from runner.asking import ask_about
-from runner.audit import records
-from runner.calls import Judgement, Planned
+from runner.asking import CallRequester
+from runner.authorize import Authorization, Evaluation, authorize
+from runner.calls import Planned
 from runner.card import card
-from runner.events import Answered
-from runner.judging import judge_action
+from runner.judging import evaluate_action
 from runner.run_context import RunContext
 from runner.visible import one_line
 from sandbox.backend import Outcome, Violation
 
-_MOST = 4  # rights that one call may be asked for: a registry, and where its files lie
-_LONGEST = 300  # characters of what was stopped, in the card
+_MOST = 4  # rights that one call may be asked for: a registry, and the host of its files
+_LONGEST = 300  # characters of the report about what was blocked, in the question
 
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """What a person said to one more right: `verdict` Allow runs the action again, by it and for this once."""
+    """The decision about one additional right. An Allow runs the action once more."""
 
-    judgement: Judgement
     extra: ExtraRight
-    verdict: Allow | Deny
-    answer: records.Answer
+    decision: Authorization
+
+
+class _NotOffered(Exception):
+    """The right may no longer be asked for, because the machine or the settings changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _EscalationRequester(CallRequester):
+    """The requester of one more run with one additional right."""
+
+    had: Terms
+    extra: ExtraRight
+    granted_rights: Sequence[ExtraRight]
+    violation: Violation
+
+    def evaluate(self, action: Action) -> Evaluation:
+        """Return the question about the right as of now. Raise _NotOffered if there is none."""
+        evaluation = evaluate_action(action, self.ctx)
+        asked = _with_right(evaluation, self.had, self.extra, self.granted_rights)
+        if asked is None:
+            raise _NotOffered
+        return asked
+
+    def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
+        """Report nothing: the verdict on the action was reported before the first run."""
+
+    def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
+        """Return the question about the right, which can neither be remembered nor answered with another script."""
+        shown = replace(card(ask, NOTHING, around=context.facts), editable=False)
+        return Question(self.call.key, ask, NOTHING, shown, None, again or _reported(self.violation))
 
 
 async def request_escalation(
     planned: Planned, had: Terms, outcome: Outcome, ctx: RunContext, granted_rights: Sequence[ExtraRight] = ()
 ) -> Escalation | None:
-    """Ask the user for the right that `outcome` lacked, and return the answer.
+    """Ask the user for the right that `outcome` lacked, and return the decision.
 
-    `granted_rights` were added for this call already. Return None if no right was missing, or if no user may grant it.
+    `had` are the terms of the run, and `granted_rights` were added for this call already. Return None if no right was
+    missing, or if no user may grant the right. Raise asyncio.CancelledError if the user stops the turn.
     """
     if len(granted_rights) >= _MOST:
         return None
@@ -53,50 +80,44 @@ async def request_escalation(
         return None
     if not isinstance(planned.action, RunScript | RunArgv):
         return None
-    now = judge_action(planned, ctx)
-    found = next(
-        (
-            (violation, extra, first)
-            for violation in outcome.violations
-            if (extra := extra_of(violation.right))
-            and (first := _ask(now, had, extra, granted_rights, ctx))
-            and added(first, had).words not in ctx.refused_rights
-        ),
-        None,
-    )
-    if found is None:
-        return None
-    ask: Ask | None
-    violation, extra, ask = found
-    why = _again(violation)
-    while ask is not None:
-        told = replace(card(ask, NOTHING, around=now.recalled.context.facts), editable=False)
-        answer, seconds = await ask_about(Question(planned.call.key, ask, NOTHING, told, None, why), ctx)
-        if isinstance(answer, Halt):
-            raise asyncio.CancelledError
-        yes = isinstance(answer, Yes)
-        feedback = answer.feedback if isinstance(answer, No) else None
-        asked, now = ask, judge_action(planned, ctx)  # the machine as it is by now
-        ask = _ask(now, had, extra, granted_rights, ctx)
-        if yes and ask != asked:
-            why = "what this rests on has changed since you were asked"
+    now = evaluate_action(planned.action, ctx)
+    for violation in outcome.violations:
+        extra = extra_of(violation.right)
+        asked = _with_right(now, had, extra, granted_rights) if extra else None
+        if extra is None or asked is None or _right(asked, had).words in ctx.refused_rights:
             continue
-        ctx.emit(Answered(planned.call.key, yes, feedback))
-        if not yes:
-            ctx.refused_rights.add(added(asked, had).words)
-        said = records.Answer(asked.question, yes, ctx.approver.name, feedback, seconds)
-        verdict = approve(asked) if yes else refuse(asked, feedback, ctx.approver.name)
-        return Escalation(replace(now, assessment=asked.assessment), added(asked, had), verdict, said)
+        requester = _EscalationRequester(ctx, planned.call, had, extra, granted_rights, violation)
+        try:
+            decision = await authorize(asked, requester)
+        except _NotOffered:
+            return None
+        right = _right(decision.evaluation, had)
+        if decision.answer is not None and not decision.answer.yes:
+            ctx.refused_rights.add(right.words)
+        return Escalation(right, decision)
     return None
 
 
-def _ask(
-    now: Judgement, had: Terms, extra: ExtraRight, granted_rights: Sequence[ExtraRight], ctx: RunContext
-) -> Ask | None:
-    return ask_for(now.recalled.context, now.planned.action, had, extra, granted_rights)
+def _with_right(
+    evaluation: Evaluation, had: Terms, extra: ExtraRight, granted_rights: Sequence[ExtraRight]
+) -> Evaluation | None:
+    """Return the evaluation whose verdict is the question about `extra`, or None if no user may grant that right."""
+    recalled = evaluation.recalled
+    ask = ask_for(recalled.context, evaluation.action, had, extra, granted_rights)
+    if ask is None:
+        return None
+    found = replace(recalled, assessment=ask.assessment, verdict=ask, by=(), question=ask)
+    return Evaluation(ask.assessment, ask, found, evaluation.noted)
 
 
-def _again(violation: Violation) -> str:
+def _right(evaluation: Evaluation, had: Terms) -> ExtraRight:
+    """Return the right that a yes to the question of `evaluation` adds to `had`."""
+    assert isinstance(evaluation.verdict, Ask)  # `_with_right` makes no other
+    return added(evaluation.verdict, had)
+
+
+def _reported(violation: Violation) -> str:
+    """Return the report about what was blocked, with its source."""
     said = one_line(violation.what, _LONGEST)
     whose = "the program says so itself" if violation.inferred else "the sandbox says so"
     return f"it ran, and was stopped: {said} ({whose})"

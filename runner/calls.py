@@ -4,19 +4,16 @@ import json
 from typing import TYPE_CHECKING
 
 from policy.action import Action
-from policy.assessment import Assessment
 from policy.record import dataclass
 from policy.tier import Tier
-from policy.verdict import Allow, Problem, Verdict
+from policy.verdict import Allow, Problem
 from runner.messages import ToolCall
 from runner.run_context import RunContext
 from tools.arguments import parse
 from tools.tool import Tool, find
 
 if TYPE_CHECKING:
-    from runner.approval import Answer, Question
-    from runner.audit.facts import Noting
-    from runner.remembered import Recalled
+    from runner.authorize import EarlyAnswer, Evaluation
 
 _LONGEST_NAME = 200  # characters
 
@@ -49,44 +46,24 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyAnswer:
-    """An answer that was given before its call was due.
-
-    Attributes:
-        question: The question that was answered.
-        answer: The answer.
-        seconds: The time that the user took for the answers of the turn.
-    """
-
-    question: "Question"
-    answer: "Answer"
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on one planned call, before a user is asked.
 
     Attributes:
         planned: The planned call.
-        assessment: The effects, tiers and reasons of the action.
-        verdict: The verdict, with remembered answers applied.
-        recalled: The remembered answers that were found.
-        noted: The facts about the machine that the verdict depends on.
+        evaluation: The verdict on its action.
         early: The answer that the user gave before the call was due, or None.
     """
 
     planned: Planned
-    assessment: Assessment
-    verdict: Verdict
-    recalled: "Recalled"
-    noted: "Noting"
+    evaluation: "Evaluation"
     early: "EarlyAnswer | None" = None
 
     @property
     def only_reads(self) -> bool:
         """Return True if the action is allowed and cannot change what another call sees. Such calls may run at once."""
-        return isinstance(self.verdict, Allow) and self.assessment.tiers == (Tier.READ,)
+        evaluation = self.evaluation
+        return isinstance(evaluation.verdict, Allow) and evaluation.assessment.tiers == (Tier.READ,)
 
 
 def plan(call: Call, ctx: RunContext) -> Planned | Problem:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from policy.verdict import Allow, Terms
 from runner.audit.records import Ran
 from runner.ending_signals import ending_signals
-from runner.exec import Case
+from runner.exec_case import Case
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
 from runner.problems import Exit, Stopped, print_problem

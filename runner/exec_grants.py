@@ -1,23 +1,42 @@
-"""Grants for `agent exec` and `agent why`: the store of one action, and the question with what it may leave behind."""
+"""Questions and remembered answers of `agent exec`, and remembered answers of `agent why`."""
 
+import asyncio
 import os
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
 
+from policy.action import Action, RunScript
 from policy.assessment import Assessment
 from policy.grant import MAIN, Key, Span
+from policy.hearing import EvaluationContext
 from policy.permission.rule import Source
-from policy.verdict import Verdict
+from policy.verdict import Ask, Verdict
+from runner.approval import Answer, Question
 from runner.approval_offer import Offer
+from runner.audit.facts import Noting
+from runner.authorize import Evaluation, authorize
+from runner.exec_case import Case
+from runner.facts import gather
 from runner.gate import Gate
 from runner.grant_store import GrantStore, Keep
 from runner.places import state_dir
 from runner.problems import say
 from runner.remembered import Recalled, keep, offer, recalled
+from runner.visible import visible
+
+if TYPE_CHECKING:
+    from runner.approval import Terminal
+
+_Result = TypeVar("_Result")
 
 _SPANS = (Span.PROJECT,)  # there is no session that goes on
 
 
 def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool) -> "Asked":
-    """What was answered before to the action of this gate."""
+    """Return the verdict on an action of this gate with remembered answers applied, and their store."""
     store = GrantStore(state_dir(os.environ), Key(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
     context = gate.context(source, unattended=unattended)
     return Asked(store, recalled(context, assessment, verdict, store))
@@ -50,3 +69,103 @@ def _redact(text: str) -> str:
     from runner.redactor import Redactor
 
     return Redactor(live=True, shapes=True).text(text)
+
+
+def authorize_at_terminal(gate: Gate, asked: Asked, noted: Noting, *, attended: bool) -> Case:
+    """Decide about an action of `gate` before a sandbox is opened; ask on the terminal if the verdict is a question.
+
+    Raise KeyboardInterrupt if the user stops.
+    """
+    found = asked.found
+    requester = _TerminalRequester(gate, asked.store)
+    try:
+        decision = _finish_now(authorize(Evaluation(found.assessment, found.verdict, found, noted), requester))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    evaluation = decision.evaluation
+    return Case(
+        requester.gate,
+        evaluation.assessment,
+        decision.verdict,
+        decision.answer,
+        attended,
+        evaluation.noted,
+        decision.names,
+        decision.by,
+    )
+
+
+class _TerminalRequester:
+    """The requester of the action of `agent exec`. It asks on the terminal without an event loop."""
+
+    approver = "terminal"
+
+    def __init__(self, gate: Gate, grants: GrantStore) -> None:
+        self.gate = gate
+        self.grants = grants
+        self._terminal: Terminal | None = None
+
+    def evaluate(self, action: Action) -> Evaluation:
+        """Return the verdict on `action` as of now. From then on `gate` has the facts of now."""
+        gate = self.gate
+        noted = Noting(gather(gate.cwd, os.environ, gate.settings.profile), gate.settings.profile)
+        self.gate = gate = replace(gate, facts=noted.facts)
+        context = gate.context(Source.PERSON, unattended=False)
+        found = recalled(context, *context.evaluate(action), self.grants)
+        noted.parts()  # read now: a question may stand for minutes
+        return Evaluation(found.assessment, found.verdict, found, noted)
+
+    def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
+        """Report nothing: the report of the command tells the verdict."""
+
+    def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
+        """Return the question. A user who typed the command types another one, so the command cannot be replaced."""
+        from runner.card import card
+
+        offered = offer(context, ask, _SPANS, self.grants)
+        return Question("", ask, offered, replace(card(ask, offered), editable=False), None, again)
+
+    async def ask(self, question: Question) -> tuple[Answer, float]:
+        """Put the question on the terminal."""
+        from rich.console import Console
+
+        from runner.approval import Terminal, put
+
+        self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line)
+        began = time.monotonic()
+        (answer,) = await put(self._terminal, (question,))
+        return answer, time.monotonic() - began
+
+    def answered(self, yes: bool, feedback: str | None) -> None:
+        """Report nothing: the user has just answered on the same terminal."""
+
+    def replaced(self, action: RunScript, script: str) -> Action:
+        """Return the action with the new script. No question of this requester offers that."""
+        return replace(action, script=script)
+
+    def notice(self, text: str) -> None:
+        """Print a notice."""
+        _notice(text)
+
+
+async def _read_line(prompt: str) -> str:
+    """Read one line without an event loop. Characters typed before the question are discarded."""
+    import termios
+
+    termios.tcflush(0, termios.TCIFLUSH)
+    sys.stderr.write(visible(prompt))
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _finish_now(work: Coroutine[object, object, _Result]) -> _Result:
+    """Run a coroutine that never waits for an event loop. Ctrl-C at the question then interrupts the read itself."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: _Result = done.value
+        return result
+    raise RuntimeError("the question waited for something other than its answer")

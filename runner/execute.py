@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from policy.extra import ExtraRight
 from policy.verdict import Deny, Permit
-from runner.asking import authorize
+from runner.asking import authorize_call
 from runner.audit import records
 from runner.beyond import request_escalation
 from runner.calls import Call, Judgement, Planned
@@ -26,18 +27,18 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     """Authorize the action, record the decision, and run the action only after the record is durable."""
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
-    found = await authorize(judgement, ctx)
-    planned, verdict = found.judgement.planned, found.verdict
+    found = await authorize_call(judgement, ctx)
+    planned, verdict = replace(judgement.planned, action=found.evaluation.action), found.verdict
     decision = records.Decision(
         planned.call.name,
-        found.judgement.assessment,
+        found.evaluation.assessment,
         verdict,
         ctx.sandbox.name,
         found.answer,
         grants=found.names,
         granted=found.by,
         reach=ctx.sandbox.name,
-        noted=found.judgement.noted,
+        noted=found.evaluation.noted,
         proposed=found.proposed,
         model=ctx.live.named,
     )
@@ -68,19 +69,19 @@ async def _finish(planned: Planned, permit: Permit, outcome: Outcome, number: in
         granted.append(more.extra)
         decision = records.Decision(
             planned.call.name,
-            more.judgement.assessment,
-            more.verdict,
+            more.decision.evaluation.assessment,
+            more.decision.verdict,
             ctx.sandbox.name,
-            more.answer,
+            more.decision.answer,
             tuple(each.words for each in granted),
             reach=ctx.sandbox.name,
-            noted=more.judgement.noted,
+            noted=more.decision.evaluation.noted,
             model=ctx.live.named,
         )
         number, before = _record(planned, decision, ctx), number
-        if isinstance(more.verdict, Deny):
-            return stopped(finished(planned, outcome, ctx, before), more.verdict.problem, ctx)
-        permit = more.verdict.permit
+        if isinstance(more.decision.verdict, Deny):
+            return stopped(finished(planned, outcome, ctx, before), more.decision.verdict.problem, ctx)
+        permit = more.decision.verdict.permit
         ctx.emit(Notice(f"it runs once more, with {more.extra.words}"))
         outcome = await _run_recorded(permit, number, planned, ctx)
     report = finished(planned, outcome, ctx, number)

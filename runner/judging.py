@@ -1,9 +1,11 @@
 """Evaluation of the calls of a model: plan the action, evaluate it, and report the call. Nothing is asked or run."""
 
+from policy.action import Action
 from policy.hearing import EvaluationContext
 from policy.verdict import Problem
 from runner.audit import records
 from runner.audit.facts import Noting
+from runner.authorize import Evaluation
 from runner.calls import Call, Judgement, Planned, plan, raw_arguments
 from runner.events import Malformed, Proposed
 from runner.plan_mode import Proposal, proposal
@@ -36,7 +38,12 @@ def announce(call: Call, evaluated: Judgement | Problem, ctx: RunContext) -> Jud
 
 
 def judge_action(planned: Planned, ctx: RunContext) -> Judgement:
-    """Return the verdict on a planned action as of now, with remembered answers applied."""
+    """Return the verdict on a planned call as of now."""
+    return Judgement(planned, evaluate_action(planned.action, ctx))
+
+
+def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
+    """Return the verdict on `action` as of now, with remembered answers applied."""
     noted = Noting(ctx.look(), ctx.profile)  # the one look at the machine, which notes what the verdict depends on
     context = EvaluationContext(
         noted.facts,
@@ -47,7 +54,7 @@ def judge_action(planned: Planned, ctx: RunContext) -> Judgement:
         unattended=ctx.unattended,
         backend=ctx.sandbox.name,
     )
-    assessment, verdict = context.evaluate(planned.action)
+    assessment, verdict = context.evaluate(action)
     found = recalled(context, assessment, verdict, ctx.grants)
     noted.parts()  # read now: a question may stand for minutes
-    return Judgement(planned, found.assessment, found.verdict, found, noted)
+    return Evaluation(found.assessment, found.verdict, found, noted)

@@ -1,0 +1,105 @@
+"""`agent exec` evaluates an action again after a yes, so that a yes counts for exactly what the user saw."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from policy.tier import Mode, Tier
+from policy.verdict import Allow, Deny
+from runner.audit.facts import Noting
+from runner.exec import _judge
+from runner.exec_case import Case
+from runner.gate import open_gate
+from runner.gate_args import GateArgs
+
+Change = Callable[[Path], None]
+
+
+def nothing(folder: Path) -> None:
+    """Leave everything as it is."""
+
+
+def becomes_a_secret(folder: Path) -> None:
+    (folder / "outside/notes.txt").unlink()
+    (folder / "outside/notes.txt").symlink_to(folder / "home/.ssh/id_rsa")
+
+
+def becomes_another_file(folder: Path) -> None:
+    (folder / "outside/notes.txt").unlink()
+    (folder / "outside/notes.txt").symlink_to(folder / "elsewhere/plans.txt")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("workspace", "home/.ssh", "outside", "elsewhere", "state"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "home/.ssh/id_rsa").write_text("a key\n")
+    (tmp_path / "outside/notes.txt").write_text("notes\n")
+    (tmp_path / "elsewhere/plans.txt").write_text("plans\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path
+
+
+def answered(
+    folder: Path, answers: list[str], change: Change, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Case, list[str]]:
+    """Judge one action. `change` happens while the first question is on the screen."""
+    import os
+
+    prompts: list[str] = []
+
+    async def read_line(prompt: str) -> str:
+        if not prompts:
+            change(folder)
+        prompts.append(prompt)
+        return answers[len(prompts) - 1]
+
+    monkeypatch.setattr("runner.exec_grants._read_line", read_line)
+    script = f"cat {folder}/outside/notes.txt"
+    gate, action = open_gate(GateArgs(script, None, cwd=str(folder / "workspace"), mode=Mode.DEFAULT), os.environ)
+    return _judge(gate, action, Noting(gate.facts, gate.settings.profile), attended=True), prompts
+
+
+# fmt: off
+# (change while the question is on the screen, answers, allowed, tier of the verdict, number of questions, why)
+ROWS: list[tuple[Change, list[str], bool, Tier, int, str]] = [
+    (nothing,              ["y"],      True,  Tier.READ_OUTSIDE, 1, "a yes holds if nothing changed"),
+    (nothing,              ["n"],      False, Tier.READ_OUTSIDE, 1, "a no holds"),
+    (becomes_a_secret,     ["y"],      False, Tier.SECRET,       1, "no yes opens a secret"),
+    (becomes_a_secret,     ["n"],      False, Tier.READ_OUTSIDE, 1, "a no holds whatever changed"),
+    (becomes_another_file, ["y", "n"], False, Tier.READ_OUTSIDE, 2, "a yes to one file is not a yes to another"),
+    (becomes_another_file, ["y", "y"], True,  Tier.READ_OUTSIDE, 2, "the second yes counts"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T108")
+@pytest.mark.parametrize(
+    ("change", "answers", "allowed", "tier", "questions", "why"), ROWS, ids=[row[-1] for row in ROWS]
+)
+def test_a_yes_counts_for_what_was_on_the_screen(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Change,
+    answers: list[str],
+    allowed: bool,
+    tier: Tier,
+    questions: int,
+    why: str,
+) -> None:
+    case, prompts = answered(folder, answers, change, monkeypatch)
+    assert isinstance(case.verdict, Allow if allowed else Deny), why
+    assert case.verdict.cell.tier is tier, why
+    assert len(prompts) == questions, why
+
+
+def test_the_permit_and_the_record_are_about_the_second_look(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case, _ = answered(folder, ["y", "y"], becomes_another_file, monkeypatch)
+    assert isinstance(case.verdict, Allow)
+    assert str(folder / "elsewhere/plans.txt") in case.verdict.permit.terms.read
+    assert str(folder / "outside/notes.txt") not in case.verdict.permit.terms.read
+    assert "elsewhere/plans.txt" in repr(case.noted.parts())
+    assert case.answer is not None
+    assert case.answer.yes
