@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import forked_agent
+
 ROOT = Path(__file__).parents[1]
 AGENT = str(Path(sys.executable).with_name("agent"))
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -83,7 +85,7 @@ class Job:
         return f"scripted:{path}"
 
     def ci(self, *words: str, stdin: bytes | None = None, cwd: Path | None = None) -> "Done":
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, "ci", *words],
             cwd=cwd or self.work,
             env=self.environ,

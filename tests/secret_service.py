@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import forked_agent
+from forked_agent import AGENT
 from sandbox_bench import NOBODY, ROOT, world_readable_python
 from terminal import Terminal
 
-AGENT = Path(sys.executable).parent / "agent"
 PASSWORD = "the-password-of-the-keyring"
 # A bus that starts nothing by itself, unlike a desktop's, where a message to the Secret Service starts one.
 BARE_BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
@@ -71,7 +72,7 @@ class Desk:
     def agent(
         self, *words: str, stdin: str | bytes = b"", env: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = forked_agent.run(
             [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
             env={**self.environ, **(env or {})}, cwd=self.work, timeout=180, **self.who,
         )  # fmt: skip
@@ -84,7 +85,7 @@ class Desk:
             if len(self.command) > 1
             else [sys.executable, "-c", program, *words]
         )
-        done = subprocess.run(
+        done = forked_agent.run(
             argv, input=stdin, env=self.environ, cwd=self.work, capture_output=True, text=True, timeout=180, **self.who
         )
         assert done.returncode == 0, done.stderr
@@ -230,10 +231,10 @@ def terminal(desk: Desk, *words: str, command: Sequence[str] | None = None) -> I
 def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]]:
     """How that user starts `agent`, and the variables it takes: ours, or a copy where ours lies in a closed folder."""
     if not who:
-        return [str(AGENT)], {}
+        return [AGENT], {}
     with contextlib.suppress(OSError):
-        if subprocess.run([str(AGENT), "--version"], capture_output=True, cwd="/", env={}, **who).returncode == 0:
-            return [str(AGENT)], {}
+        if subprocess.run([AGENT, "--version"], capture_output=True, cwd="/", env={}, **who).returncode == 0:
+            return [AGENT], {}
     import keyring
 
     code = base / "code"

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import forked_agent
 import pytest
 
 from policy.action import RunScript
@@ -236,7 +237,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     def said(*words: str, code: int = 0) -> str:
         command = [str(Path(sys.executable).parent / "agent"), "audit", *words]
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = forked_agent.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 

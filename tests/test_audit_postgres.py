@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from policy.action import ReadFile, RunScript
@@ -357,7 +358,7 @@ def home(tmp_path: Path, server: Server) -> dict[str, str]:
 
 def agent(home: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
     work = Path(home["HOME"]).parent / "work"
-    return subprocess.run([AGENT, *words], env=home, cwd=work, capture_output=True, text=True, timeout=120)
+    return forked_agent.run([AGENT, *words], env=home, cwd=work, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.threat("T24")

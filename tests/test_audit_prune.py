@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import forked_agent
 import pytest
 from test_audit_sealed import SIGNER, broken, resealed, whole
 
@@ -282,7 +283,7 @@ def test_the_command(tmp_path: Path) -> None:
 
     def said(*words: str, code: int = 0) -> str:
         command = [str(Path(sys.executable).parent / "agent"), "audit", *words]
-        done = subprocess.run(command, env=fillers, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = forked_agent.run(command, env=fillers, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 

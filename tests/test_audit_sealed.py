@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -326,7 +327,7 @@ def test_the_commands(tmp_path: Path) -> None:
 
     def said(*words: str, code: int = 0) -> str:
         command = [str(Path(sys.executable).parent / "agent"), "audit", *words, "--file", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = forked_agent.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import forked_agent
 import grant_world
 import pytest
 from hypothesis import given
@@ -316,7 +317,7 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
     environ.pop("XDG_CONFIG_HOME", None)
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return forked_agent.run(
             [agent, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=60, check=False
         )
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from policy.verdict import Problem
@@ -163,5 +164,5 @@ def test_it_ends_when_nobody_reads_any_more(tmp_path: Path, place: dict[str, str
 
 
 def test_without_a_log_there_is_nothing_to_tell(place: dict[str, str]) -> None:
-    done = subprocess.run([AGENT, "audit", "tail"], env=place, capture_output=True, check=False, timeout=120)
+    done = forked_agent.run([AGENT, "audit", "tail"], env=place, capture_output=True, check=False, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
+import forked_agent
 import pytest
 
 from runner import live_secrets
@@ -81,7 +82,7 @@ class Desk:
         return [AGENT, "batch", "tasks.jsonl", "--cwd", str(self.work), "--mode", "trust-project", *model, *more]
 
     def run(self, *more: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = forked_agent.run(
             self.words(*more),
             cwd=self.base,
             env=self.environ,
@@ -194,7 +195,7 @@ def test_what_is_left_of_the_money_is_nothing_that_a_task_asks_for(desk: Desk) -
 
 def test_a_list_on_standard_input_is_checked(desk: Desk) -> None:
     for asked in (("run", "-", "--dry-run", "--out", "tasks.batch"), ("check", "-")):
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, "batch", *asked, "--cwd", str(desk.work)],
             cwd=desk.base,
             env=desk.environ,
@@ -300,7 +301,9 @@ def test_a_task_finds_nothing_of_another_and_changes_nothing_of_it(desk: Desk, w
     for path in desk.out.rglob("*"):
         assert path.is_dir() or "forged by" not in path.read_text() or path.name == "second.jsonl"
     assert not (desk.out / "forged").exists()
-    audit = subprocess.run([AGENT, "audit", "verify"], env=desk.environ, cwd=desk.base, capture_output=True, text=True)
+    audit = forked_agent.run(
+        [AGENT, "audit", "verify"], env=desk.environ, cwd=desk.base, capture_output=True, text=True
+    )
     assert audit.returncode == 0, audit.stderr
 
 

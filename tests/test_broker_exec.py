@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_agent
 import pytest
 from egress_world import certificate
 from sandbox_bench import USERS
@@ -59,7 +60,7 @@ class Place:
             "LC_ALL": "C.UTF-8",
             "SSL_CERT_FILE": str(self.folder / "authority.crt"),
         }
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words], env=told | environ, cwd=self.folder / "work", capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import forked_agent
 import pytest
 from sandbox_bench import SECRET, Bench
 
@@ -220,7 +221,7 @@ def test_the_command_shows_and_empties_them(tmp_path: Path) -> None:
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
 
     def run(cwd: str, *words: str) -> str:
-        done = subprocess.run(
+        done = forked_agent.run(
             [agent, *words], cwd=tmp_path / cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr

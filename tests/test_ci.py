@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import forked_agent
 import pytest
 from job import AGENT, CANARIES, FILES, HEADER, Job, bash, commands, say
 
@@ -117,7 +118,7 @@ def test_every_file_is_written_and_says_the_same(job: Job) -> None:
     assert next(each for each in events if each["type"] == "denied")["record"] == denied["record"]
     head = result["log"]["head"]  # type: ignore[index]
     for proof in (("--expect", str(head)), ("--seal", str(job.out / "seal"))):
-        checked = subprocess.run([AGENT, "audit", "verify", *proof], env=job.environ, capture_output=True, text=True)
+        checked = forked_agent.run([AGENT, "audit", "verify", *proof], env=job.environ, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stderr
     page = (job.out / "summary").read_text()
     for part in ("done, and something was denied".replace(",", "&#44;"), "b&#46;txt", "### Denied", "### Budgets"):
@@ -356,7 +357,7 @@ def test_nothing_that_came_with_the_repository_counts(job: Job) -> None:
     assert "ignored, since it came with the repository: `.ringfence/config.toml`, `AGENTS.md`" in " ".join(
         done.out.split()
     )
-    shown = subprocess.run(
+    shown = forked_agent.run(
         [AGENT, "trust", "show", "--json"], cwd=job.work, env=job.environ, capture_output=True, text=True
     )
     pinned = json.loads(shown.stdout)["sha256"]
@@ -600,7 +601,7 @@ def test_another_user_can_do_it_too(tmp_path: Path) -> None:
         model = job.script(bash("cat a.txt; echo b > b.txt"), DONE)
         for path in (base, *base.rglob("*")):
             os.chown(path, 65534, 65534, follow_symlinks=False)
-        done = subprocess.run(
+        done = forked_agent.run(
             [AGENT, "ci", "do it", "--model", model, *asked(job, *ALL)],
             cwd=job.work, env=job.environ, capture_output=True, text=True, user=65534, group=65534, extra_groups=[],
         )  # fmt: skip

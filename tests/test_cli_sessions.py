@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
+import forked_agent
 import pytest
 from model_server import Delta, ModelServer, calling, serving
 from session_files import run_of, user
@@ -52,7 +53,7 @@ class Desk:
         }
 
     def agent(self, *words: str, cwd: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words],
             cwd=cwd or self.work,
             env=self.environ | more,
@@ -165,7 +166,7 @@ def _into(desk: Desk, sink: str, *words: str) -> subprocess.CompletedProcess[str
     target = os.open(sink, os.O_WRONLY) if sink else writer
     environ = desk.environ | {"PYTHONUNBUFFERED": "1"}
     try:
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words], cwd=desk.work, env=environ, stdout=target, stderr=subprocess.PIPE, text=True, timeout=60
         )
     finally:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_agent
 import pytest
 from compat_projects import pyenv, write_projects
 from compat_rows import REFUSED, Everyday, Row, everyday, rows
@@ -117,7 +118,7 @@ def test_a_project_is_installed_and_tested_from_the_command_line(
         "-c",
         script,
     )
-    done = subprocess.run([AGENT, *words], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = forked_agent.run([AGENT, *words], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[-2] == last, done.stdout
     assert sorted(path.name for path in home.iterdir()) == [".cache", ".local", ".pyenv", "work"], (

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 from terminal import Terminal
 
@@ -31,7 +32,7 @@ class Here:
 
     def agent(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         environ = {**self.environ, **more}
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words], cwd=self.project, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
 

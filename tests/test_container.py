@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked_agent
 import pytest
 from container_bench import Containers, Dock
 from sandbox_bench import SECRET, USERS
@@ -511,7 +512,7 @@ def agent(docked: Dock, tmp_path: Path) -> Any:
             "RINGFENCE_CONFIG_DIR": str(config.parent),
         }
         program = str(Path(sys.executable).parent / "agent")
-        return subprocess.run(
+        return forked_agent.run(
             [program, *words], cwd=workspace, env=environ, capture_output=True, text=True, timeout=120
         )
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from runner.visible import visible
@@ -65,7 +66,7 @@ class World:
     def agent(self, *words: str, stdin: str = "") -> str:
         """Run `agent`; answers all that it wrote."""
         start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runner.cli import main; sys.exit(main())"
-        done = subprocess.run(
+        done = forked_agent.run(
             [sys.executable, "-c", start, str(Path(__file__).parent.parent), *words],
             cwd=self.work,
             env={"HOME": str(self.home), "PATH": os.environ["PATH"], "PYTHONUTF8": "1"},

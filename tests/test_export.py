@@ -11,6 +11,7 @@ import sys
 from importlib import resources
 from pathlib import Path
 
+import forked_agent
 import jsonschema
 import pytest
 
@@ -213,7 +214,9 @@ def test_what_cannot_be_replaced_is_said(tmp_path: Path, name: str, why: str) ->
 
 def agent(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "RINGFENCE_STATE_DIR": str(folder), "LC_ALL": "C.UTF-8"}
-    return subprocess.run([AGENT, "audit", *words], env=environ, cwd=folder, capture_output=True, text=True, timeout=60)
+    return forked_agent.run(
+        [AGENT, "audit", *words], env=environ, cwd=folder, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_the_command_writes_every_format_and_takes_filters(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -31,7 +32,7 @@ class Desk:
         }
 
     def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words], cwd=self.work, env=self.environ, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
         )  # fmt: skip
 

@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from policy.tier import Mode
@@ -198,7 +198,7 @@ def test_law_agent_why_says_the_same(tmp_path: Path) -> None:
         workspace = lay(tmp_path, AGENTS=text, CLAUDE=text)
         environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(tmp_path / "state")}
         for line in ACTIONS[:6]:
-            done = subprocess.run(
+            done = forked_agent.run(
                 [AGENT, "why", "--json", line], cwd=workspace, env=environ, capture_output=True, text=True
             )
             assert not done.stderr, done.stderr

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -61,7 +62,7 @@ class Project:
             "XDG_CONFIG_HOME": str(self.base / "config"),
             "XDG_CACHE_HOME": str(self.base / "cache"),
         }
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words],
             cwd=self.work,
             env=environ,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from policy.settings_paths import Kind, git_settings, paths
@@ -268,7 +269,7 @@ def test_a_command_plants_nothing_that_the_user_runs(
     )
     shutil.rmtree(place.home / "clone", ignore_errors=True)
     words = ["exec", "--mode", "trust-project", "--unattended", "bash plant.sh"]
-    done = subprocess.run([AGENT, *words], cwd=place.work, env=environ, capture_output=True, text=True, check=False)
+    done = forked_agent.run([AGENT, *words], cwd=place.work, env=environ, capture_output=True, text=True, check=False)
     assert not (place.work / path).exists(), done
     assert "set aside" in done.stderr
     subprocess.run(trigger, shell=True, cwd=place.work, env=environ, capture_output=True, check=False)
@@ -281,7 +282,7 @@ def test_what_is_there_stays_as_it_is_and_patches_are_warned_of(place: Place) ->
     subprocess.run("git init -q . && mkdir .githooks && echo old > .githooks/pre-push", shell=True, cwd=place.work, env=environ, check=True)  # fmt: skip
     place.fill({"~/.gitconfig": "[core]\nhooksPath = .githooks\n"}, {})
     words = [AGENT, "exec", "--mode", "trust-project", "--unattended", "bash -c 'echo new > .githooks/pre-push'"]
-    done = subprocess.run(words, cwd=place.work, env=environ, capture_output=True, text=True, check=False)
+    done = forked_agent.run(words, cwd=place.work, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert (place.work / ".githooks/pre-push").read_text() == "old\n"
     patch = place.home / "p.patch"
@@ -289,7 +290,7 @@ def test_what_is_there_stays_as_it_is_and_patches_are_warned_of(place: Place) ->
         "diff --git a/.githooks/pre-commit b/.githooks/pre-commit\nnew file mode 100755\n--- /dev/null\n"
         "+++ b/.githooks/pre-commit\n@@ -0,0 +1,1 @@\n+#!/bin/sh\n"
     )
-    done = subprocess.run([AGENT, "apply", "--yes", str(patch)], cwd=place.work, env=environ, capture_output=True, text=True, check=False)  # fmt: skip
+    done = forked_agent.run([AGENT, "apply", "--yes", str(patch)], cwd=place.work, env=environ, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode != 0
     assert "other programs run it by themselves" in done.stdout + done.stderr
     assert not (place.work / ".githooks/pre-commit").exists()
@@ -311,7 +312,7 @@ def test_programs_that_a_repository_names_are_kept(place: Place, where: str) -> 
     script = "for each in mon tools/there tools/go; do echo planted > $each; done"
     (place.work / "plant.sh").write_text(script)
     words = [AGENT, "exec", "--mode", "trust-project", "--unattended", "bash plant.sh"]
-    done = subprocess.run(words, cwd=place.work, env=environ, capture_output=True, text=True, check=False)
+    done = forked_agent.run(words, cwd=place.work, env=environ, capture_output=True, text=True, check=False)
     assert "set aside" in done.stderr
     left = {name: (place.work / name).exists() for name in ("mon", "tools/go")}
     assert left == {"mon": False, "tools/go": False}

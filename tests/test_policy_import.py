@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -382,7 +383,7 @@ def test_a_file_that_cannot_be_used(text: str, kind: str | None, part: str, tmp_
 
 def agent(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(cwd), "LC_ALL": "C.UTF-8"}
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, "policy", *words], env=environ, cwd=cwd, capture_output=True, text=True, timeout=60
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -17,7 +18,7 @@ TWICE = GOOD + "\n" + GOOD
 
 def agent(*words: str, cwd: Path, home: Path | None = None) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(home or cwd), "LC_ALL": "C.UTF-8"}
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, "policy", "lint", *words], env=environ, cwd=cwd, capture_output=True, text=True, timeout=60
     )
 

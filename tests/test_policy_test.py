@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ def agent(
     *words: str, cwd: Path, given: str = "", home: Path | None = None, more: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(home or cwd), "LC_ALL": "C.UTF-8", **(more or {})}
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, "policy", *words], env=environ, cwd=cwd, input=given, capture_output=True, text=True, timeout=120
     )
 

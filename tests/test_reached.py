@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from runner.problems import Exit
@@ -49,7 +50,7 @@ def place(tmp_path: Path) -> Path:
 
 def agent(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     environ = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "LC_ALL": "C.UTF-8"}
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, *words], env=environ, cwd=place / "work", capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import forked_agent
 import grant_world
 import pytest
 
@@ -185,7 +186,7 @@ def test_a_run_leaves_a_whole_record(tmp_path: Path) -> None:
     (tmp_path / "script.toml").write_text("\n".join([*turns, '[[turn]]\ntext = "done"']))
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"}
     words = ["run", "--mode", "trust-project", "--model", f"scripted:{tmp_path}/script.toml", "go"]
-    done = subprocess.run(
+    done = forked_agent.run(
         [AGENT, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 0, done.stderr
@@ -214,7 +215,7 @@ def test_exec_says_what_it_was_given(tmp_path: Path) -> None:
     config = tmp_path / ".config" / "ringfence" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[[rule]]\nverdict = "deny"\nrun = ["rm", "**"]\nwhy = "never"\n')
-    subprocess.run([AGENT, "exec", "cat"], env=environ, cwd=work, input=b"12345", check=True, capture_output=True)
+    forked_agent.run([AGENT, "exec", "cat"], env=environ, cwd=work, input=b"12345", check=True, capture_output=True)
     with AuditLog.open_to_read(tmp_path / ".local/state/ringfence/audit.db") as log:
         (finished,) = log.rows(kind="finished")
         (session,) = log.rows(kind="session")
@@ -224,9 +225,9 @@ def test_exec_says_what_it_was_given(tmp_path: Path) -> None:
     assert list(hashes) == [str(config)]
     assert hashes[str(config)] == hashlib.sha256(config.read_bytes()).hexdigest()
     assert session.body["policy"] != fingerprint(shipped().profile, shipped().rules)
-    printed = subprocess.run([AGENT, "policy", "fingerprint"], env=environ, cwd=work, capture_output=True, text=True)
+    printed = forked_agent.run([AGENT, "policy", "fingerprint"], env=environ, cwd=work, capture_output=True, text=True)
     assert printed.stdout.strip() == session.body["policy"]
     config.rename(tmp_path / "elsewhere.toml")
     words = [AGENT, "policy", "fingerprint", "--json", "--config", str(tmp_path / "elsewhere.toml")]
-    told = json.loads(subprocess.run(words, env=environ, cwd=work, capture_output=True, text=True).stdout)
+    told = json.loads(forked_agent.run(words, env=environ, cwd=work, capture_output=True, text=True).stdout)
     assert (told["policy"], list(told["hashes"].values())) == (session.body["policy"], list(hashes.values()))

@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -467,7 +468,7 @@ def test_a_command_of_ones_own_neither_shows_nor_records_what_the_environment_ho
     work = tmp_path / "work"
     work.mkdir()
     (work / "it.txt").write_text(f"{coded('user:', token)}\n{token}\nghp_{LETTER}\n")
-    done = subprocess.run(
+    done = forked_agent.run(
         [AGENT, "exec", *form, "--", "cat", "it.txt", f"/nowhere/{token}"],
         cwd=work,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORGE_TOKEN": token},
@@ -507,7 +508,7 @@ def test_what_is_typed_in_the_wrong_place_is_not_said_back(words: tuple[str, ...
     token = "tok/5d0c1d2e3f4a5b6c="  # made up
     project = tmp_path / "project"
     project.mkdir()
-    done = subprocess.run(
+    done = forked_agent.run(
         [AGENT, *(word.replace("TOKEN", token) for word in words)],
         cwd=project,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FORGE_TOKEN": token},

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import forked_agent
 import grant_world
 import pytest
 
@@ -426,7 +427,7 @@ def test_a_log_that_somebody_else_wrote_breaks_nothing(seed: int) -> None:
 
 def agent(*words: str, cwd: Path, home: Path) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"}
-    return subprocess.run([AGENT, *words], env=environ, cwd=cwd, capture_output=True, text=True, timeout=120)
+    return forked_agent.run([AGENT, *words], env=environ, cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -562,7 +563,7 @@ def test_what_a_pipeline_did_is_the_same_by_the_same_policy(tmp_path: Path, more
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "GITHUB_ENV": str(outside)}
     words = ["ci", "go", "--json", "--model", f"scripted:{tmp_path}/s.toml", "--max-denials", "99"]
     words += [word.replace("@", str(tmp_path)) for word in more]
-    done = subprocess.run([AGENT, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=120)
+    done = forked_agent.run([AGENT, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=120)
     assert done.returncode in (0, 3), done.stderr
     told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
     assert (told["differences"], told["unknown"], told["replayed"]) == ([], [], len(calls) + 1)

@@ -6,12 +6,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -436,7 +436,7 @@ def test_the_command_makes_a_report_and_says_what_was_left_out(tmp_path: Path) -
     tmp_path.chmod(0o700)
     fill(tmp_path / "audit.db", 5)
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "RINGFENCE_STATE_DIR": str(tmp_path)}
-    done = subprocess.run(
+    done = forked_agent.run(
         [AGENT, "audit", "export", "--format", "html", "--out", "r.html", "--limit", "3", "--tool", "exec"],
         env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )  # fmt: skip

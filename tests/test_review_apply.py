@@ -9,6 +9,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -403,7 +404,9 @@ def test_what_cannot_be_taken_back_is_named(base: Path, before: str, patch: byte
 
 
 def agent(world: World, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60)
+    done = forked_agent.run(
+        [AGENT, *words], cwd=world.w, env=world.environ, input=stdin, capture_output=True, timeout=60
+    )
     return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 from review_world import base, git_apply, sh, tree
 from undo_world import picture
@@ -52,7 +52,7 @@ def ci(base: Path, environ: dict[str, str], mode: str, *commands: str) -> dict[s
         "--max-denials",
         "99",
     ]
-    done = subprocess.run([AGENT, *words], env=environ, capture_output=True, timeout=120, cwd=base)
+    done = forked_agent.run([AGENT, *words], env=environ, capture_output=True, timeout=120, cwd=base)
     assert done.returncode in (0, 3), (done.returncode, done.stderr.decode(), done.stdout.decode()[-3000:])
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return {**found, "output": done.stdout.decode()}

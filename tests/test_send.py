@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 from policy.verdict import Problem
@@ -79,7 +80,7 @@ def test_a_run_without_its_collector_is_the_same_run_and_says_so(tmp_path: Path)
     with collector() as seen:
         words[words.index("--endpoint") + 1] = seen.address
         environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "LC_ALL": "C.UTF-8"}
-        later = subprocess.run([AGENT, *words[1:]], env=environ, capture_output=True, text=True, timeout=60)
+        later = forked_agent.run([AGENT, *words[1:]], env=environ, capture_output=True, text=True, timeout=60)
         assert (later.returncode, later.stderr) == (0, "")
         assert len(seen.records) == 2
 

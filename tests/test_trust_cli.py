@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked_agent
 import pytest
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -43,7 +44,7 @@ class Desk:
 
     def agent(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Where nobody is there."""
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words], cwd=cwd or self.work, env=self.environ, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip

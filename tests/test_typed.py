@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import forked_agent
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -278,7 +279,7 @@ def test_the_command_line_is_kept_without_what_env_sets(words: list[str], kept: 
 
 def run(place: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     environ = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "LC_ALL": "C.UTF-8"}
-    return subprocess.run(
+    return forked_agent.run(
         [AGENT, *words], env=environ, cwd=place / "work", capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked_agent
 import pytest
 from test_conversation import Person, bash, talk, told
 from tmux import Tmux
@@ -54,7 +55,7 @@ class Desk:
         }
 
     def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return forked_agent.run(
             [AGENT, *words],
             cwd=self.w, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
