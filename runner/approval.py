@@ -17,8 +17,7 @@ from runner.visible import visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from runner.card import Card
-    from runner.events import Emit
+    from runner.events import Card, Emit
     from runner.grant_store import Keep
 
 

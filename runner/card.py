@@ -8,94 +8,18 @@ from policy.assessment import Assessment, EffectKind
 from policy.facts import Kind
 from policy.matrix import MATRIX, Ruling
 from policy.phrases import Around, near
-from policy.record import dataclass
 from policy.risk import caveats, doing
 from policy.tier import Tier
 from policy.verdict import Ask
 from runner.approval_offer import NOTHING, Offer, where_words
-from runner.card_diff import Change, change
-from runner.card_text import Mark, marked, safe, safe_line
+from runner.card_diff import change
+from runner.card_text import marked, safe, safe_line
+from runner.events import Card, Change, Mark, Pick
 from runner.visible import look_alikes
 from runner.wording import action_words, cell_words, terms_words
 
 _MOST_PATHS = 50  # that a command names for itself; the line and the terms bound all of them
 _MOST_REASONS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """One answer that is remembered. `keys` take it; `words` is exactly what is granted or forbidden, `where` how far,
-    and `not_covered` two actions like it that it leaves as they are. `yes`: whether it also allows this action."""
-
-    keys: tuple[str, ...]
-    words: str
-    where: str
-    not_covered: tuple[str, ...]
-    yes: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """Everything that one question rests on.
-
-    `line` says in one line what a yes does to the person; `tier` is the badge. `command` is the whole action as it is
-    typed, `marks` its risky words. `letters` name those that pass for others. `why`, `rule` and `cell` say why it is
-    asked; `more` are the other reasons. `terms` are the exact rights of a yes, `caveats` what it does not get although
-    it wants it. `paths` is what the command itself says that it changes; `change` what happens to a file. `careful`:
-    no key is a yes here but the letter itself. `editable`: the command may be changed instead.
-    """
-
-    question: str
-    line: str
-    tier: Tier
-    tiers: tuple[Tier, ...]
-    command: str
-    marks: tuple[Mark, ...]
-    letters: tuple[str, ...]
-    why: str
-    rule: str
-    cell: str
-    more: tuple[str, ...]
-    terms: tuple[tuple[str, str], ...]
-    caveats: tuple[str, ...]
-    paths: tuple[str, ...]
-    change: Change | None
-    choices: tuple[Pick, ...]
-    careful: bool
-    editable: bool
-
-    def as_json(self) -> dict[str, object]:
-        """A JSON-able object. What was masked in the command since takes the marks with it: they would point at other
-        words."""
-        told = self.change
-        return {
-            "line": self.line,
-            "tier": self.tier.label,
-            "tiers": [tier.label for tier in self.tiers],
-            "command": self.command,
-            "marks": [
-                {"start": mark.start, "end": mark.end, "tier": mark.tier.label, "text": mark.text}
-                for mark in self.marks
-                if self.command[mark.start : mark.end] == mark.text
-            ],
-            "letters": list(self.letters),
-            "why": self.why,
-            "rule": self.rule,
-            "cell": self.cell,
-            "more": list(self.more),
-            "terms": dict(self.terms),
-            "caveats": list(self.caveats),
-            "paths": list(self.paths),
-            "change": told and {"path": told.path, "new": told.new, "added": told.added, "removed": told.removed,
-                                "diff": list(told.lines), "note": told.note},
-            "choices": [
-                {"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
-                 "where": pick.where, "not_covered": list(pick.not_covered)}
-                for pick in self.choices
-            ],
-            "careful": self.careful,
-            "editable": self.editable,
-        }  # fmt: skip
 
 
 def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, before: str | None = None) -> Card:

@@ -4,26 +4,13 @@ import difflib
 import itertools
 
 from policy.action import EditFile, WriteFile
-from policy.record import dataclass
 from runner.card_text import safe_line
+from runner.events import Change
 
 _MOST_COMPARED = 4000  # lines of both sides; beyond that only what will be there is shown
 _MOST_LINES = 4000  # of a diff; the beginning and the end are shown
 _END = 200
 _LONGEST = 2000  # characters of one line
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """`lines` begin with `+`, `-`, a blank or `@@`. `new`: there is no such file yet. `note`: what a person
-    must know that the lines do not show."""
-
-    path: str
-    new: bool
-    added: int
-    removed: int
-    lines: tuple[str, ...]
-    note: str = ""
 
 
 def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: bool) -> Change:

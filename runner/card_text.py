@@ -8,23 +8,13 @@ import re
 from collections.abc import Iterable
 
 from policy.assessment import Reason
-from policy.record import dataclass
 from policy.tier import Tier
+from runner.events import Mark
 from runner.visible import spelled, visible
 
 _TAB = "    "
 _MOST_SPANS = 400  # of one command; whatever has more is marked where it is worst
 _BLANKS = re.compile(r" {24,}")
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Words of a shown command that a reason points at: `command[start:end]`, which is `text`."""
-
-    start: int
-    end: int
-    tier: Tier
-    text: str
 
 
 def safe(text: str) -> str:

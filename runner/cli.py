@@ -151,7 +151,8 @@ def _drop_output() -> None:
 def _failed(error: Exception) -> int:
     import errno
 
-    from runner.problems import Exit, known_problem, print_problem, unexpected, unwritten
+    from runner.problems import Exit, known_problem
+    from runner.stderr import print_problem, unexpected, unwritten
 
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
     if isinstance(error, OSError) and error.errno in full and error.filename is None:

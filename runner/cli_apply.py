@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runner.cli_gate import CWD, FLAG, JSON
-from runner.problems import Exit, Stopped, coloured, say, usage
+from runner.problems import Exit, Stopped, usage
+from runner.stderr import coloured, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +114,7 @@ def _ground(cwd: str | None) -> "tuple[Ground, Settings]":
     from runner.config import load
     from runner.facts import gather
     from runner.gate import folder, refuse_folder
-    from runner.live_secrets import from_environment
+    from runner.secret_environment import from_environment
     from runner.undo.choice import choice_of, ground_of
 
     from_environment(os.environ)

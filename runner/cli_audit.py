@@ -20,7 +20,8 @@ from runner.cli_audit_suggest import suggest
 from runner.cli_audit_tail import tail
 from runner.cli_audit_verify import verify
 from runner.cli_gate import JSON
-from runner.problems import Exit, coloured, usage
+from runner.problems import Exit, usage
+from runner.stderr import coloured
 
 audit_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 

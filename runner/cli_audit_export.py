@@ -111,7 +111,7 @@ def _send(path: Place, query: Query, limit: int | None, given: str | None) -> in
     from runner.audit.export import otlp
     from runner.audit.export.out import counted
     from runner.audit.log import AuditLog
-    from runner.problems import say
+    from runner.stderr import say
 
     address = otlp.endpoint(given, os.environ)
     if otlp.in_clear(address):
@@ -153,14 +153,15 @@ def _lines(
 
 
 def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
+    from runner.audit.chain import Sealed
     from runner.audit.export.out import counted
     from runner.audit.export.page import MOST, About, document
-    from runner.audit.log import Sealed
+    from runner.audit.verify import verify
     from runner.version import VERSION
 
     most = limit or MOST
     found = list(counted(deeds(log, query, limit=most + 1), "decisions"))
-    proof = log.verify()
+    proof = verify(log.store)
     chosen = {item.name: getattr(query, item.name) for item in fields(query)}
     about = About(
         program=f"ringfence {VERSION}",

@@ -10,7 +10,8 @@ import typer
 
 from runner.audit.flags import FILE, log_path
 from runner.cli_gate import FLAG, JSON
-from runner.problems import Exit, say, usage
+from runner.problems import Exit, usage
+from runner.stderr import say
 
 if TYPE_CHECKING:
     from runner.audit.place import Place

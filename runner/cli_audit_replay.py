@@ -13,7 +13,8 @@ from runner.audit.flags import FILE, log_path, terminal_width
 from runner.audit.place import is_there
 from runner.audit.query import Query
 from runner.cli_gate import FLAG, JSON
-from runner.problems import Exit, coloured, usage
+from runner.problems import Exit, usage
+from runner.stderr import coloured
 
 if TYPE_CHECKING:
     from policy.matrix import Matrix

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from runner.audit.flags import FILE, log_path, sessions
-from runner.problems import Exit, coloured, usage
+from runner.problems import Exit, usage
+from runner.stderr import coloured
 
 
 def _words(incomplete: str) -> list[str]:

@@ -11,7 +11,8 @@ from runner.audit.flags import FILE, filtered, log_path, terminal_width
 from runner.audit.place import is_there
 from runner.audit.query import Query
 from runner.cli_gate import CONFIG, JSON
-from runner.problems import Exit, coloured
+from runner.problems import Exit
+from runner.stderr import coloured
 
 if TYPE_CHECKING:
     from runner.audit.deeds import Deed

@@ -10,7 +10,8 @@ import typer
 from runner.audit.flags import FILE, filtered, log_path, terminal_width
 from runner.audit.query import Query
 from runner.cli_gate import JSON
-from runner.problems import Exit, coloured
+from runner.problems import Exit
+from runner.stderr import coloured
 
 LEAST = Annotated[int, typer.Option("--min", metavar="N", min=1, help="Only rules that settle N records at least.")]
 LIMIT = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Look at the newest N questions and denials.")]

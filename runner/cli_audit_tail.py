@@ -8,7 +8,8 @@ import typer
 from runner.audit.flags import FILE, filtered, log_path, terminal_width
 from runner.audit.query import Query
 from runner.cli_gate import FLAG, JSON
-from runner.problems import Exit, coloured
+from runner.problems import Exit
+from runner.stderr import coloured
 
 FOLLOW = Annotated[bool, typer.Option("--follow", "-f", metavar=FLAG, help="Go on with what comes, until Ctrl-C.")]
 LINES = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="Begin with the newest N.")]

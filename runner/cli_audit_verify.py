@@ -14,7 +14,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.visible import visible
 
 if TYPE_CHECKING:
-    from runner.audit.log import Broken, Chain, Sealed
+    from runner.audit.chain import Broken, Chain, Sealed
     from runner.audit.verify import Noted
 
 
@@ -45,7 +45,8 @@ def verify(
         agent audit verify --seal audit.seal --json --file audit.db
         agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.log import AuditLog, Broken, Sealed
+    from runner.audit.chain import Broken, Sealed
+    from runner.audit.log import AuditLog
     from runner.audit.verify import Expected, Noted
     from runner.audit.verify import verify as verified
 
@@ -123,7 +124,7 @@ def _json(result: "Sealed | Broken") -> str:
     from dataclasses import asdict
     from json import dumps
 
-    from runner.audit.log import Sealed
+    from runner.audit.chain import Sealed
 
     if not isinstance(result, Sealed):
         return dumps({"sealed": False, **asdict(result)})

@@ -321,7 +321,7 @@ def _beside(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
 
 
 def _tell(notices: Iterable[str]) -> None:
-    from runner.problems import say
+    from runner.stderr import say
 
     for notice in notices:
         say(f"note: {visible(notice)}")

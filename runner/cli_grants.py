@@ -13,7 +13,8 @@ from policy.matrix import Ruling
 from policy.verdict import Problem
 from runner.cli_gate import FLAG, JSON, MODE
 from runner.grant_words import about, lines, said
-from runner.problems import Exit, Stopped, say, usage
+from runner.problems import Exit, Stopped, usage
+from runner.stderr import say
 from runner.visible import visible
 
 HELP = """List the answers that were remembered, look at one, take one back.

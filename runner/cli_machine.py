@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from runner.cli_gate import ACCEPT, FLAG, JSON, REQUIRE
-from runner.problems import coloured
+from runner.stderr import coloured
 
 
 def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:

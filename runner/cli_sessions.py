@@ -180,7 +180,7 @@ def remove(
             remove_session(state, store, id)
             print(f"removed {id[:8]}")
         except SessionError as error:
-            from runner.problems import print_problem
+            from runner.stderr import print_problem
 
             print_problem(error.problem)
             code = Exit.FAILED

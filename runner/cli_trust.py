@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runner.cli_gate import FLAG, JSON
-from runner.problems import Exit, say, usage
+from runner.problems import Exit, usage
+from runner.stderr import say
 
 if TYPE_CHECKING:
     from runner.trust.brought import Brought

@@ -106,7 +106,7 @@ def _open(cwd: str | None) -> "tuple[Ground, Store | None]":
     from runner.config import load
     from runner.facts import gather
     from runner.gate import folder
-    from runner.live_secrets import from_environment
+    from runner.secret_environment import from_environment
     from runner.undo.choice import choice_of, ground_of, place
     from runner.undo.store import Store
 
@@ -163,6 +163,6 @@ def _nothing(json: bool, show: bool) -> int:
 
 
 def _print_notice(text: str) -> None:
-    from runner.problems import say
+    from runner.stderr import say
 
     say(f"notice: {text}")

@@ -17,11 +17,14 @@ from runner.config.flags import said, with_flags
 from runner.config.keys import SHAPES, Key, key_of
 from runner.config.layer import Layer
 from runner.config.load import WHOSE, files
+from runner.config.origins import origins
 from runner.gate import folder
-from runner.live_secrets import from_environment, masked
 from runner.plural import many
-from runner.problems import Exit, say, usage
+from runner.problems import Exit, usage
+from runner.redactor import masked
+from runner.secret_environment import from_environment
 from runner.settings_file import ConfigError, as_text, settings_bytes
+from runner.stderr import say
 from runner.trust.notices import condensed
 from runner.visible import visible
 from runner.workspace import workspace_of
@@ -125,9 +128,9 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     except ConfigError as error:  # it was written, and something else is wrong
         say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` says all of it")
         return Exit.DONE
-    origins = settings.origins[path]
-    winner = next(origin for origin in reversed(origins) if not origin.ignored)
-    if any(origin.ignored and origin.source == str(file) for origin in origins):
+    places = origins(settings)[path]
+    winner = next(origin for origin in reversed(places) if not origin.ignored)
+    if any(origin.ignored and origin.source == str(file) for origin in places):
         say("agent: it is ignored for now: what came with a folder may only tighten until you trust it")
     elif winner.source != str(file) and not key.adds:
         say(f"agent: {winner} says otherwise, and wins here")

@@ -24,12 +24,13 @@ from runner.events import Emit
 from runner.loop import Ending, handle_call, run
 from runner.messages import Message, TextBlock, ToolCall
 from runner.model_run import on_stdout
-from runner.problems import Exit, coloured
+from runner.problems import Exit
 from runner.providers import Opened
 from runner.providers.script_file import read_script
 from runner.providers.scripted import ScriptedProvider
 from runner.run_context import RunContext
 from runner.session import SessionOptions, open_session
+from runner.stderr import coloured
 
 PROMPT = "A test of this project fails. Find out why, fix it, and commit the fix."
 TESTS = "python3 -m unittest"

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Callable
 from enum import Enum, IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from policy.action import Action
 from policy.assessment import RuleRef
@@ -15,8 +15,104 @@ from policy.verdict import Cell, Problem
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
 
-if TYPE_CHECKING:
-    from runner.card import Card
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Words of a shown command that a reason points at: `command[start:end]`, which is `text`."""
+
+    start: int
+    end: int
+    tier: Tier
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """`lines` begin with `+`, `-`, a blank or `@@`. `new`: there is no such file yet. `note`: what a person
+    must know that the lines do not show."""
+
+    path: str
+    new: bool
+    added: int
+    removed: int
+    lines: tuple[str, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One answer that is remembered. `keys` take it; `words` is exactly what is granted or forbidden, `where` how far,
+    and `not_covered` two actions like it that it leaves as they are. `yes`: whether it also allows this action."""
+
+    keys: tuple[str, ...]
+    words: str
+    where: str
+    not_covered: tuple[str, ...]
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Everything that one question rests on.
+
+    `line` says in one line what a yes does to the person; `tier` is the badge. `command` is the whole action as it is
+    typed, `marks` its risky words. `letters` name those that pass for others. `why`, `rule` and `cell` say why it is
+    asked; `more` are the other reasons. `terms` are the exact rights of a yes, `caveats` what it does not get although
+    it wants it. `paths` is what the command itself says that it changes; `change` what happens to a file. `careful`:
+    no key is a yes here but the letter itself. `editable`: the command may be changed instead.
+    """
+
+    question: str
+    line: str
+    tier: Tier
+    tiers: tuple[Tier, ...]
+    command: str
+    marks: tuple[Mark, ...]
+    letters: tuple[str, ...]
+    why: str
+    rule: str
+    cell: str
+    more: tuple[str, ...]
+    terms: tuple[tuple[str, str], ...]
+    caveats: tuple[str, ...]
+    paths: tuple[str, ...]
+    change: Change | None
+    choices: tuple[Pick, ...]
+    careful: bool
+    editable: bool
+
+    def as_json(self) -> dict[str, object]:
+        """A JSON-able object. What was masked in the command since takes the marks with it: they would point at other
+        words."""
+        told = self.change
+        return {
+            "line": self.line,
+            "tier": self.tier.label,
+            "tiers": [tier.label for tier in self.tiers],
+            "command": self.command,
+            "marks": [
+                {"start": mark.start, "end": mark.end, "tier": mark.tier.label, "text": mark.text}
+                for mark in self.marks
+                if self.command[mark.start : mark.end] == mark.text
+            ],
+            "letters": list(self.letters),
+            "why": self.why,
+            "rule": self.rule,
+            "cell": self.cell,
+            "more": list(self.more),
+            "terms": dict(self.terms),
+            "caveats": list(self.caveats),
+            "paths": list(self.paths),
+            "change": told and {"path": told.path, "new": told.new, "added": told.added, "removed": told.removed,
+                                "diff": list(told.lines), "note": told.note},
+            "choices": [
+                {"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
+                 "where": pick.where, "not_covered": list(pick.not_covered)}
+                for pick in self.choices
+            ],
+            "careful": self.careful,
+            "editable": self.editable,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +316,7 @@ class Asked(_Event):
     type: ClassVar[str] = "question_asked"
     call: str
     question: str
-    card: "Card | None" = None
+    card: Card | None = None
     again: str = ""
     id: str = ""
 

@@ -16,8 +16,8 @@ from runner.exec_report import EventReport, PlainReport, Report
 from runner.gate import Gate, nobody_there, open_gate, refuse_folder
 from runner.gate_args import GateArgs
 from runner.places import cache_dir, private
-from runner.problems import say
 from runner.relay import read_stdin
+from runner.stderr import say
 from runner.visible import visible
 from sandbox.backend import Level
 

@@ -14,7 +14,8 @@ from runner.ending_signals import ending_signals
 from runner.exec_case import Case
 from runner.exec_report import Report
 from runner.places import cache_dir, state_dir
-from runner.problems import Exit, Stopped, print_problem
+from runner.problems import Exit, Stopped
+from runner.stderr import print_problem
 from sandbox.backend import Backend, Enforcement, Level, Outcome, noted_connections
 from sandbox.container.choice import Choice
 from sandbox.launch import Ahead

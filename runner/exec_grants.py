@@ -23,8 +23,8 @@ from runner.facts import gather
 from runner.gate import Gate
 from runner.grant_store import GrantStore, Keep
 from runner.places import state_dir
-from runner.problems import say
 from runner.remembered import Recalled, keep, offer, recalled
+from runner.stderr import say
 from runner.visible import visible
 
 if TYPE_CHECKING:

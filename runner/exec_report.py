@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from policy.assessment import Assessment
 from policy.verdict import Allow, Deny, Limits, Problem
 from runner import live_secrets
-from runner.problems import Exit, Stopped, print_problem, say, unwritten
+from runner.problems import Exit, Stopped
 from runner.relay import write_all
+from runner.stderr import print_problem, say, unwritten
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:

@@ -26,13 +26,14 @@ from policy.profile import Profile
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Allow, Ask, Limits, Verdict
-from runner import live_secrets
 from runner.amounts import apply_limits, parse_seconds
 from runner.config import Settings, load
 from runner.config.flags import said, with_flags
-from runner.facts import child_environment, gather, unfit_folder
+from runner.environment import child_environment
+from runner.facts import gather, unfit_folder
 from runner.gate_args import GateArgs
 from runner.problems import usage
+from runner.secret_environment import from_environment
 
 if TYPE_CHECKING:
     from policy.typed import FlagRights
@@ -86,7 +87,7 @@ def ruling(verdict: Verdict) -> Ruling:
 
 def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
     """Read the configuration, look at the machine, and make the action that `args` asks for."""
-    live_secrets.from_environment(environ)  # what was typed may hold one
+    from_environment(environ)  # what was typed may hold one
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
     unattended = nobody_there(args.unattended)

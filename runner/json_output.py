@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Self
 
 from policy.verdict import Problem
 from runner.events import Chunk, Failed
-from runner.problems import Exit, Stopped, known_problem, unwritten
+from runner.problems import Exit, Stopped, known_problem
+from runner.stderr import unwritten
 
 if TYPE_CHECKING:
     from runner.events import Event

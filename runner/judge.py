@@ -13,7 +13,8 @@ from policy.verdict import Verdict
 from runner.explain import reason_json
 from runner.gate import open_gate, ruling
 from runner.gate_args import GateArgs
-from runner.problems import Exit, say, usage
+from runner.problems import Exit, usage
+from runner.stderr import say
 
 _LONGEST = 16 << 20  # bytes of one line: a script of a megabyte, with every character escaped, and room around it
 

@@ -8,7 +8,7 @@
 import asyncio
 
 from policy.record import dataclass
-from runner.audit.log import AuditError
+from runner.audit.store import AuditError
 from runner.calls import Call
 from runner.events import Denied, Failed, Prompted, RunEnded
 from runner.execute import execute_call

@@ -12,9 +12,10 @@ from policy.record import dataclass
 from policy.tier import Mode
 from runner.budget_flags import BudgetFlags
 from runner.key_flags import KeyFlags, is_stdin, take_terminal, wanted
-from runner.problems import Exit, Stopped, unwritten, usage
+from runner.problems import Exit, Stopped, usage
 from runner.sessions.flags import GoOn
-from runner.tui.quick import at_terminal, spell_out
+from runner.stderr import unwritten
+from runner.tui.ground import at_terminal, spell_out
 
 if TYPE_CHECKING:
     from runner.approval import Approver

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.imports.carried import Import, as_json, as_toml, examples_toml, rule_lines
-from runner.problems import Exit, say, usage
+from runner.problems import Exit, usage
+from runner.stderr import say
 from runner.visible import visible
 
 if TYPE_CHECKING:

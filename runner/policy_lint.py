@@ -7,7 +7,8 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
-from policy.permission.check import Severity, check
+from policy.permission.check import check
+from policy.permission.finding import Severity
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.config import Settings, load, shipped

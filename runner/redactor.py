@@ -8,14 +8,11 @@ secret to do that with, so this is the second wall and not the first.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from runner import live_secrets
 from runner.disguise import begun, forms, views
-from runner.live_secrets import MASK, SHORTEST
-
-if TYPE_CHECKING:
-    from runner.secrets import Secret
+from runner.live_secrets import MASK, SHORTEST, Revealable
 
 T = TypeVar("T")
 
@@ -31,7 +28,7 @@ class Redactor:
     is a key by its shape.
     """
 
-    def __init__(self, secrets: "Iterable[Secret]" = (), *, live: bool = False, shapes: bool = False) -> None:
+    def __init__(self, secrets: Iterable[Revealable] = (), *, live: bool = False, shapes: bool = False) -> None:
         self._given = tuple(secret for secret in secrets if len(secret.reveal()) >= SHORTEST)
         self._live, self._shapes = live, shapes
         self._seen = -1
@@ -222,3 +219,8 @@ class Stream:
         """The rest."""
         held, self._held = self._held, ""
         return self._redactor.text(held, self._last)
+
+
+def masked(text: str) -> str:
+    """Return `text` with every registered secret replaced by `[secret]`."""
+    return Redactor(live=True).text(text)

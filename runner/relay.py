@@ -6,7 +6,8 @@ import stat
 import time
 
 from policy.verdict import Problem
-from runner.problems import Exit, Stopped, say
+from runner.problems import Exit, Stopped
+from runner.stderr import say
 
 STDIN_LIMIT = 64 << 20
 _PATIENCE = 2.0  # seconds of silence on stdin before we say what we are waiting for

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from runner.shelf import Shelf
     from runner.undo.keeper import Keeper
     from sandbox.backend import Backend, Enforcement
-    from tools.tool import Seen, Tool
+    from tools.seen import Seen
+    from tools.tool import Tool
 
 
 class LiveSettings:

@@ -14,8 +14,9 @@ from policy.verdict import Ask, Deny, Rights, Terms, Verdict
 from runner.explain import names_of
 from runner.gate import Gate, open_gate, ruling
 from runner.gate_args import GateArgs
-from runner.live_secrets import masked
-from runner.problems import Exit, Stopped, print_problem, say
+from runner.problems import Exit, Stopped
+from runner.redactor import masked
+from runner.stderr import print_problem, say
 from runner.visible import visible
 from runner.wording import RULING_WORDS, terms_words
 from sandbox.backend import SandboxUnavailable

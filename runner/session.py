@@ -12,7 +12,6 @@ from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
-from runner import live_secrets
 from runner.amounts import apply_limits
 from runner.approval import Approver
 from runner.audit import place
@@ -25,8 +24,9 @@ from runner.compaction.opening import view_of
 from runner.config import Settings
 from runner.context.context import Context
 from runner.context.surroundings import surroundings
+from runner.environment import child_environment
 from runner.events import Emit, Notice
-from runner.facts import child_environment, gather
+from runner.facts import gather
 from runner.grant_json import to_json
 from runner.grant_store import GrantStore
 from runner.messages import Thinking
@@ -36,6 +36,7 @@ from runner.providers import Opened
 from runner.redactor import Redactor
 from runner.run_context import LiveSettings, RunContext
 from runner.run_limits import RunLimits
+from runner.secret_environment import from_environment
 from runner.sessions.begin import Beginning, Run
 from runner.sessions.cost import Price
 from runner.sessions.journal import Journal
@@ -98,7 +99,7 @@ async def open_session(
     minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
     state = state_dir(environ)
-    live_secrets.from_environment(environ)
+    from_environment(environ)
     redactor = Redactor(model.secrets, live=True, shapes=True)
     emit = Watch(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:

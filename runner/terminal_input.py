@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from runner.approval import ReadLine
-from runner.tui.quick import at_terminal
+from runner.tui.ground import at_terminal
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings

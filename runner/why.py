@@ -16,8 +16,9 @@ def run_why(args: GateArgs) -> int:
     from policy.risk import doing
     from runner.explain import explain, render
     from runner.gate import open_gate
-    from runner.live_secrets import masked
-    from runner.problems import Exit, coloured, say
+    from runner.problems import Exit
+    from runner.redactor import masked
+    from runner.stderr import coloured, say
     from runner.visible import visible
 
     gate, action = open_gate(args, os.environ)

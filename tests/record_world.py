@@ -12,8 +12,8 @@ from policy.span import SourceSpan
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT as MINT
 from policy.verdict import Allow, Cell, Deny, Permit, Problem, Rights, Terms
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed
-from runner.audit.log import Record
 from runner.audit.records import Answer, Decision, Refusal, SessionInfo, decided_body, finished_body, refused_body
 from runner.audit.records import session_body as begun
 from sandbox.backend import Connection, Enforcement, Level, Outcome, Violation

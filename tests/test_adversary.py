@@ -12,7 +12,8 @@ from policy.assessment import Assessment
 from policy.classify import classify
 from policy.facts import Facts, Kind, PathFact
 from policy.profile_file import parse_profile
-from policy.rules import RuleBook, RuleError, parse_rules
+from policy.rule_file import RuleError
+from policy.rules import RuleBook, parse_rules
 from policy.tier import Tier
 
 BOOK = RuleBook.from_files(

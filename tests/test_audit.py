@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 
 from policy.action import RunArgv, RunScript
 from policy.verdict import Problem
-from runner.audit.log import AuditError, AuditLog, Sealed
+from runner.audit.chain import Sealed
+from runner.audit.log import AuditLog
 from runner.audit.one import record_named
 from runner.audit.query import Query
 from runner.audit.records import Refusal
 from runner.audit.spelled import TEXT_KEPT
+from runner.audit.store import AuditError
+from runner.audit.verify import verify
 from runner.audit.view import json_lines, lines, whole
 from sandbox.backend import Connection, Outcome, Violation
 from tests.audit_records import TERMS, allowed, denied, fill, info
@@ -70,11 +73,11 @@ def test_the_record_is_durable_before_decided_returns(tmp_path: Path) -> None:
     process.wait()
     process.stdout.close()
     with AuditLog.open(path) as log:
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Sealed)
         assert result.count >= len(acknowledged) > 19
         log.refused("s", Refusal("bash", "after", Problem("a", "b", "c")))
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
 
 
 @pytest.mark.threat("T25")
@@ -94,7 +97,7 @@ def test_four_writers_at_once_make_one_chain(tmp_path: Path) -> None:
     writers = [subprocess.Popen([*command, name]) for name in "abcd"]
     assert [writer.wait(timeout=120) for writer in writers] == [0, 0, 0, 0]
     with AuditLog.open_to_read(path) as log:
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Sealed)
         assert result.head == f"160:{next(log.rows()).hash}"
         for name in "abcd":
@@ -157,9 +160,9 @@ def test_a_log_that_takes_no_more_raises_and_stays_whole(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert "could not be recorded" in done.stdout
     with AuditLog.open(path) as log:
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
         assert log.refused("s", Refusal("bash", "later", Problem("a", "b", "c"))) > 1
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
 
 
 @pytest.mark.threat("T24")
@@ -228,7 +231,7 @@ def test_any_text_can_be_recorded_and_shown(tmp_path: Path, text: str) -> None:
         log.decided(session, allowed(RunScript(text, "/w")))
         log.decided(session, denied(RunArgv((text, text), "/w")))
         log.refused(session, Refusal(text, text, Problem(text, text, text)))
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
         for line in [*lines(log), *json_lines(log)]:
             line.encode("utf-8")
             assert "\x1b" not in line
@@ -300,7 +303,7 @@ def test_whatever_is_recorded_verifies(tmp_path_factory: pytest.TempPathFactory,
     with AuditLog.open(path) as log:
         make = allowed if yes else denied
         log.decided(log.session(info()), make(RunArgv(tuple(words), "/w")))
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
         (record,) = log.rows(kind="decided")
         action = record.body["action"]
         assert isinstance(action, dict)

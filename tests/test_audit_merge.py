@@ -14,15 +14,16 @@ import pytest
 
 from policy.action import RunScript
 from runner.audit import merge as merge_module
-from runner.audit.chain import seal
+from runner.audit.chain import Broken, Sealed, seal
 from runner.audit.deeds import deeds
-from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from runner.audit.log import AuditLog
 from runner.audit.merge import merge
 from runner.audit.one import deed_of
 from runner.audit.prune import Plan, prune
 from runner.audit.query import Query
 from runner.audit.spelled import now
 from runner.audit.sqlite import write_merged
+from runner.audit.store import AuditError
 from runner.audit.verify import Expected, Noted, verify
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, fill, info, refusal, unfenced
@@ -86,7 +87,7 @@ def test_every_record_is_there_in_the_order_of_its_time(tmp_path: Path) -> None:
             assert log.get(deed.record.id) == deed.record
         (session,) = [record.body["session"] for record in first.rows(kind="session")]
         assert len(list(deeds(log, Query(sessions=(str(session),))))) == 4
-        result, apart = log.verify(), [source.verify() for source in (first, second)]
+        result, apart = verify(log.store), [verify(source.store) for source in (first, second)]
         assert isinstance(result, Sealed)
         assert sorted(chain.head for chain in result.chains) == sorted(each.head for each in apart)  # type: ignore[union-attr]  # they hold
     assert into.stat().st_mode & 0o777 == 0o600
@@ -98,7 +99,7 @@ def test_a_merged_file_verifies_chain_by_chain(tmp_path: Path) -> None:
     turns(one, two)
     merged(into, one, two)
     with AuditLog.open_to_read(two) as log:
-        sealed = log.verify()
+        sealed = verify(log.store)
         assert isinstance(sealed, Sealed)
     with AuditLog.open_to_read(into) as log:
         (chain,) = sealed.chains
@@ -119,7 +120,7 @@ def test_a_merged_file_verifies_chain_by_chain(tmp_path: Path) -> None:
         changed = copy(into, "changed.db")
         unfenced(changed, statement)
         with AuditLog.open_to_read(changed) as log:
-            result = log.verify()
+            result = verify(log.store)
         assert isinstance(result, Broken), statement
         assert why in result.why, statement
 
@@ -134,7 +135,7 @@ def test_copies_are_one_log(tmp_path: Path) -> None:
     told = merged(tmp_path / "all.db", early, path, same, other)
     assert told == (f"`{early}` is the beginning of `{path}`", f"`{same}` is the same log as `{path}`")
     with AuditLog.open_to_read(tmp_path / "all.db") as log:
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Sealed)
         assert sorted(chain.count for chain in result.chains) == [3, 10]
     more = tmp_path / "more.db"
@@ -144,7 +145,7 @@ def test_copies_are_one_log(tmp_path: Path) -> None:
     )
     with AuditLog.open_to_read(tmp_path / "again.db") as log:
         assert len(list(log.rows())) == 16
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
 
 
 def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
         prune(log, Plan(1, 5, 1, "2100"), lambda: None)
     merged(tmp_path / "all.db", before, path, other)
     with AuditLog.open_to_read(tmp_path / "all.db") as log:
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Sealed)
         assert sorted((chain.count, chain.pruned) for chain in result.chains) == [(3, 0), (10, 5)]
 

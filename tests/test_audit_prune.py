@@ -20,12 +20,13 @@ from policy.action import RunScript
 from runner.audit import checkpoint as checkpoint_module
 from runner.audit import prune as prune_module
 from runner.audit import records, sqlite_file
+from runner.audit.chain import Sealed
 from runner.audit.deeds import deeds
-from runner.audit.log import AuditError, AuditLog, Sealed
+from runner.audit.log import AuditLog
 from runner.audit.prune import Plan, plan, prune
 from runner.audit.records import SessionEnd
-from runner.audit.store import Writing
-from runner.audit.verify import Noted
+from runner.audit.store import AuditError, Writing, append
+from runner.audit.verify import Noted, verify
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, info, refusal, unfenced
 
@@ -94,7 +95,7 @@ def test_somebody_else_prunes_meanwhile(tmp_path: Path, days: list[int], monkeyp
                 prune(log, late, lambda: None)
         with pytest.raises(AuditError, match="somebody else pruned it"):
             prune(log, late, lambda: None)
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Sealed)
         assert (result.chains[0].pruned, result.count) == (5, 19)
 
@@ -185,7 +186,7 @@ def test_what_later_decisions_share_is_carried_over(tmp_path: Path, days: list[i
         (kept,) = names[0]
         assert log.facts(kept) == {"look": 1}
         assert [log.facts(name) for name in names[1]] == [{"look": 1}, None]
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
 
 
 FORGED = [
@@ -238,7 +239,7 @@ def test_a_crash_in_the_middle_leaves_all_or_nothing(tmp_path: Path) -> None:
     source = tmp_path / "source.db"
     with AuditLog.open(source) as log, log.store.writing("") as writing:
         for number in range(4000):
-            log.add(writing, {"kind": "refused", "session": "s", "time": "2026", "text": "x" * 2000, "n": number})
+            append(writing, {"kind": "refused", "session": "s", "time": "2026", "text": "x" * 2000, "n": number})
     found = set()
     for step in range(12):
         path = tmp_path / f"{step}.db"
@@ -278,7 +279,7 @@ def test_the_command(tmp_path: Path) -> None:
     path = state / "audit.db"
     with AuditLog.open(path) as log, log.store.writing("") as writing:
         for number in range(300):
-            log.add(writing, {"kind": "refused", "session": "s", "time": "2020-01-01", "text": "x" * 2000, "n": number})
+            append(writing, {"kind": "refused", "session": "s", "time": "2020-01-01", "text": "x" * 2000, "n": number})
     fillers = {"PATH": os.environ["PATH"], "HOME": str(home), "RINGFENCE_STATE_DIR": str(state)}
 
     def said(*words: str, code: int = 0) -> str:
@@ -299,7 +300,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert said("prune", "--older-than", "1h", "--yes") == "nothing is to go\n"
     other = tmp_path / "other.db"
     with AuditLog.open(other) as log, log.store.writing("") as writing:
-        log.add(writing, {"kind": "refused", "session": "t", "time": "2020-01-01"})
+        append(writing, {"kind": "refused", "session": "t", "time": "2020-01-01"})
     assert "unsigned: there is no key" in said("prune", "--older-than", "90d", "--yes", "--file", str(other))
 
 

@@ -18,11 +18,13 @@ import pytest
 from sandbox_bench import USERS
 from secret_service import Desk, desk
 
-from runner.audit.chain import ZERO, seal
+from runner.audit.chain import ZERO, Broken, Sealed, seal
 from runner.audit.deeds import deeds
-from runner.audit.log import AuditError, AuditLog, Broken, Sealed
+from runner.audit.log import AuditLog
 from runner.audit.prune import plan
 from runner.audit.sealing import sealed
+from runner.audit.store import AuditError
+from runner.audit.verify import Expected, Noted, verify
 from tests.audit_records import fence_down, fill, refusal, unfenced
 
 ROOT = Path(__file__).parent.parent
@@ -77,7 +79,7 @@ def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(
             said += end(writer)
     assert len(said) > 50
     with AuditLog.open(path) as log:
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Sealed), result
         (chain,) = result.chains
         assert chain.checkpoints >= chain.count // 41 - 16, "a killed writer's checkpoint is written by the next"
@@ -124,22 +126,23 @@ def test_a_write_ahead_file_that_is_removed_after_a_crash_is_an_end_cut_off(tmp_
         import os, signal
         from pathlib import Path
         from runner.audit.log import AuditLog
+        from runner.audit.verify import verify
         from tests.audit_records import refusal
         log = AuditLog.open(Path({str(path)!r}))
         log.refused("s", refusal())
-        print(log.verify().head, flush=True)
+        print(verify(log.store).head, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, cwd=ROOT)
     head = done.stdout.strip()
     assert head.startswith("8:")
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(expect=head), Sealed)
+        assert isinstance(verify(log.store, Expected((Noted.head(head),))), Sealed)
     for name in ("audit.db-wal", "audit.db-shm"):
         path.with_name(name).unlink(missing_ok=True)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(), Sealed)
-        assert log.verify(expect=head) == Broken(8, "the log ends before the noted record 8")
+        assert isinstance(verify(log.store), Sealed)
+        assert verify(log.store, Expected((Noted.head(head),))) == Broken(8, "the log ends before the noted record 8")
 
 
 @pytest.fixture(params=USERS)
@@ -238,7 +241,7 @@ def test_a_card_that_says_something_else_than_its_record_is_named(tmp_path: Path
         fill(path, 3)
         unfenced(path, statement)
         with AuditLog.open_to_read(path) as log:
-            result = log.verify()
+            result = verify(log.store)
         assert isinstance(result, Broken), statement
         assert result.id == first, statement
 
@@ -286,7 +289,7 @@ def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, wh
         lambda log: plan(log.store, "2100", "2100"),
     )
     with AuditLog.open_to_read(path, whatever=True) as log:
-        assert isinstance(log.verify(), Broken), why
+        assert isinstance(verify(log.store), Broken), why
         for each in asked:
             with contextlib.suppress(AuditError):
                 each(log)

@@ -17,11 +17,12 @@ from secret_service import Desk, desk
 
 from policy.verdict import Problem
 from runner.audit import log as log_module
-from runner.audit.chain import canonical, seal, statement
-from runner.audit.log import AuditError, AuditLog, Broken, Chain, Sealed
+from runner.audit.chain import Broken, Chain, Sealed, canonical, seal, statement
+from runner.audit.log import AuditLog
 from runner.audit.merkle import Tree, leaf
 from runner.audit.sealing import read_seal, sealed
 from runner.audit.sign import Signer, holds
+from runner.audit.store import AuditError
 from runner.audit.verify import Expected, Noted, verify
 from runner.secrets import Secret
 from tests.audit_records import fence_down, fill, refusal, unfenced

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed
-from runner.audit.log import Record
 from runner.audit.stats import Stats, _host, unnamed
 from runner.audit.stats_text import Known, stats_json, stats_text
 from runner.audit.view import WIDE

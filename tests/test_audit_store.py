@@ -8,10 +8,13 @@ import pytest
 
 from policy.action import RunScript
 from policy.tier import Mode
+from runner.audit.chain import Sealed
 from runner.audit.deeds import deeds
-from runner.audit.log import AuditError, AuditLog, Sealed
+from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.sqlite_file import SCHEMA
+from runner.audit.store import AuditError
+from runner.audit.verify import verify
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, denied, fill, info, refusal
 
@@ -122,21 +125,21 @@ def test_a_log_of_the_first_format_is_taken_over(tmp_path: Path, mixed: Path, em
     before = path.read_bytes()
     with AuditLog.open_to_read(path) as log, AuditLog.open_to_read(source) as same:
         assert list(log.rows()) == list(same.rows())
-        assert log.verify() == same.verify()
+        assert verify(log.store) == verify(same.store)
         assert [d.record.id for d in deeds(log, QUERIES[1][0])] == [d.record.id for d in deeds(same, QUERIES[1][0])]
     assert path.read_bytes() == before, "reading changes nothing"
     with AuditLog.open(path) as log, AuditLog.open_to_read(source) as same:
         assert list(log.rows()) == list(same.rows())
         number = log.refused("s", refusal())
         assert number == (1 if empty else 13)
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
     raw = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         raw.execute("DELETE FROM records")
     raw.close()
     fill(path, 1)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
 
 
 def test_a_program_of_the_first_format_cannot_add_to_this_one(tmp_path: Path) -> None:
@@ -179,7 +182,7 @@ def test_a_copy_in_a_folder_that_cannot_be_written_can_be_read(tmp_path: Path) -
     folder.chmod(0o555)
     try:
         with AuditLog.open_to_read(folder / "audit.db") as log:
-            assert isinstance(log.verify(), Sealed)
+            assert isinstance(verify(log.store), Sealed)
         assert os.listdir(folder) == ["audit.db"] or os.geteuid() == 0
     finally:
         folder.chmod(0o755)

@@ -17,9 +17,9 @@ from policy.grants import approve, refuse
 from policy.hearing import EvaluationContext
 from policy.tier import Mode
 from policy.verdict import Allow, Ask
+from runner.audit.chain import Record, canonical
 from runner.audit.deeds import Deed
 from runner.audit.facts import Noting
-from runner.audit.log import Record, canonical
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
 from runner.audit.replay import Policy
 from runner.audit.suggest import Report, Search

@@ -13,11 +13,13 @@ import forked_agent
 import pytest
 
 from policy.verdict import Problem
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed
 from runner.audit.follow import Follower
-from runner.audit.log import AuditError, AuditLog, Record
+from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal, SessionInfo
+from runner.audit.store import AuditError, append
 from sandbox.backend import Outcome
 from tests.audit_records import unfenced
 
@@ -71,7 +73,7 @@ def test_an_outcome_of_nothing_is_passed_over(tmp_path: Path) -> None:
     follower.start(10)
     with AuditLog.open(path) as log, log.store.writing("not kept") as writing:
         for decided in ([], {}, None, "1", 1e300):
-            log.add(writing, {"kind": "finished", "decided": decided})
+            append(writing, {"kind": "finished", "decided": decided})
     refuse(path, "b")
     assert told(follower.more()) == ["b"]
 

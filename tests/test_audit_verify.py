@@ -7,10 +7,12 @@ import pytest
 
 from policy.action import ReadFile, RunScript
 from policy.verdict import Problem
-from runner.audit.log import AuditLog, Broken, Sealed
+from runner.audit.chain import Broken, Sealed
+from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.records import Refusal
 from runner.audit.store import AuditError
+from runner.audit.verify import Expected, Noted, verify
 from runner.audit.view import lines
 from sandbox.backend import Outcome
 from tests.audit_records import allowed, denied, fill, info, unfenced
@@ -43,10 +45,10 @@ def test_tampering_is_named(tmp_path: Path, statement: str, first: int, why: str
     path = tmp_path / "audit.db"
     fill(path)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
     unfenced(path, statement)
     with AuditLog.open_to_read(path) as log:
-        result = log.verify()
+        result = verify(log.store)
     assert isinstance(result, Broken), why
     assert result.id == first, result.why
 
@@ -138,7 +140,7 @@ def test_what_is_changed_beside_the_records_is_named(
     raw.executescript(f"{statement};")
     raw.close()
     with AuditLog.open_to_read(path, whatever=True) as log:
-        result = log.verify()
+        result = verify(log.store)
     assert isinstance(result, Broken), why
     assert said in result.why
     if opens:
@@ -158,7 +160,7 @@ def test_a_card_that_says_something_else_is_named(tmp_path: Path, statement: str
     raw.executescript(f"{statement};")
     raw.close()
     with AuditLog.open_to_read(path) as log:
-        result = log.verify()
+        result = verify(log.store)
         assert isinstance(result, Broken), why
         assert 0 <= result.id <= 99, result
         for query in (Query(), Query(verdicts=("deny",)), Query(tools=("bash",))):
@@ -180,7 +182,7 @@ def test_an_order_of_rows_that_a_search_would_miss_is_named(tmp_path: Path) -> N
     data[start + 8 : start + 16] = b"".join(bytes(cells[n : n + 2]) for n in (6, 4, 2, 0))
     path.write_bytes(data)
     with AuditLog.open_to_read(path) as log:
-        result = log.verify()
+        result = verify(log.store)
     assert isinstance(result, Broken)
     assert "indexes do not hold" in result.why
 
@@ -201,14 +203,18 @@ def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> 
     fill(path, 3)
     fill(other, 4)
     with AuditLog.open(path) as log:
-        noted = log.verify()
+        noted = verify(log.store)
         assert isinstance(noted, Sealed)
         log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
-        assert isinstance(log.verify(expect=noted.head), Sealed), "a longer log still holds the noted head"
-        assert log.verify(expect=f"99:{noted.chains[0].hash}") == Broken(9, "the log ends before the noted record 99")
+        assert isinstance(verify(log.store, Expected((Noted.head(noted.head),))), Sealed), (
+            "a longer log still holds the noted head"
+        )
+        assert verify(log.store, Expected((Noted.head(f"99:{noted.chains[0].hash}"),))) == Broken(
+            9, "the log ends before the noted record 99"
+        )
     with AuditLog.open_to_read(other) as log:
-        assert isinstance(log.verify(), Sealed)
-        result = log.verify(expect=noted.head)
+        assert isinstance(verify(log.store), Sealed)
+        result = verify(log.store, Expected((Noted.head(noted.head),)))
         assert isinstance(result, Broken)
         assert result.id == noted.count
 
@@ -220,7 +226,7 @@ def test_records_added_after_a_cut_leave_the_gap_visible(tmp_path: Path) -> None
     unfenced(path, "DELETE FROM records WHERE id > 8")
     with AuditLog.open(path) as log:
         log.refused("s", Refusal("bash", "{", Problem("a", "b", "c")))
-        assert log.verify() == Broken(9, "record 9 is missing; the next one is 12")
+        assert verify(log.store) == Broken(9, "record 9 is missing; the next one is 12")
 
 
 def test_a_damaged_page_is_broken_not_a_crash(tmp_path: Path) -> None:
@@ -230,4 +236,4 @@ def test_a_damaged_page_is_broken_not_a_crash(tmp_path: Path) -> None:
     data[len(data) // 2 : len(data) // 2 + 4096] = b"\xff" * 4096
     path.write_bytes(data)
     with AuditLog.open_to_read(path) as log:
-        assert isinstance(log.verify(), Broken)
+        assert isinstance(verify(log.store), Broken)

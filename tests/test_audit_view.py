@@ -11,8 +11,9 @@ import pytest
 from tmux import Tmux
 
 from policy.verdict import Problem
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed
-from runner.audit.log import AuditLog, Record
+from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.shown import deed_text, record_text
 from runner.audit.stats import Stats

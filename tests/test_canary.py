@@ -10,7 +10,7 @@ from sandbox_bench import USERS
 from secret_service import desk
 
 from runner.disguise import forms, views
-from runner.secrets import MASK
+from runner.live_secrets import MASK
 
 KEY = "sk-canary-In_the+keyring/0a1b2c3d4e"
 TOKEN, LOGIN = "canary-of-the-environment-5f6a", "canary-of-an-address-7c8d"  # made up

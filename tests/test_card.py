@@ -15,9 +15,9 @@ from policy.grant import Key, Span
 from policy.tier import Mode, Tier
 from policy.verdict import Ask
 from runner.approval_offer import NOTHING
-from runner.card import Card, card
+from runner.card import card
 from runner.card_text import safe, safe_line, squeezed
-from runner.events import Asked
+from runner.events import Asked, Card
 from runner.grant_store import GrantStore
 from runner.redactor import Redactor
 from runner.remembered import offer

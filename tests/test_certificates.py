@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from policy.profile_file import parse_profile
-from runner.facts import child_environment, gather
+from runner.environment import child_environment
+from runner.facts import gather
 
 PROFILE = parse_profile((Path(__file__).parent.parent / "profiles" / "default.toml").read_text("utf-8"), "default.toml")
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"

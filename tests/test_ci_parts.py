@@ -12,8 +12,9 @@ from job import HEADER, commands
 from policy.profile import Profile
 from runner.ci import git_logins, surroundings
 from runner.ci.summary import code
-from runner.ci.workflow import JobLog, broken
-from runner.config.load import packaged
+from runner.ci.workflow import JobLog
+from runner.ci_log import broken
+from runner.config.packaged import packaged
 from runner.problems import Stopped
 from tests import fuzz_git
 

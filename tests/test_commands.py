@@ -17,8 +17,9 @@ from policy.facts import Facts, Kind, PathFact
 from policy.little.registry import HANDLERS, grammar
 from policy.profile import Profile
 from policy.profile_file import parse_profile
-from policy.rule import GRAMMARS
-from policy.rules import CommandRule, Example, RuleBook, RuleError, parse_examples, parse_rules
+from policy.rule import GRAMMARS, CommandRule
+from policy.rule_file import RuleError
+from policy.rules import Example, RuleBook, parse_examples, parse_rules
 from policy.tier import Tier
 from runner.model_workspace import EXAMPLE_FILES
 

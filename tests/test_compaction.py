@@ -15,7 +15,7 @@ from session_files import ID, begun, new_store
 from test_loop import Make, Stage, bash, stage
 
 from policy.verdict import Problem
-from runner.compaction.fold import Fold, shown
+from runner.compaction.fold import shown
 from runner.compaction.levels import Disorder, Thresholds, thresholds
 from runner.compaction.scribe import Scribe
 from runner.compaction.units import kept_from
@@ -51,6 +51,7 @@ from runner.redactor import Redactor
 from runner.retry import Patience
 from runner.run_context import RunContext
 from runner.run_limits import RunLimits
+from runner.sessions.compaction_record import Fold
 from runner.sessions.cost import Price
 from runner.sessions.mark import OWN
 from runner.sessions.past import index, past

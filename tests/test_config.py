@@ -16,6 +16,7 @@ from policy.tier import Mode
 from runner.config import ConfigError, load
 from runner.config.keys import PROVIDERS as KNOWN
 from runner.config.keys import REMOTE, key_of
+from runner.config.origins import origins
 from runner.facts import gather
 from runner.places import PlaceError, cache_dir, config_dir, config_file, private, state_dir
 from runner.providers import PROVIDERS, Remote
@@ -507,7 +508,7 @@ def test_every_layer_has_its_place(machine: Machine, tmp_path: Path) -> None:
     settings = load(machine.project, machine.environ | {"RINGFENCE_MODE": "default"}, system=system)
     assert (settings.mode, settings.model, settings.max_turns) == (Mode.DEFAULT, "openai:user", 30)
     assert (settings.profile.limits.wall, settings.profile.limits.cpu) == (30, 1)
-    places = {".".join(path): [str(place) for place in found] for path, found in settings.origins.items()}
+    places = {".".join(path): [str(place) for place in found] for path, found in origins(settings).items()}
     assert places["mode"] == ["the default", f"{system}:1", f"{user}:1", "RINGFENCE_MODE"]
     assert places["limits.wall"][0].startswith("profiles/default.toml:")
     assert places["limits.wall"][1:] == [

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from policy.tier import Tier
-from runner.audit.log import AuditLog, Sealed
+from runner.audit.chain import Sealed
+from runner.audit.log import AuditLog
+from runner.audit.verify import verify
 from runner.demo import demo
 from runner.demo_repo import KEY, TOKEN, Stage, fresh_folder, git, lay_out
 from runner.events import Denied, Event, Finished, RunEnded, SessionStarted
@@ -103,7 +105,7 @@ def test_it_closes_with_the_denials_as_the_audit_prints_them(shown: Shown) -> No
 
 def test_the_record_of_it_holds(shown: Shown) -> None:
     with AuditLog.open_to_read(shown.stage.state / "audit.db") as log:
-        assert isinstance(log.verify(), Sealed)
+        assert isinstance(verify(log.store), Sealed)
         (session,) = log.rows(kind="session")
     opening = shown.events[0]
     assert isinstance(opening, SessionStarted)

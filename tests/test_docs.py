@@ -13,8 +13,9 @@ import pytest
 import typer
 
 from policy.keyed import read
-from policy.permission.check import Severity, check
+from policy.permission.check import check
 from policy.permission.file import LISTS, permissions
+from policy.permission.finding import Severity
 from policy.permission.rule import Layer
 from policy.rules import RuleBook, parse_rules
 from runner.cli_app import app

@@ -13,7 +13,8 @@ from policy.classify import classify
 from policy.profile_file import parse_profile
 from policy.tier import Tier
 from runner.drivers import drivers
-from runner.facts import child_environment, gather
+from runner.environment import child_environment
+from runner.facts import gather
 from tests.test_commands import BOOK
 
 PROFILE = parse_profile(

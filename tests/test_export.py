@@ -22,8 +22,8 @@ from runner.audit.log import AuditLog
 from runner.audit.records import Refusal
 from runner.audit.view import json_lines
 from runner.problems import Stopped
+from tests.audit_records import fill, info
 from tests.record_world import HOSTILE, SHOP, hostile, many, story
-from tests.test_audit import fill, info
 
 AGENT = str(Path(sys.executable).parent / "agent")
 GOLDEN = Path(__file__).parent / "golden"

@@ -10,10 +10,10 @@ from opentelemetry._logs import LogRecord
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.sdk._logs import ReadableLogRecord
 
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed
 from runner.audit.export import jsonl, otlp, sarif, table
 from runner.audit.export.page import document
-from runner.audit.log import Record
 from tests.record_world import SHOP, story
 from tests.test_export import valid
 from tests.test_report import ABOUT, Browser, browser, in_browser, opened

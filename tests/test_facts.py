@@ -14,7 +14,8 @@ from policy.facts import Facts, Kind
 from policy.profile import Profile
 from policy.profile_file import parse_profile
 from policy.secrecy import Secrets, inside
-from runner.facts import child_environment, gather
+from runner.environment import child_environment
+from runner.facts import gather
 from runner.toolchains import outermost, roots
 from runner.workspace import workspace_of
 

@@ -16,7 +16,8 @@ from policy.facts import Facts
 from policy.little.kept import _NO_PATCH, _PATCH
 from policy.tier import Tier
 from runner.config import shipped
-from runner.facts import child_environment, gather
+from runner.environment import child_environment
+from runner.facts import gather
 from runner.tracked import tracked
 
 SETTINGS = shipped()

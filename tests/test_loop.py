@@ -22,6 +22,7 @@ from runner.approval_offer import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
+from runner.environment import child_environment
 from runner.events import (
     CallBegun,
     Chunk,
@@ -37,7 +38,7 @@ from runner.events import (
     RunEnded,
     Said,
 )
-from runner.facts import child_environment, gather
+from runner.facts import gather
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,

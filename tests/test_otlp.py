@@ -14,9 +14,9 @@ import pytest
 from runner.audit.export import otlp
 from runner.audit.export.jsonl import lines
 from runner.problems import Stopped
+from tests.audit_records import fill
 from tests.otlp_server import GOOD, Answer, collector, partial, values
 from tests.record_world import HOSTILE, hostile, many, story
-from tests.test_audit import fill
 
 AGENT = str(Path(sys.executable).parent / "agent")
 

@@ -5,7 +5,8 @@ from datetime import date
 import pytest
 from permission_world import BOOK, PROFILE, rules
 
-from policy.permission.check import RuleFinding, Severity, check
+from policy.permission.check import check
+from policy.permission.finding import RuleFinding, Severity
 from policy.permission.rule import Layer
 
 DAY = date(2026, 6, 1)

@@ -17,7 +17,8 @@ from policy.host_rule import HostRule, authority, host_rule
 from policy.matrix import Ruling
 from policy.narrow import narrow
 from policy.permission import match
-from policy.permission.check import Severity, check
+from policy.permission.check import check
+from policy.permission.finding import Severity
 from policy.permission.rule import Layer, PermissionRule, Source, Tool
 from policy.permission.words import broad, exact
 from policy.profile import Profile

@@ -10,7 +10,8 @@ from policy.verdict import Problem
 from runner.approval import Answer, Yes
 from runner.audit.deeds import deeds
 from runner.audit.export.sarif import document
-from runner.audit.log import AuditError, AuditLog
+from runner.audit.log import AuditLog
+from runner.audit.store import AuditError
 from runner.events import Answered, Changed, Denied, Finished, Malformed, PlanProposed
 from runner.messages import ToolCall
 from runner.plan_answer import Leave, PlanAnswer, Stay, answered

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from policy.keyed import read
 from policy.matrix import Ruling
-from policy.permission.check import Severity, check
+from policy.permission.check import check
 from policy.permission.file import LISTS, permissions
+from policy.permission.finding import Severity
 from policy.permission.rule import Layer, PermissionRule
 from policy.permission.words import broad, exact
 from policy.sense import literal

@@ -23,6 +23,7 @@ from policy.verdict import Ask, Deny, Problem
 from runner.audit.facts import Noting
 from runner.audit.log import AuditLog
 from runner.audit.records import Answer, Decision, Patching, Planned, Ran, Refusal, SessionEnd, SessionInfo
+from runner.audit.verify import verify
 from runner.config import shipped
 from runner.redactor import Redactor
 from runner.secrets import Secret
@@ -194,7 +195,7 @@ def test_a_run_leaves_a_whole_record(tmp_path: Path) -> None:
         (end,) = log.rows(kind="ended")
         (session,) = log.rows(kind="session")
         second, first = log.rows(kind="finished")
-        assert log.verify().__class__.__name__ == "Sealed"
+        assert verify(log.store).__class__.__name__ == "Sealed"
     assert (end.body["exit"], end.body["reason"], end.body["turns"]) == (0, "done", 3)
     assert end.id > second.id
     assert session.body["policy"] == fingerprint(shipped().profile, shipped().rules)

@@ -23,11 +23,12 @@ from policy.tier import Mode, Tier
 from policy.verdict import Problem
 from runner import live_secrets
 from runner.events import Chunk, Event, Finished, Notice, Prompted, Proposed, RunEnded, Said, Thought
-from runner.live_secrets import SHORTEST
+from runner.live_secrets import MASK, SHORTEST
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
-from runner.problems import print_problem, say
 from runner.redactor import Redactor
-from runner.secrets import MASK, Secret
+from runner.secret_environment import from_environment
+from runner.secrets import Secret
+from runner.stderr import print_problem, say
 from runner.watched import Watch
 from sandbox.backend import Outcome, Violation
 
@@ -226,7 +227,7 @@ ENVIRONMENT: list[tuple[str, str, str | None, str]] = [
 )
 def test_the_environment_tells_of_secrets(name: str, value: str, secret: str | None, why: str) -> None:
     live_secrets.forget()
-    live_secrets.from_environment({name: value})
+    from_environment({name: value})
     redactor = Redactor(live=True)
     assert redactor.text(f"it is {value}") == f"it is {value.replace(secret or '-', MASK if secret else '-')}", why
     live_secrets.forget()

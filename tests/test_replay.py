@@ -24,10 +24,10 @@ from policy.remotes import Remotes
 from policy.tier import Mode
 from policy.typed import FlagRights
 from policy.verdict import Allow, Ask, Verdict
+from runner.audit.chain import Record, canonical
 from runner.audit.deeds import Deed
 from runner.audit.facts import MOST, Noting
 from runner.audit.facts_again import Recorded
-from runner.audit.log import Record, canonical
 from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
 from runner.audit.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
 from runner.audit.replay_policies import Policies

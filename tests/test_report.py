@@ -20,8 +20,9 @@ from policy.verdict import Problem
 from runner.audit.deeds import Deed
 from runner.audit.export.page import About, document
 from runner.audit.log import AuditLog
+from runner.audit.verify import verify
+from tests.audit_records import fill
 from tests.record_world import HOSTILE, Story, hostile, many, story
-from tests.test_audit import fill
 
 ROOT = Path(__file__).resolve().parent.parent
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -446,4 +447,4 @@ def test_the_command_makes_a_report_and_says_what_was_left_out(tmp_path: Path) -
     assert len(found["rows"]) == 3
     assert found["chosen"] == "tools exec"
     with AuditLog.open_to_read(tmp_path / "audit.db") as log:
-        assert found["sealed"] == log.verify().head  # type: ignore[union-attr]  # nobody touched it
+        assert found["sealed"] == verify(log.store).head  # type: ignore[union-attr]  # nobody touched it

@@ -15,8 +15,8 @@ from policy.verdict import Problem
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal
 from runner.audit.send import Sending
+from tests.audit_records import allowed, info
 from tests.otlp_server import GOOD, Answer, Collecting, collector, values
-from tests.test_audit import allowed, info
 
 AGENT = str(Path(sys.executable).parent / "agent")
 

@@ -11,7 +11,8 @@ from tools.answer import tell, violations
 from tools.arguments import SCRIPT_CAP, Arguments
 from tools.clip import BYTES, LINES, Tail, tail
 from tools.counts import count, seconds, size
-from tools.tool import Finished, Keep, Seen, TextPart
+from tools.seen import Seen
+from tools.tool import Finished, Keep, TextPart
 
 _TIMEOUT = 120
 _TIMEOUT_MOST = 600

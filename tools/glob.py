@@ -12,7 +12,8 @@ from tools.arguments import PATH_CAP, Arguments
 from tools.clip import head
 from tools.counts import count
 from tools.place import place
-from tools.tool import Finished, Keep, Seen, TextPart
+from tools.seen import Seen
+from tools.tool import Finished, Keep, TextPart
 
 _ROOM = 100_000  # characters of one result
 _SPECIAL = "*?[{\\"

@@ -11,7 +11,8 @@ from tools.arguments import PATH_CAP, PATTERN_CAP, Arguments
 from tools.clip import BYTES, head
 from tools.counts import count
 from tools.place import place
-from tools.tool import Finished, Keep, Seen, TextPart
+from tools.seen import Seen
+from tools.tool import Finished, Keep, TextPart
 
 
 class GrepArgs(Arguments):

@@ -10,8 +10,8 @@ from tools.answer import Answer, answer_of, told
 from tools.arguments import PATH_CAP, Arguments
 from tools.counts import count, size
 from tools.place import place
-from tools.seen import MASKED
-from tools.tool import Finished, ImagePart, Keep, Part, Seen, TextPart
+from tools.seen import MASKED, Seen
+from tools.tool import Finished, ImagePart, Keep, Part, TextPart
 
 _LINES = 2000
 

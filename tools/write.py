@@ -10,8 +10,8 @@ from tools.answer import Change, answer_of, change_lines, told
 from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
 from tools.counts import count
 from tools.place import place
-from tools.seen import MASKED
-from tools.tool import Finished, Keep, Seen, TextPart
+from tools.seen import MASKED, Seen
+from tools.tool import Finished, Keep, TextPart
 
 
 class WriteArgs(Arguments):

@@ -7,6 +7,8 @@ import hashlib
 import json
 from collections.abc import Callable
 
+from policy.record import dataclass
+
 ZERO = "0" * 64
 NAME = 16  # characters of the first record's hash: they name the chain, in every copy of it
 
@@ -55,3 +57,71 @@ def statement(body: dict[str, object]) -> bytes:
     """What the signature of a checkpoint, a tombstone or a seal is over: all of it but the signature itself."""
     rest = {key: value for key, value in body.items() if key != "signature"}
     return b"ringfence audit 1\n" + canonical(rest).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One sealed record. `body` is its JSON object; `id` counts from 1 without gaps.
+
+    Where several logs were merged, `log` names the chain that it belongs to, and is empty otherwise. `number` is its
+    place in its chain, the same as the id unless logs were merged.
+    """
+
+    id: int
+    hash: str
+    body: dict[str, object]
+    log: str = ""
+    number: int = 0
+
+    @property
+    def kind(self) -> str:
+        return str(self.body.get("kind", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain that holds: `count` records up to the head `hash`, `root` of the Merkle tree over all of them.
+
+    `pruned` of them were removed, and a tombstone stands for them. Of its `checkpoints` the last signed one covers the
+    first `signed` records; `keys` are the public keys of all signatures, none of them known to be anybody's.
+    """
+
+    log: str
+    count: int
+    hash: str
+    root: str
+    pruned: int = 0
+    checkpoints: int = 0
+    signed: int = 0
+    keys: tuple[str, ...] = ()
+
+    @property
+    def head(self) -> str:
+        return f"{self.count}:{self.hash}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """Every record holds: of one chain, or of several in a file that was merged.
+
+    Note the heads elsewhere to be able to prove later that nothing was cut off.
+    """
+
+    chains: tuple[Chain, ...]
+
+    @property
+    def count(self) -> int:
+        return sum(chain.count for chain in self.chains)
+
+    @property
+    def head(self) -> str:
+        """Of the one chain that a log has; `0:000...` of an empty one."""
+        return self.chains[0].head if self.chains else f"0:{ZERO}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """`id` is the first record that does not hold; `why` says what is wrong with it. 0: the store itself does not."""
+
+    id: int
+    why: str

@@ -7,35 +7,34 @@ from typing import TYPE_CHECKING
 
 from runner.audit.merkle import Tree, leaf
 from runner.audit.spelled import now
-from runner.audit.store import ODD, AuditError, Row, Store
+from runner.audit.store import ODD, AuditError, Row, Store, append
 
 if TYPE_CHECKING:
-    from runner.audit.log import AuditLog
     from runner.audit.sign import Signer
 
 
-def checkpoint(log: "AuditLog", signer: "Callable[[], Signer] | None") -> int | None:
+def checkpoint(store: Store, signer: "Callable[[], Signer] | None") -> int | None:
     """Add one to the log; None when the last record is one, there is no record, or only its owner may add one.
 
     A key that cannot be had is no reason to go without: the checkpoint then says why it is not signed.
     """
-    if not log.store.marks:
+    if not store.marks:
         return None
     signs, unsigned = None, ""
     try:
         signs = signer() if signer is not None else None  # may ask a keyring: before others have to wait
     except AuditError as error:
         unsigned = error.problem.why
-    with log.store.writing("a checkpoint could not be recorded") as writing:
+    with store.writing("a checkpoint could not be recorded") as writing:
         head = writing.head
-        last = log.store.latest("checkpoint")
+        last = store.latest("checkpoint")
         if head.number == (last.number if last is not None else 0):
             return None
-        tree = grown(log.store, head.number)
+        tree = grown(store, head.number)
         body: dict[str, object] = {"kind": "checkpoint", "time": now(), "log": head.log}
         body |= {"count": head.number, "hash": head.hash, "root": tree.root, "peaks": tree.told}
         body |= {"unsigned": unsigned} if unsigned else {}
-        return log.add(writing, signs.signed(body) if signs is not None else body)
+        return append(writing, signs.signed(body) if signs is not None else body)
 
 
 def grown(store: Store, count: int) -> Tree:

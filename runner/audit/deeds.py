@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from policy.record import dataclass
-from runner.audit.log import AuditLog, Record
+from runner.audit.chain import Record
+from runner.audit.log import AuditLog
 from runner.audit.query import Query
 
 DECISIONS = ("decided", "refused", "applied", "planned")  # the kinds of record that say what was to be done

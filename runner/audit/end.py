@@ -4,8 +4,9 @@ import asyncio
 from types import TracebackType
 
 from policy.verdict import Problem
-from runner.audit.log import AuditError, AuditLog
+from runner.audit.log import AuditLog
 from runner.audit.records import SessionEnd
+from runner.audit.store import AuditError
 from runner.events import Emit, Event, RunEnded
 from runner.messages import Usage
 from runner.problems import Exit

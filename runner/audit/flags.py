@@ -36,7 +36,8 @@ def _tools(incomplete: str) -> list[str]:
 
 def sessions(incomplete: str) -> list[str]:
     """Those that began last. Never an error: completion that cannot read the log offers nothing."""
-    from runner.audit.log import AuditError, AuditLog
+    from runner.audit.log import AuditLog
+    from runner.audit.store import AuditError
     from runner.places import PlaceError, private
 
     try:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from runner.audit.chain import Record
 from runner.audit.deeds import DECISIONS, Deed, deeds
-from runner.audit.log import AuditError, AuditLog, Record
+from runner.audit.log import AuditLog
 from runner.audit.one import deed_of
 from runner.audit.place import Place
 from runner.audit.query import Query
+from runner.audit.store import AuditError
 
 POLL = 0.25  # seconds between two looks
 _PATIENCE = 40  # looks at a file that cannot be read, such as one that is being made, before that is an error

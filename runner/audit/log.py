@@ -10,9 +10,8 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.record import dataclass
 from policy.verdict import Problem
-from runner.audit.chain import ZERO, canonical, cleaned, digest, seal
+from runner.audit.chain import Record, canonical, cleaned, digest, seal
 from runner.audit.records import (
     Decision,
     Patching,
@@ -31,84 +30,14 @@ from runner.audit.records import (
     session_body,
 )
 from runner.audit.sqlite import SqliteStore
-from runner.audit.store import AuditError, Row, Store, Wanted, Writing
+from runner.audit.store import AuditError, Row, Store, Wanted, append
 from sandbox.backend import Outcome
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
     from runner.audit.sign import Signer
 
-__all__ = ["AuditError", "AuditLog", "Broken", "Chain", "Record", "Sealed"]
-
 EVERY = 512  # records between two checkpoints
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One sealed record. `body` is its JSON object; `id` counts from 1 without gaps.
-
-    Where several logs were merged, `log` names the chain that it belongs to, and is empty otherwise. `number` is its
-    place in its chain, the same as the id unless logs were merged.
-    """
-
-    id: int
-    hash: str
-    body: dict[str, object]
-    log: str = ""
-    number: int = 0
-
-    @property
-    def kind(self) -> str:
-        return str(self.body.get("kind", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """A chain that holds: `count` records up to the head `hash`, `root` of the Merkle tree over all of them.
-
-    `pruned` of them were removed, and a tombstone stands for them. Of its `checkpoints` the last signed one covers the
-    first `signed` records; `keys` are the public keys of all signatures, none of them known to be anybody's.
-    """
-
-    log: str
-    count: int
-    hash: str
-    root: str
-    pruned: int = 0
-    checkpoints: int = 0
-    signed: int = 0
-    keys: tuple[str, ...] = ()
-
-    @property
-    def head(self) -> str:
-        return f"{self.count}:{self.hash}"
-
-
-@dataclass(frozen=True, slots=True)
-class Sealed:
-    """Every record holds: of one chain, or of several in a file that was merged.
-
-    Note the heads elsewhere to be able to prove later that nothing was cut off.
-    """
-
-    chains: tuple[Chain, ...]
-
-    @property
-    def count(self) -> int:
-        return sum(chain.count for chain in self.chains)
-
-    @property
-    def head(self) -> str:
-        """Of the one chain that a log has; `0:000...` of an empty one."""
-        return self.chains[0].head if self.chains else f"0:{ZERO}"
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """`id` is the first record that does not hold; `why` says what is wrong with it. 0: the store itself does not."""
-
-    id: int
-    why: str
 
 
 class AuditLog:
@@ -215,9 +144,9 @@ class AuditLog:
 
         None when there is nothing new since the last one.
         """
-        from runner.audit.checkpoint import checkpoint
+        from runner.audit.checkpoint import checkpoint  # a Merkle tree, needed once in `EVERY` records
 
-        return checkpoint(self, self._signer)
+        return checkpoint(self.store, self._signer)
 
     def rows(
         self,
@@ -251,17 +180,6 @@ class AuditLog:
         """The decision that the outcome with this id is of."""
         return self._known(self.store.cause_of(finished))
 
-    def verify(self, *, expect: str | None = None) -> "Sealed | Broken":
-        """Recompute the whole chain. `expect` is a head (`COUNT:HASH`) noted earlier, which must still lie on it."""
-        from runner.audit.verify import Expected, Noted, verify
-
-        return verify(self.store, Expected((Noted.head(expect),)) if expect else Expected())
-
-    def add(self, writing: Writing, body: dict[str, object]) -> int:
-        """Seal one more record, as it is, inside a transaction; answers its id."""
-        text = canonical(body)
-        return writing.add(seal(writing.head.hash, text), text)
-
     def _append(self, body: dict[str, object], failure: str, notes: Sequence[dict[str, object]] = ()) -> int:
         """Append `body` and, before it, each of its `notes` that the log does not hold yet; all of them or nothing."""
         said = {}
@@ -277,7 +195,7 @@ class AuditLog:
         with self.store.writing(failure) as writing:
             for name, note in said.items():
                 if self.store.named("facts", name) is None:
-                    self.add(writing, facts_body(name, note))
+                    append(writing, facts_body(name, note))
             return writing.add(seal(writing.head.hash, text), text)
 
     def _known(self, row: Row | None) -> Record | None:

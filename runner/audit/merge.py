@@ -13,8 +13,8 @@ from pathlib import Path
 
 from policy.record import dataclass
 from policy.verdict import Problem
+from runner.audit.chain import Broken
 from runner.audit.checkpoint import tree_of
-from runner.audit.log import Broken
 from runner.audit.sqlite import write_merged
 from runner.audit.store import AuditError, Head, Row, Store, Walk
 from runner.audit.verify import Expected, Progress, verify

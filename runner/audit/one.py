@@ -2,8 +2,9 @@
 
 import re
 
+from runner.audit.chain import Record
 from runner.audit.deeds import DECISIONS, Deed
-from runner.audit.log import AuditLog, Record
+from runner.audit.log import AuditLog
 
 
 def deed_of(log: AuditLog, record: Record) -> Deed | None:

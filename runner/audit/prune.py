@@ -14,7 +14,7 @@ from policy.verdict import Problem
 from runner.audit.checkpoint import grown
 from runner.audit.log import AuditLog
 from runner.audit.spelled import now
-from runner.audit.store import AuditError, Store, Wanted, sound
+from runner.audit.store import AuditError, Store, Wanted, append, sound
 from runner.version import VERSION
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def prune(log: AuditLog, planned: Plan, signer: "Callable[[], Signer | None]") -
         body |= {"first": planned.first, "last": last, "sessions": planned.sessions, "before": planned.before}
         body |= {"hash": ends[-1], "root": tree.root, "peaks": tree.told}
         body |= {"user": os.geteuid(), "program": f"ringfence {VERSION}"}
-        number = log.add(writing, signs.signed(body) if signs is not None else body)
+        number = append(writing, signs.signed(body) if signs is not None else body)
         for text in kept:
-            log.add(writing, loads(text))
+            append(writing, loads(text))
         writing.remove(last)
     return number
 

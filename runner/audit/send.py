@@ -10,9 +10,10 @@ from collections.abc import Callable
 from policy.verdict import Problem
 from runner.audit.deeds import DECISIONS, Deed
 from runner.audit.export.otlp import BATCH, Collector, Sent, Unsent, endpoint, in_clear
-from runner.audit.log import AuditError, AuditLog
+from runner.audit.log import AuditLog
 from runner.audit.place import Place
 from runner.audit.query import Query
+from runner.audit.store import AuditError
 from runner.plural import many
 from runner.problems import Stopped
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from runner.audit.bodies import Body, items, mapping, number, text, texts
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed
-from runner.audit.log import Record
 from runner.audit.restored import explanation_of, reason_of, was_cut
 from runner.audit.view import place
 from runner.explain import Section, caret_lines, sections, shown, titled

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from policy.record import dataclass
 from policy.verdict import Problem, ProblemError
+from runner.audit.chain import canonical, seal
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
@@ -101,6 +102,12 @@ class Writing(Protocol):
 
     def remove(self, last: int) -> None:
         """Take out the records up to the number `last`."""
+
+
+def append(writing: Writing, body: dict[str, object]) -> int:
+    """Append `body` to the chain as one more sealed record, inside a transaction, and return the record's id."""
+    text = canonical(body)
+    return writing.add(seal(writing.head.hash, text), text)
 
 
 class Walk(Protocol):

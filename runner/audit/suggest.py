@@ -12,7 +12,8 @@ from dataclasses import field, replace
 from policy.action import RunScript
 from policy.decide import open_reasons
 from policy.hearing import EvaluationContext
-from policy.permission.check import RuleFinding, Severity, check
+from policy.permission.check import check
+from policy.permission.finding import RuleFinding, Severity
 from policy.permission.rule import PermissionRule
 from policy.record import dataclass
 from policy.tier import Mode, Tier

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from json import loads
 
 from policy.record import dataclass
-from runner.audit.chain import NAME, ZERO, seal
+from runner.audit.chain import NAME, ZERO, Broken, Chain, Sealed, seal
 from runner.audit.checkpoint import tree_of
-from runner.audit.log import Broken, Chain, Sealed
 from runner.audit.merkle import Tree, leaf
 from runner.audit.store import ODD, AuditError, Head, Row, Store, Walk
 
@@ -49,6 +48,9 @@ class Expected:
     vouched: bool = False
 
 
+NOTHING_NOTED = Expected()
+
+
 class _Fault(Exception):
     """The walk has come to a record that does not hold."""
 
@@ -57,7 +59,7 @@ class _Fault(Exception):
         self.broken = Broken(number, why)
 
 
-def verify(store: Store, expected: Expected, progress: Progress | None = None) -> Sealed | Broken:
+def verify(store: Store, expected: Expected = NOTHING_NOTED, progress: Progress | None = None) -> Sealed | Broken:
     """Recompute everything. Raises AuditError only when the store cannot be read at all."""
     if unreadable := store.unreadable():
         return Broken(0, unreadable)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from policy.record import dataclass
 from runner.audit.bodies import Body, items, mapping, number, text
+from runner.audit.chain import Record
 from runner.audit.deeds import Deed, deeds
-from runner.audit.log import AuditLog, Record
+from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.visible import one_line, visible
 

@@ -15,11 +15,12 @@ from dataclasses import field, replace
 
 from policy.record import dataclass
 from policy.verdict import Problem
-from runner import live_secrets
 from runner.batch.store import Result
 from runner.batch.task import Task
 from runner.gunzip import gunzip
 from runner.problems import Exit, Stopped
+from runner.redactor import masked
+from runner.secret_environment import from_environment
 
 LARGEST = 512 << 20  # bytes of an archive, packed
 _LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
@@ -54,9 +55,9 @@ class Answer:
 
 def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
     """A task as it may leave this machine: without secrets that somebody pasted into it."""
-    live_secrets.from_environment(os.environ)
-    metadata = json.loads(live_secrets.masked(json.dumps(task.metadata)))
-    safe = replace(task, prompt=live_secrets.masked(task.prompt), metadata=metadata)
+    from_environment(os.environ)
+    metadata = json.loads(masked(json.dumps(task.metadata)))
+    safe = replace(task, prompt=masked(task.prompt), metadata=metadata)
     return Parcel(safe, number, version, cwd, digest, options)
 
 

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
-from runner import live_secrets
+from runner.live_secrets import SHORTEST
+from runner.secret_environment import speaks_of_one
 from runner.token_shapes import shaped
 
 _NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
@@ -170,13 +171,13 @@ def _password(found: re.Match[str]) -> str:
     name, _, word = found["word"].partition(":")
     web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
     if not word or word in _NO_WORDS:
-        return name if web and len(name) >= live_secrets.SHORTEST else word
+        return name if web and len(name) >= SHORTEST else word
     return word
 
 
 def _speaks(name: str) -> bool:
     name = name.replace("-", "_").replace(".", "_")
-    return live_secrets.speaks_of_one(name) or name.upper().endswith(_SIGNED)
+    return speaks_of_one(name) or name.upper().endswith(_SIGNED)
 
 
 def _any(found: re.Match[str]) -> bool:

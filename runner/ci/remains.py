@@ -60,7 +60,7 @@ class Remains:
 
 def written(result: Result, remains: Remains, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
     """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
-    from runner.audit.log import AuditError
+    from runner.audit.store import AuditError
 
     failed: list[Problem] = []
 

@@ -26,10 +26,11 @@ from runner.ending_signals import ending_signals
 from runner.events import Emit, Event, Proposed, RunEnded, Said, SessionStarted
 from runner.gate import refuse_folder
 from runner.model_run import RunArgs, begun, chosen_model, on_stdout, opener, play, prepared, prompt_text, transcript
-from runner.problems import Exit, Stopped, known_problem, print_problem, unexpected
+from runner.problems import Exit, Stopped, known_problem
 from runner.review.deadline import Deadline
 from runner.run_limits import RunLimits
 from runner.spending import Limit
+from runner.stderr import print_problem, unexpected
 
 if TYPE_CHECKING:
     from runner.config import Settings
@@ -278,7 +279,7 @@ class Run:
         )
 
     def _story(self) -> Story:
-        from runner.audit.log import AuditError
+        from runner.audit.store import AuditError
 
         if self._place is None or self._started is None:
             return Story()

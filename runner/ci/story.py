@@ -1,9 +1,10 @@
 """What one session did, as the audit log has it."""
 
 from policy.record import dataclass
+from runner.audit.chain import Record
 from runner.audit.deeds import DECISIONS, Deed
 from runner.audit.export import reading
-from runner.audit.log import AuditLog, Record
+from runner.audit.log import AuditLog
 from runner.audit.place import Place
 
 _LONGEST = 2000  # characters of an action; the log has all of it

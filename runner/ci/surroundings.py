@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from policy.profile import Profile
 from policy.secrecy import inside
-from runner import live_secrets
+from runner.secret_environment import from_environment, speaks_of_one
 
 # THREAT: whatever the configuration lists, these enter no command. `CI` itself does: programs ask for it.
 NEVER = (
@@ -33,7 +33,7 @@ _POINTING = (
 def environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
     """What commands may be given something of; `keep`: what the user's own `[[credential]]` names, for the proxy. The
     redactor knows the rest first, where it looks like a secret."""
-    live_secrets.from_environment(environ)
+    from_environment(environ)
     return {
         name: value
         for name, value in environ.items()
@@ -57,7 +57,7 @@ def closed(profile: Profile, environ: Mapping[str, str], workspace: str) -> Prof
     if daemon.startswith("unix:///"):
         found |= {os.path.realpath(daemon.removeprefix("unix://"))}
     for name, text in environ.items():
-        if name in _POINTING or live_secrets.speaks_of_one(name):
+        if name in _POINTING or speaks_of_one(name):
             for path in text.split(":"):
                 real = os.path.realpath(path) if path.startswith("/") else "/"
                 if not inside(workspace, real) and os.path.lexists(real):

@@ -10,18 +10,11 @@ learn.microsoft.com, "Logging commands" (`##vso[`, `##[`); GitLab's sections nee
 
 import io
 import os
-import re
 import secrets
 from collections.abc import Mapping
 from typing import TextIO
 
-_COMMAND = re.compile(r"^(\s*):(?=:)|#(?=#[A-Za-z]*\[)")
-_ZERO_WIDTH = "\u200b"
-
-
-def broken(line: str) -> str:
-    """One line as text, and no command."""
-    return _COMMAND.sub(lambda found: f"{found[1] or ''}{found[0].strip()}{_ZERO_WIDTH}", line)
+from runner.ci_log import broken
 
 
 class JobLog(io.TextIOBase):

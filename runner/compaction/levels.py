@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from policy.record import dataclass
 from policy.verdict import Problem
+from runner.config.settings import Settings
 
 
 class Level(StrEnum):
@@ -71,3 +72,12 @@ KEEPS = {
 # Part of the window that a level must save: less is not worth sending again what the provider has cached. Results that
 # lose only their middle are the most often to be had, and must save so much that there is rest before the next time.
 GAINS = {Level.TRIM: 0.15, Level.ONE_LINE: 0.10, Level.SUMMARY: 0.05, Level.RECENT: 0.05}
+
+
+def levels_of(settings: Settings) -> Thresholds | Disorder:
+    """Where each level begins, by what was said."""
+    said: dict[str, int] = {}
+    for name in ORDER:
+        if isinstance(value := settings.values.get(("compaction", name)), int):
+            said[name] = value
+    return thresholds(said)

@@ -1,20 +1,11 @@
 """The view of a session, as the configuration wants it."""
 
-from runner.compaction.levels import ORDER, Disorder, Thresholds, thresholds
+from runner.compaction.levels import Disorder, levels_of
 from runner.compaction.scribe import Scribe
 from runner.compaction.view import View
 from runner.config import ConfigError, Settings
 from runner.providers import Opened
 from runner.sessions.cost import Price, price_of
-
-
-def levels_of(settings: Settings) -> Thresholds | Disorder:
-    """Where each level begins, by what was said."""
-    said: dict[str, int] = {}
-    for name in ORDER:
-        if isinstance(value := settings.values.get(("compaction", name)), int):
-            said[name] = value
-    return thresholds(said)
 
 
 def view_of(settings: Settings) -> View:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING
 
-from runner.compaction.fold import Fold, shown
+from runner.compaction.fold import shown
 from runner.compaction.levels import GAINS, KEEPS, Level, Thresholds
 from runner.compaction.notes import digest
 from runner.compaction.scribe import Scribe
@@ -27,6 +27,7 @@ from runner.messages import (
     without_thoughts,
 )
 from runner.model_facts import facts_of
+from runner.sessions.compaction_record import Fold
 
 if TYPE_CHECKING:
     from runner.model_access import ModelAccess

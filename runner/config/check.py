@@ -13,8 +13,10 @@ from policy.permission.file import permissions
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.config.layer import Given, Layer
-from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files, packaged
+from runner.config.load import ELSEWHERE, PREFIX, SYSTEM_FILE, WHOSE, files
 from runner.config.merge import over
+from runner.config.origins import origins
+from runner.config.packaged import packaged
 from runner.config.reading import given_as, read_all
 from runner.config.settings import Settings
 from runner.config.variables import given
@@ -106,12 +108,11 @@ def _checked(
 
 def _out_of_order(settings: Settings) -> list[Fault]:
     """Levels of compaction that are never reached: a mistake of several lines, perhaps of several files."""
-    from runner.compaction.levels import Disorder
-    from runner.compaction.opening import levels_of
+    from runner.compaction.levels import Disorder, levels_of
 
     if not isinstance(found := levels_of(settings), Disorder):
         return []
-    place, problem = settings.origins["compaction", found.level][-1], found.problem
+    place, problem = origins(settings)["compaction", found.level][-1], found.problem
     return [Fault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
 
 

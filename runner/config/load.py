@@ -8,14 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import policy
-import profiles
 from policy.keyed import KeyedError
-from policy.profile_file import ProfileError, parse_profile
-from policy.rules import RuleBook, RuleError
 from policy.verdict import Problem
 from runner import places
 from runner.config.layer import Given, Layer
+from runner.config.packaged import packaged
 from runner.config.settings import Settings
 from runner.personal import personal
 from runner.settings_file import ConfigError, Whose, settings_bytes
@@ -24,7 +21,6 @@ from runner.workspace import workspace_of
 SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
-PACKAGED = "profiles/default.toml"
 PREFIX = "RINGFENCE_"
 ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_BATCH_DIR")
 WHOSE: Mapping[Layer, Whose] = {
@@ -133,34 +129,3 @@ def _over(settings: Settings, given: Given) -> Settings:
     from runner.config.merge import over
 
     return over(settings, given)
-
-
-def packaged() -> Settings:
-    """What we ship. It lies beside our code in every kind of installation; reading it must not cost an import."""
-    try:
-        profile = parse_profile(packaged_text(), PACKAGED)
-        folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".toml"))
-        files = {name: _shipped(policy.__file__, f"commands/{name}") for name in names}
-        rules = RuleBook.from_files(files)
-    except (ProfileError, RuleError) as error:
-        raise ConfigError(error.problem) from None
-    except OSError as error:
-        raise ConfigError(
-            Problem(
-                "this installation is incomplete",
-                f"`{error.filename}` cannot be read: {(error.strerror or 'unknown reason').lower()}",
-                "install ringfence again",
-            )
-        ) from None
-    return Settings(profile=profile, rules=rules, sources=(PACKAGED,))
-
-
-def packaged_text() -> str:
-    """The profile that we ship, as it is written."""
-    return _shipped(profiles.__file__, "default.toml")
-
-
-def _shipped(package: str | None, name: str) -> str:
-    with open(os.path.join(os.path.dirname(str(package)), name), encoding="utf-8") as file:
-        return file.read()

@@ -6,7 +6,7 @@ from policy.keyed import Keyed, Value, read
 from policy.keyed import Path as KeyPath
 from runner.config.keys import KEYS, SHAPES, key_of
 from runner.config.layer import Layer, Origin, Origins
-from runner.config.load import PACKAGED, packaged_text
+from runner.config.packaged import PACKAGED, packaged_text
 from runner.config.settings import Settings
 
 BUILT_IN = "the default"

@@ -10,7 +10,7 @@ from policy.profile import Profile
 from policy.record import dataclass
 from policy.rules import RuleBook
 from policy.tier import Mode
-from runner.config.layer import Given, Origins
+from runner.config.layer import Given
 from sandbox.backend import Level
 from sandbox.container.choice import Choice
 
@@ -67,10 +67,3 @@ class Settings:
     def hashes(self) -> tuple[tuple[str, str], ...]:
         """Path and SHA-256 of every file that was read, lowest layer first; what is shipped goes with the version."""
         return tuple((os.path.abspath(given.keyed.source), given.sha256) for given in self.layers if given.sha256)
-
-    @property
-    def origins(self) -> Origins:
-        """By path, every place that says something about it: the one that counts last, unless it is one of `adds`."""
-        from runner.config.origins import origins
-
-        return origins(self)

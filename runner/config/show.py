@@ -8,7 +8,7 @@ from policy.keyed import Path as KeyPath
 from policy.record import dataclass
 from runner.config.keys import KEYS, LISTS, SHAPES, key_of, list_of
 from runner.config.layer import Layer, Origin
-from runner.config.origins import counts
+from runner.config.origins import counts, origins
 from runner.config.settings import Settings
 from runner.config.toml_value import amount, toml
 from runner.problems import usage
@@ -29,14 +29,14 @@ class Shown:
 
 def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
     """Every key, in the order of the table; with `name`, that one or those below it. Raises a usage error."""
-    origins = settings.origins
+    places_of = origins(settings)
     paths = [path for path in SHAPES if "*" not in path and path != ("version",)]
-    for path in (*settings.values, *origins):  # those whose names somebody chose
+    for path in (*settings.values, *places_of):  # those whose names somebody chose
         if path not in paths and path != ("version",):
             paths.append(path)
     found = []
     for path in _below(paths, name):
-        places = origins.get(path, ())
+        places = places_of.get(path, ())
         by = counts(path, places)
         found.append(Shown(path, _value(settings, path, by), by, tuple(place for place in places if place not in by)))
     return tuple(found)

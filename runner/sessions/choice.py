@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runner.places import home, state_dir
-from runner.problems import say, usage
+from runner.problems import usage
 from runner.sessions.begin import Beginning
 from runner.sessions.flags import GoOn
 from runner.sessions.glance import Glance, glance, row
 from runner.sessions.store import Store, choose
+from runner.stderr import say
 from runner.workspace import workspace_of
 
 _SHOWN = 20  # sessions of the picker; `agent sessions list` has all

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 from policy.record import dataclass
 from policy.tier import Mode
 from policy.verdict import Problem
-from runner.compaction.fold import Fold
 from runner.events import Emit, Event, Failed, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
+from runner.sessions.compaction_record import Fold
 from runner.sessions.cost import Price, cost
 from runner.sessions.entries import Body, Entry, line, now, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, written_problem

@@ -11,7 +11,6 @@ from typing import BinaryIO
 
 from policy.record import dataclass
 from policy.verdict import Problem
-from runner.compaction.fold import Fold
 from runner.earlier import Earlier
 from runner.messages import (
     AssistantMessage,
@@ -23,6 +22,7 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
+from runner.sessions.compaction_record import Fold
 from runner.sessions.deeds import earlier_of, steps_of
 from runner.sessions.entries import VERSION, Answered, Entry, Unsound, answers, message_of, parse, usual
 from runner.sessions.mark import Mark, marks_of, text_of, typed_of

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 
-from runner.problems import say
+from runner.stderr import say
 from runner.trust.brought import Brought
 from runner.trust.words import contents, description, summary
 

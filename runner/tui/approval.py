@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from runner.approval import Answer, Edited, Halt, No, Question, Yes, alike
-from runner.card import Pick
+from runner.events import Pick
 from runner.explain import caret_lines
 from runner.tui.card_rows import Content, content, explained
 from runner.tui.fragments import Fragments, fit, wrapped

@@ -2,8 +2,8 @@
 
 from policy.record import dataclass
 from policy.tier import Tier
-from runner.card import Card
 from runner.card_text import squeezed
+from runner.events import Card
 from runner.tui.fragments import Fragments, wrapped
 from runner.tui.rows import cells, head
 from runner.tui.theme import Theme

@@ -5,8 +5,11 @@ answers (DA1), so that we know when nothing more comes. Nobody waits for the ans
 keys (Intake).
 """
 
+import io
+import os
 import re
 import select
+import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -64,3 +67,18 @@ def is_light(answer: str) -> bool | None:
         return None
     red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
     return bool(0.299 * red + 0.587 * green + 0.114 * blue > 0.5)
+
+
+def at_terminal() -> bool:
+    """Whether input and output are a terminal on which more can be drawn than lines."""
+    return os.environ.get("TERM", "dumb") != "dumb" and os.isatty(0) and os.isatty(1)
+
+
+def spell_out() -> None:
+    """Write no more than ASCII where the user says that the terminal knows no more (`LC_ALL=C`).
+
+    Python takes UTF-8 for that (PEP 540); the terminal would show question marks, or take parts of characters for
+    control codes.
+    """
+    if os.environ.get("LC_ALL") in ("C", "POSIX") and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="ascii", errors="backslashreplace")

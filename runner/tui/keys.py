@@ -2,18 +2,24 @@
 
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from runner.tui.editor import Editor
+from runner.tui.frame import Frame
+from runner.tui.host import Host, Screen
+from runner.tui.menu import Menu
+from runner.tui.own_editor import OwnEditor
 from runner.tui.picker import Row
+from runner.tui.status import Status
 
-if TYPE_CHECKING:
-    from runner.tui.app import App
+T = TypeVar("T")
 
 # fmt: off
 HELP = (
@@ -35,8 +41,61 @@ HELP = (
 _NAMES = {"c-m": "enter", "c-j": "enter", "c-i": "tab", "c-h": "backspace", "<sigint>": "c-c"}
 
 
-def bindings(app: "App") -> KeyBindings:
-    """All of them, for one App."""
+class KeyTarget(Protocol):
+    """The part of the terminal application that key presses act on. `App` is the implementation.
+
+    Attributes:
+        quitting: True after Ctrl+C, which makes a second Ctrl+C leave the program.
+        stopping: True if the last key was Ctrl+C and the turn is being stopped.
+    """
+
+    application: Application[int]
+    editor: Editor
+    frame: Frame
+    host: Host
+    menu: Menu
+    own_editor: OwnEditor
+    screen: Screen | None
+    status: Status
+    quitting: bool
+    stopping: bool
+
+    def press(self, key: str) -> None:
+        """Send a key to the open panel."""
+
+    def submit(self, *, later: bool = False) -> None:
+        """Send the input; with `later`, behind the current turn."""
+
+    def propose(self) -> None:
+        """Update the completion menu after the input changed."""
+
+    def give_up(self) -> bool:
+        """Discard the edited text of a panel. Return False if there is none."""
+
+    def leave(self, code: int = 0) -> None:
+        """End the program with the exit code `code`."""
+
+    def tell(self, text: str) -> None:
+        """Show a message in the status line until the next key press."""
+
+    def cycle_mode(self) -> None:
+        """Switch to the next mode."""
+
+    def edit(self, text: str) -> None:
+        """Replace the input by `text`."""
+
+    def lend_keyboard(self, *, lent: bool) -> None:
+        """Give the terminal's keyboard settings to another program, or take them back."""
+
+    async def write_elsewhere(self) -> None:
+        """Edit the input in the user's own editor."""
+
+    async def pick(self, title: str, rows: Sequence[Row[T | None]], *, query: str = "") -> T | None:
+        """Let the user choose one row. Return None if the user cancels."""
+
+
+def bindings(app: KeyTarget) -> KeyBindings:
+    """Return the key bindings that act on `app`."""
     keys = KeyBindings()
     asking = Condition(lambda: app.application.layout.has_focus(app.frame.question))
     typing = ~asking
@@ -181,7 +240,7 @@ def bindings(app: "App") -> KeyBindings:
     return keys
 
 
-def suspend(app: "App") -> None:
+def suspend(app: KeyTarget) -> None:
     """Stop the program until somebody continues it; meanwhile the terminal is as it was before."""
 
     def stop() -> None:
@@ -201,12 +260,12 @@ def suspend(app: "App") -> None:
         run_in_terminal(stopped)
 
 
-def _quiet(app: "App") -> None:
+def _quiet(app: KeyTarget) -> None:
     """A key was pressed: what was said for a moment goes."""
     app.status.told, app.quitting, app.stopping = "", False, False
 
 
-def _complete(app: "App", *, whole: bool = False) -> None:
+def _complete(app: KeyTarget, *, whole: bool = False) -> None:
     """Take what is proposed; `whole`: nothing is put behind it."""
     chosen = app.menu.chosen
     if chosen is not None:
@@ -217,7 +276,7 @@ def _complete(app: "App", *, whole: bool = False) -> None:
         app.propose()
 
 
-async def _search(app: "App") -> None:
+async def _search(app: KeyTarget) -> None:
     seen = dict.fromkeys(reversed(app.editor.buffer.history.get_strings()))
     rows = [Row[str | None](text, text) for text in seen]
     text = await app.pick("typed before", rows, query=app.editor.buffer.text if len(app.editor.text) < 40 else "")

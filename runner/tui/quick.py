@@ -1,13 +1,12 @@
 """The shortest way from `agent` to a terminal that takes keys: without typer, and before anything heavy is imported."""
 
 import contextlib
-import io
 import os
 import signal
-import sys
 from collections.abc import Iterator
 
 from runner.ending_signals import ending_signals
+from runner.tui.ground import at_terminal
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
@@ -56,11 +55,6 @@ def fits(words: list[str]) -> bool:
     return not takes
 
 
-def at_terminal() -> bool:
-    """Whether input and output are a terminal on which more can be drawn than lines."""
-    return os.environ.get("TERM", "dumb") != "dumb" and os.isatty(0) and os.isatty(1)
-
-
 def start(words: list[str]) -> int:
     """Plain `agent` with these options; answers the exit code."""
     import gc
@@ -70,16 +64,6 @@ def start(words: list[str]) -> int:
         from runner.tui.start import start_terminal
 
         return start_terminal(lambda: _parsed(words), early)
-
-
-def spell_out() -> None:
-    """Write no more than ASCII where the user says that the terminal knows no more (`LC_ALL=C`).
-
-    Python takes UTF-8 for that (PEP 540); the terminal would show question marks, or take parts of characters for
-    control codes.
-    """
-    if os.environ.get("LC_ALL") in ("C", "POSIX") and isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="ascii", errors="backslashreplace")
 
 
 @contextlib.contextmanager

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from runner.ending_signals import ending_signals
 from runner.events import Notice
-from runner.problems import Exit, say
+from runner.problems import Exit
+from runner.stderr import say
 from runner.tui.app import App
 from runner.tui.commands import commands
 from runner.tui.desk import TerminalDesk
 from runner.tui.files import Files
-from runner.tui.ground import Ground
+from runner.tui.ground import Ground, spell_out
 from runner.tui.history import Remembered
 from runner.tui.intake import Intake
 from runner.tui.keys import suspend
 from runner.tui.painter import canvas
-from runner.tui.quick import spell_out
 
 if TYPE_CHECKING:
     from runner.model_run import RunArgs

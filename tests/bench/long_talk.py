@@ -3,10 +3,10 @@
 import resource
 import time
 
-from runner.compaction.fold import Fold
 from runner.compaction.view import View
 from runner.context.tokens import Gauge
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolMessage, ToolResult, UserMessage
+from runner.sessions.compaction_record import Fold
 
 TURNS = 1_000
 OUTPUT = "test_something.py::test_case PASSED\n" * 140  # 5 KB

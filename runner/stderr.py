@@ -1,0 +1,105 @@
+"""The only writer of problems and messages to standard error: masks secrets, escapes CI commands, keeps crash files."""
+
+import os
+import sys
+import time
+from typing import TextIO
+
+from policy.verdict import Problem
+from runner.problems import ISSUES
+from runner.redactor import masked
+from runner.secret_environment import from_environment
+
+
+def coloured(stream: TextIO) -> bool:
+    """Return True if `stream` is a terminal that supports colour; NO_COLOR and TERM=dumb turn colour off."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def print_problem(problem: Problem, *, label: str = "agent") -> None:
+    """Write a problem (what, why, how to fix) to stderr. Control characters in the problem are spelled out."""
+    from runner.visible import visible
+
+    bold, dim, end = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if coloured(sys.stderr) else ("", "", "")
+    lines = [f"{bold}{label}: {visible(problem.what)}{end}"]
+    for name, text in (("why", problem.why), ("fix", problem.fix)):
+        if text:
+            shown = visible(text).replace("\n", "\n       ")
+            lines.append(f"  {dim}{name}:{end} {shown}")
+    _tell("\n".join(lines))
+
+
+def say(text: str) -> None:
+    """Write one message to stderr. Control characters are spelled out, unencodable characters are escaped."""
+    from runner.visible import visible
+
+    _tell(visible(text))
+
+
+def _tell(text: str) -> None:
+    """Write `text` to stderr. The caller has already spelled out control characters in untrusted parts."""
+    from_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
+    # Nor is a key shown that was typed in the wrong place (`agent auth login KEY`): it has no place to be known from.
+    from runner.redactor import Redactor
+
+    text = Redactor(shapes=True).text(masked(text))
+    if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
+        from runner.ci_log import broken
+
+        text = "\n".join(broken(line) for line in text.split("\n"))
+    data = f"{text}\n".encode(sys.stderr.encoding or "utf-8", "backslashreplace")
+    sys.stderr.flush()
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        return  # nobody reads stderr any more; there is no better place to say so
+
+
+def unwritten(error: OSError) -> Problem:
+    """Return the problem of output that standard output did not accept, for example on a full disk."""
+    why = (error.strerror or "the system refused it").lower()
+    return Problem("the output could not be written", why, "check where standard output goes")
+
+
+def unexpected(error: BaseException) -> Problem:
+    """Write the details of an internal defect to a private crash file and return the Problem to print.
+
+    THREAT: a traceback can carry secrets. The file holds frames (file, line, function) and the exception's type, never
+    locals, and its message only with every token-like run masked.
+    """
+    what = "ringfence hit a defect of its own and stopped; nothing more was run"
+    try:
+        path = _write_crash(error)
+    except (
+        Exception
+    ) as second:  # the seam below the seam: a full disk or a bad state folder must not hide the first error
+        return Problem(
+            what,
+            f"{type(error).__name__.lower()}, and the details could not be kept ({type(second).__name__.lower()})",
+            f"run `agent doctor`, and report this on {ISSUES}",
+        )
+    return Problem(what, "this should not happen, whatever the input was", f"report it on {ISSUES} with `{path}`")
+
+
+def _write_crash(error: BaseException) -> str:
+    import platform
+    import re
+    import traceback
+
+    from runner.places import state_dir
+    from runner.version import VERSION
+
+    walked = traceback.walk_tb(error.__traceback__)
+    frames = "".join(f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}\n" for frame, line in walked)
+    message = re.sub(r"(?=[A-Za-z_.+=-]*\d)[A-Za-z0-9_.+=-]{20,}", "[masked]", masked(str(error)))[:500]
+    text = (
+        f"ringfence {VERSION}, python {platform.python_version()}, {platform.system()} {platform.release()}\n"
+        f"command: {sys.argv[1] if len(sys.argv) > 1 else ''}\n{frames}{type(error).__name__}: {message}\n"
+    )
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    path = state_dir(os.environ) / f"crash-{stamp}-{os.getpid()}.txt"
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return str(path)
