@@ -46,17 +46,15 @@ def become(asked, files):
     os.chdir(asked["cwd"])
     os.environ.clear()
     os.environ.update(asked["env"])
-    locales = [asked["env"][name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if asked["env"].get(name)]
-    if not locales and "PYTHONUTF8" not in asked["env"]:
+    if not {"LC_ALL", "LC_CTYPE", "LANG"} & asked["env"].keys():
         os.environ["LC_CTYPE"] = "C.UTF-8"  # PEP 538: what the interpreter sets in the C locale
-    errors = "surrogateescape" if not locales or locales[0].startswith("C.") else "strict"
     sys.argv[:] = asked["argv"]
     sys.path[:] = found  # without what an import may have added
     sys.path[0] = os.path.dirname(sys.argv[0])
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", errors)
-    for number, name, errors in ((1, "stdout", errors), (2, "stderr", "backslashreplace")):
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8", "surrogateescape", "\n")
+    for number, name, errors in ((1, "stdout", "surrogateescape"), (2, "stderr", "backslashreplace")):
         raw = io.BufferedWriter(io.FileIO(number, "wb", closefd=False))
-        text = io.TextIOWrapper(raw, "utf-8", errors, line_buffering=number == 2 or os.isatty(number))
+        text = io.TextIOWrapper(raw, "utf-8", errors, "\n", line_buffering=number == 2 or os.isatty(number))
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)
 
@@ -118,7 +116,6 @@ if command is not None:
     sys.stderr.flush()
     os._exit(code or 0)
 """
-LOCALES = ("LC_ALL", "LC_CTYPE", "LANG")
 
 
 def run(
@@ -229,7 +226,7 @@ def _alike(environ: Mapping[str, str]) -> bool:
     looked_at = [name for name in environ if name.startswith(("PYTHON", "TYPER_", "_TYPER_", "LD_"))]
     if looked_at and (looked_at != ["PYTHONUTF8"] or environ["PYTHONUTF8"] != "1"):
         return False
-    return all(environ.get(name, "C.UTF-8").upper().endswith(("UTF-8", "UTF8")) for name in LOCALES)
+    return all(environ.get(name) in (None, "C.UTF-8") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
 
 
 def _talk(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked_agent
 import pytest
 import typer
 
@@ -25,11 +26,13 @@ def commands(app: typer.Typer, before: str = "") -> list[str]:
 
 
 COMMANDS = ["", *commands(app)]
+BY_EXECVE = ("", "exec", "audit list")  # the others are forked from a process that has imported the product
 
 
 def shown(command: str, tmp_path: Path) -> str:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "COLUMNS": "80", "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
+    run = subprocess.run if command in BY_EXECVE else forked_agent.run
+    done = run(
         [AGENT, *command.split(), "--help"], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -121,7 +124,18 @@ COMPLETIONS = [
 
 
 @pytest.mark.parametrize(("typed", "offered"), COMPLETIONS, ids=[typed for typed, _ in COMPLETIONS])
-def test_bash_completes(typed: str, offered: set[str], tmp_path: Path) -> None:
+def test_what_the_completion_of_bash_asks_for_is_answered(typed: str, offered: set[str], tmp_path: Path) -> None:
+    """The variables are those that the printed function gives to `agent`; `test_bash_completes` is about the function."""
+    words = typed.split(" ")
+    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_AGENT_COMPLETE": "complete_bash"}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **asked}
+    done = forked_agent.run([AGENT], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert set(done.stdout.split()) == offered, done.stderr
+
+
+# One each of: a command, an option's value, a value that may hold a blank
+@pytest.mark.parametrize("typed", ["agent ", "agent exec --limit o", "agent run --fallback-model s"])
+def test_bash_completes(typed: str, tmp_path: Path) -> None:
     """As bash does it: the printed script is loaded, and its function called on the words typed so far."""
     words = typed.split(" ")
     script = f"""
@@ -135,4 +149,4 @@ def test_bash_completes(typed: str, offered: set[str], tmp_path: Path) -> None:
         ["bash", "--norc", "-c", script],
         env={"PATH": path, "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert set(done.stdout.split()) == offered, done.stderr
+    assert set(done.stdout.split()) == dict(COMPLETIONS)[typed], done.stderr
