@@ -45,15 +45,59 @@ class Effect:
     exact: bool = True
 
 
+class RuleKind(StrEnum):
+    """The origin of a rule. The values of BUILTIN, COMMAND and GRANT begin the text of a reference."""
+
+    BUILTIN = "builtin"  # a check that is written in code; `policy/builtin_rules.py` lists all of them
+    COMMAND = "command"  # a table of a rule file that comes with the program
+    USER = "user"  # a rule in a configuration file, whichever layer the file belongs to
+    GRANT = "grant"  # a remembered answer
+    FLAG = "flag"  # a flag of the command line
+
+
+_MOST_DIGITS = 9  # of a line number
+_PREFIXED = (RuleKind.BUILTIN, RuleKind.COMMAND, RuleKind.GRANT)
+_LIKE_ANOTHER = ("--", *(f"{kind}:" for kind in _PREFIXED))
+
+
 @dataclass(frozen=True, slots=True)
 class RuleRef:
-    """The rule that decided: `file` as shipped (`policy/commands/git.toml`) and its line, from 1 (0: built in)."""
+    """A reference to the rule that decided. It names no source file, so that moving code does not change records.
 
-    file: str
-    line: int
+    The text form is `builtin:AREA/CHECK`, `command:FILE:LINE`, `grant:ID`, the flag itself (`--read`), and for a rule
+    in a configuration file `PATH:LINE`.
+
+    Attributes:
+        kind: The origin of the rule.
+        id: `AREA/CHECK` of a check, the name of the rule file without `.toml`, the path of the configuration file, the
+            id of the grant, or the flag with its dashes.
+        line: Line of the rule in its file, from 1; 0 where the rule has no line.
+    """
+
+    kind: RuleKind
+    id: str
+    line: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.line else self.file
+        text = self.id
+        if self.kind in _PREFIXED:
+            text = f"{self.kind}:{text}"
+        elif self.kind is RuleKind.USER and text.startswith(_LIKE_ANOTHER):
+            text = f"./{text}"  # a relative path must not read like a reference of another kind
+        return f"{text}:{self.line}" if self.line else text
+
+    @classmethod
+    def parse(cls, text: str) -> "RuleRef":
+        """Return the reference whose text form is `text`. Total: any other text is taken for the name of a file."""
+        name, colon, digits = text.rpartition(":")
+        line = int(digits) if colon and digits.isascii() and digits.isdigit() and digits[0] != "0" else 0
+        if line and len(digits) > _MOST_DIGITS:
+            line = 0
+        name = name if line else text
+        for kind in _PREFIXED:
+            if text.startswith(f"{kind}:") and (kind is RuleKind.COMMAND) == bool(line):
+                return cls(kind, name[len(kind) + 1 :], line)
+        return cls(RuleKind.FLAG if text.startswith("--") else RuleKind.USER, name, line)
 
 
 @dataclass(frozen=True, slots=True)

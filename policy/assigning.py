@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from policy.flow import SHELL
+from policy.builtin_rules import INTEGER_VARIABLE, SPECIAL_VARIABLE
 from policy.paths import PathClassifier
 from policy.profile import Profile
 from policy.reckon import is_number
@@ -167,10 +167,10 @@ class Assigning(Traps):
         each = (value,) if value.items is None else value.items
         if not all(is_number(item) and not item.empty for item in each):
             said = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
-            self.findings.unknown(said, SHELL, span)
+            self.findings.unknown(said, INTEGER_VARIABLE, span)
 
     def obeyed(self, name: str, span: SourceSpan | None) -> None:
-        self.findings.unknown(f"sets {name}, which the shell or other programs obey", SHELL, span)
+        self.findings.unknown(f"sets {name}, which the shell or other programs obey", SPECIAL_VARIABLE, span)
 
     def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
         """Give a variable to every later program."""

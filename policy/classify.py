@@ -13,8 +13,17 @@ from policy.action import (
     RunScript,
     WriteFile,
 )
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
+from policy.assessment import Assessment, Effect, EffectKind, Reason
 from policy.budget import MOST_AFTER, TooMuchError
+from policy.builtin_rules import (
+    EMPTY_COMMAND,
+    EMPTY_SCRIPT,
+    FILE_TOOL,
+    GATE_FAILURE,
+    RELATIVE_PATH,
+    TIME_LIMIT,
+    UNREADABLE_SCRIPT,
+)
 from policy.facts import Facts
 from policy.little.registry import grammar
 from policy.permission.rule import Source
@@ -30,7 +39,6 @@ from policy.walk import Walk
 if TYPE_CHECKING:
     from policy.typed import FlagRights
 
-HERE = RuleRef("policy/classify.py", 0)
 _TOO_MUCH = "more than can be judged in the time of a decision"
 
 
@@ -52,7 +60,7 @@ def classify(
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"this gate failed on it ({type(error).__name__})"
-        reason = Reason(Tier.UNKNOWN, why, HERE)
+        reason = Reason(Tier.UNKNOWN, why, GATE_FAILURE)
         # What the users' rules deny may be among what was not understood, so their question is due in every mode.
         asked = (reason,) if profile.permissions or profile.denied else ()
         return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (reason,), asked=asked)
@@ -83,9 +91,9 @@ def _classify(action: Action, walk: Walk) -> Assessment:
     except TooMuchError:
         walk.classifier.budget.left = MOST_AFTER
         if isinstance(action, RunScript):
-            walk.opaque(action.script, _TOO_MUCH, State((action.cwd,)), HERE, None)
+            walk.opaque(action.script, _TOO_MUCH, State((action.cwd,)), TIME_LIMIT, None)
         else:
-            walk.findings.unknown(_TOO_MUCH, HERE, None)
+            walk.findings.unknown(_TOO_MUCH, TIME_LIMIT, None)
     findings = walk.findings
     plain = findings.worst is Tier.WRITE and not findings.unplain
     return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
@@ -126,17 +134,17 @@ def _script(action: RunScript, walk: Walk) -> str:
         shown = show(tree)
         tree = disagreement(action.script, tree) or tree
     if isinstance(tree, Opaque):
-        walk.opaque(action.script, tree.reason, State((action.cwd,)), HERE, tree.span)
+        walk.opaque(action.script, tree.reason, State((action.cwd,)), UNREADABLE_SCRIPT, tree.span)
         return ""
     walk.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
-        walk.findings.add_reason(Tier.READ, "there is nothing to run", HERE, None)
+        walk.findings.add_reason(Tier.READ, "there is nothing to run", EMPTY_SCRIPT, None)
     return shown
 
 
 def _argv(action: RunArgv, walk: Walk) -> None:
     if not action.argv:
-        walk.findings.unknown("there is no program to run", HERE, None)
+        walk.findings.unknown("there is no program to run", EMPTY_COMMAND, None)
         return
     words: list[AbstractWord] = [literal(word) for word in action.argv]
     walk.shell = False
@@ -145,7 +153,7 @@ def _argv(action: RunArgv, walk: Walk) -> None:
 
 def _file(walk: Walk, role: Role, path: str, text: str) -> None:
     if not path.startswith("/"):
-        walk.findings.unknown("the path does not start at the root folder", HERE, None)
+        walk.findings.unknown("the path does not start at the root folder", RELATIVE_PATH, None)
         return
-    walk.findings.add_reason(Tier.READ, text, HERE, None)
-    walk.findings.access_path(role, literal(path), ("/",), HERE, None)
+    walk.findings.add_reason(Tier.READ, text, FILE_TOOL, None)
+    walk.findings.access_path(role, literal(path), ("/",), FILE_TOOL, None)

@@ -1,6 +1,7 @@
 """The decision: an assessment meets the matrix. Allow, Ask and Deny are made here; Permits here and in `grants`."""
 
-from policy.assessment import Assessment, Reason, RuleRef
+from policy.assessment import Assessment, Reason, RuleKind
+from policy.builtin_rules import NO_REASON, RIGHTS_FLOOR
 from policy.facts import Facts
 from policy.matrix import MATRIX, Matrix, Ruling
 from policy.phrases import named, near, plain
@@ -99,21 +100,20 @@ def _reason(assessment: Assessment, tier: Tier) -> Reason:
     for reason in assessment.reasons:
         if reason.tier is tier:
             return reason
-    return Reason(tier, "nothing is known about this action", RuleRef("policy/decide.py", 0))
+    return Reason(tier, "nothing is known about this action", NO_REASON)
 
 
 def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> Deny:
     cell = Cell(floor.tier, mode, MATRIX[floor.tier][mode])
     problem = Problem(f"{named(assessment.action, facts)} was refused", floor.why, floor.fix)
-    return Deny(problem, cell, Reason(floor.tier, floor.why, RuleRef("policy/terms.py", 0)))
+    return Deny(problem, cell, Reason(floor.tier, floor.why, RIGHTS_FLOOR))
 
 
 def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:
     what = f"{named(assessment.action, facts)} was refused"
     if tier is Tier.DENIED and any(rule.ref == reason.rule for rule in profile.permissions):
-        if reason.rule.file.startswith("grant:"):
-            name = reason.rule.file.removeprefix("grant:")
-            fix = f"do it another way, or {_YOURSELF}; `agent grants revoke {name}` takes the no back"
+        if reason.rule.kind is RuleKind.GRANT:
+            fix = f"do it another way, or {_YOURSELF}; `agent grants revoke {reason.rule.id}` takes the no back"
             return Problem(what, _told(reason), fix)
         fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {_YOURSELF}"
         return Problem(what, f"{_told(reason)}; no mode allows that", fix)

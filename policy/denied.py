@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from policy.assessment import Reason, RuleRef
+from policy.assessment import Reason, RuleKind, RuleRef
 from policy.profile import Profile
 from policy.sense import AbstractWord, literal
 from policy.span import SourceSpan
@@ -26,5 +26,7 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
         wanted = pattern[:-1] if len(pattern) > 1 and pattern[-1] == "*" else pattern
         if broad(senses, tuple((word,) for word in wanted)):
             shown = " ".join(pattern)
-            return Reason(Tier.DENIED, f"`{shown}` is on the denied list", RuleRef("[deny] commands", 0), span)
+            return Reason(
+                Tier.DENIED, f"`{shown}` is on the denied list", RuleRef(RuleKind.USER, "[deny] commands"), span
+            )
     return None

@@ -15,7 +15,6 @@ from policy.span import SourceSpan
 from policy.tier import Tier
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
-BUILT_IN = RuleRef("policy/effects.py", 0)
 
 
 @dataclass(slots=True)

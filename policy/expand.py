@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Protocol, assert_never
 
-from policy.assessment import RuleRef
+from policy.builtin_rules import AMBIGUOUS_WORD, ARITHMETIC_EVALUATION, ARRAY_INDEX, PATTERN_LISTING, UNKNOWN_HOME
 from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.paths import SCRATCH
@@ -54,7 +54,6 @@ _LIVE = frozenset("*?[]\\")
 _ENDING = re.compile(r"\.[A-Za-z0-9]+\Z")
 _FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these for more than names
 _BLANKS = frozenset(" \t")
-HERE = RuleRef("policy/expand.py", 0)
 
 _SOME = "\0"  # a word that is not spelled out
 _COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
@@ -95,14 +94,14 @@ class Expander:
         self.walk.findings.classifier.budget.spend(5 * len(parts))
         whole = concatenate([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
         if len(whole.likely_texts) >= MOST_MAYBE:
-            self.walk.findings.unknown("a word that may mean too many things", HERE, whole.span)
+            self.walk.findings.unknown("a word that may mean too many things", AMBIGUOUS_WORD, whole.span)
         return whole
 
     def senses(self, word: Word, state: State) -> list[AbstractWord]:
         """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
         whole = self.sense(word, state)
         if whole.pattern:  # bash itself lists the folder, whatever the words are for
-            self.walk.findings.suspect(Role.NAMES, whole, state.cwds, HERE, whole.span)
+            self.walk.findings.suspect(Role.NAMES, whole, state.cwds, PATTERN_LISTING, whole.span)
         if isinstance(word.parts[0], Glob) and not whole.never_an_option:
             # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
             only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
@@ -145,7 +144,7 @@ class Expander:
             case Tilde(user=user, span=span):
                 if user:
                     self.walk.findings.unknown(
-                        f"`~{user}` is a home folder that is not known", HERE, self.walk.span(span)
+                        f"`~{user}` is a home folder that is not known", UNKNOWN_HOME, self.walk.span(span)
                     )
                     # Where homes usually are: what would happen there counts, too.
                     beside = self.walk.facts.home.rpartition("/")[0]
@@ -183,7 +182,7 @@ class Expander:
     def evaluates(self, what: str, span: SourceSpan) -> None:
         """Something that bash evaluates may be anything, even the name of an element whose subscript is a command."""
         said = f"{what}, which is not certainly a number: bash evaluates what it holds"
-        self.walk.findings.unknown(said, HERE, self.walk.span(span))
+        self.walk.findings.unknown(said, ARITHMETIC_EVALUATION, self.walk.span(span))
 
     def _parameter(self, part: Parameter, state: State) -> AbstractWord:
         name = part.name
@@ -236,7 +235,7 @@ class Expander:
         items = self.value(part.name, state, whole=True).items
         if items is None or len(items) < -int(part.subscript):
             said = f"`{part.name}[{part.subscript}]`, which is not certainly there"
-            self.walk.findings.unknown(said, HERE, self.walk.span(part.span))
+            self.walk.findings.unknown(said, ARRAY_INDEX, self.walk.span(part.span))
 
     def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
         """The value of a known variable before it is split; nothing runs a second time for it."""

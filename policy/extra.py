@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.action import Action
-from policy.assessment import Reason, RuleRef
+from policy.assessment import Reason
+from policy.builtin_rules import ADDITIONAL_RIGHT
 from policy.facts import Facts, Kind
 from policy.hearing import EvaluationContext
 from policy.host_rule import host_rule
@@ -17,7 +18,6 @@ from policy.tier import Tier
 from policy.typed import FlagRights
 from policy.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
 
-_HERE = RuleRef("policy/extra.py", 0)
 _TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
 _DOING = {"--read": "read", "--write": "change", "--host": "talk to"}
 # What people put there is theirs; a new name in another folder of the root would open a part of the system.
@@ -83,7 +83,7 @@ def ask_for(
     text = f"the sandbox stopped it: this would let it {_DOING[extra.flag]} {target}, too"
     question = f"{named(action, context.facts)} was stopped. A yes runs it once more, and lets it {_DOING[extra.flag]} "
     question += f"{target} beside what it had. Allow it?"
-    return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, _HERE), question)
+    return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, ADDITIONAL_RIGHT), question)
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
-from policy.assessment import RuleRef
+from policy.builtin_rules import ARITHMETIC_COMMAND, CASE_COMMAND, CONDITION, TOO_MANY_WORDS
 from policy.effects import Findings
 from policy.expand import Expander
 from policy.reckon import changed, changes, is_number
@@ -42,7 +42,6 @@ from policy.span import SourceSpan
 from policy.state import State, join_states
 from policy.tier import Tier
 
-SHELL = RuleRef("policy/walk.py", 0)
 MOST_WORDS = 400  # of one command, after expansion
 MOST_SAID = 24  # texts that commands are known to print
 MOST_ROUNDS = 4  # how often a loop body is walked until nothing new is known
@@ -106,7 +105,7 @@ class Flow(ABC):
         for word in words:
             found += (expand or self.expander.senses)(word, state)
             if len(found) > MOST_WORDS:
-                self.findings.unknown("a command with too many words", SHELL, self.span(word.span))
+                self.findings.unknown("a command with too many words", TOO_MANY_WORDS, self.span(word.span))
                 return [*found[:1], ANYTHING]
         return found
 
@@ -158,7 +157,7 @@ class Flow(ABC):
                 return self._loop(node, state)
             case Compute(expression=expression, redirects=redirects, span=span):
                 self.redirects(redirects, state)
-                self.findings.add_reason(Tier.READ, "computes", SHELL, self.span(span))
+                self.findings.add_reason(Tier.READ, "computes", ARITHMETIC_COMMAND, self.span(span))
                 return (self.compute(expression, state, span),) * 2
             case Test():
                 return self._test(node, state)
@@ -231,7 +230,7 @@ class Flow(ABC):
 
     def _case(self, node: Case, state: State) -> Ends:
         fed = self.redirects(node.redirects, state)
-        self.findings.add_reason(Tier.READ, "chooses by a pattern", SHELL, self.span(node.span))
+        self.findings.add_reason(Tier.READ, "chooses by a pattern", CASE_COMMAND, self.span(node.span))
         self.sense(node.word, state)
 
         def branches() -> Ends:
@@ -246,7 +245,7 @@ class Flow(ABC):
 
     def _test(self, node: Test, state: State) -> Ends:
         self.redirects(node.redirects, state)
-        self.findings.add_reason(Tier.READ, "checks a condition", SHELL, self.span(node.span))
+        self.findings.add_reason(Tier.READ, "checks a condition", CONDITION, self.span(node.span))
         for piece in node.pieces:
             if not isinstance(piece, Condition):
                 continue
@@ -254,7 +253,7 @@ class Flow(ABC):
             if piece.operator in FILE_TESTS or piece.operator in FILE_COMPARISONS:
                 for sense in senses:
                     for each in (sense, *map(literal, sense.likely_texts)):
-                        self.findings.access_path(Role.TREE, each, state.cwds, SHELL, self.span(piece.span))
+                        self.findings.access_path(Role.TREE, each, state.cwds, CONDITION, self.span(piece.span))
             elif piece.operator in NUMERIC:
                 for word, sense in zip(piece.words, senses, strict=True):
                     name = evaluated(word)

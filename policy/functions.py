@@ -3,7 +3,8 @@
 from abc import abstractmethod
 from dataclasses import replace
 
-from policy.flow import SHELL, Ends, Flow, either_ends
+from policy.builtin_rules import FUNCTION_CALL_LIMIT, FUNCTION_DEFINITION
+from policy.flow import Ends, Flow, either_ends
 from policy.script.tree import Function
 from policy.sense import ANYTHING, AbstractWord
 from policy.span import SourceSpan
@@ -49,7 +50,8 @@ class Functions(Flow):
         """Judge a command that is no function."""
 
     def define(self, node: Function, state: State) -> Ends:
-        self.findings.add_reason(Tier.READ, f"defines the function `{node.name}`", SHELL, self.span(node.span))
+        text = f"defines the function `{node.name}`"
+        self.findings.add_reason(Tier.READ, text, FUNCTION_DEFINITION, self.span(node.span))
         # The same object for the same text, so that a loop that defines a function comes to an end.
         _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, self._anchor)))
         self.note_function(node.name, (defined,))
@@ -145,6 +147,6 @@ class Functions(Flow):
         return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
 
     def _cannot(self, why: str, state: State, span: SourceSpan | None) -> Ends:
-        self.findings.unknown(why, SHELL, span)
+        self.findings.unknown(why, FUNCTION_CALL_LIMIT, span)
         after = replace(state, cwds=None, variables={}, stack=None, previous=None)
         return after, after

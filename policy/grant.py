@@ -3,7 +3,7 @@
 import shlex
 from enum import StrEnum
 
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.matrix import Ruling
 from policy.permission.rule import Layer, PermissionRule, Tool
 from policy.permission.shape import HOLE, CommandPattern
@@ -12,7 +12,6 @@ from policy.phrases import joined, plain
 from policy.record import dataclass
 from policy.tier import Tier
 
-MARK = "grant:"  # what the name of a grant's rule begins with: `grant:g12ab34cd`
 MAIN = "main"  # the agent that a person talks to; those that it starts have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`
 CLOCKS_DIFFER = 300.0  # seconds by which two honest clocks may differ
@@ -111,7 +110,7 @@ class Grant:
         allows = self.ruling is Ruling.ALLOW
         return PermissionRule(
             self.ruling,
-            RuleRef(f"{MARK}{self.id}", 0),
+            RuleRef(RuleKind.GRANT, self.id),
             Layer.GRANT,
             run=tuple((word,) for word in what.shape.words),
             more=what.shape.flags,

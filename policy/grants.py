@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from policy.assessment import Assessment
 from policy.decide import open_reasons
-from policy.grant import MARK, Grant
+from policy.grant import Grant
 from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.phrases import named, plain
@@ -97,11 +97,11 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> S
     reasons = [
         by for each in open_reasons(again, context.mode, context.matrix) if (by := again.covered.get(each)) is not None
     ]
-    named_by = {str(reason.rule): reason for reason in reasons}
-    used = tuple(grant for grant in grants if f"{MARK}{grant.id}" in named_by)
+    named_by = {reason.rule: reason for reason in reasons}
+    used = tuple(grant for grant in grants if grant.rule.ref in named_by)
     if not used:
         return None
-    reason = named_by[f"{MARK}{used[0].id}"]
+    reason = named_by[used[0].rule.ref]
     return Settled(context, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used)
 
 

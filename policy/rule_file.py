@@ -7,11 +7,9 @@ with anything else in it goes to the TOML parser of the standard library, which 
 import re
 from collections.abc import Iterator
 
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.record import dataclass
 from policy.verdict import Problem
-
-FOLDER = "policy/commands"
 
 _HEADER = re.compile(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
 _COMMENT = r"(?:\#[^\x00-\x08\x0a-\x1f\x7f]*+)?"
@@ -50,7 +48,7 @@ class Chunk:
 
     @property
     def ref(self) -> RuleRef:
-        return RuleRef(f"{FOLDER}/{self.file}", self.line)
+        return RuleRef(RuleKind.COMMAND, self.file.removesuffix(".toml"), self.line)
 
     @property
     def also(self) -> list[str]:

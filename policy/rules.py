@@ -13,10 +13,10 @@ from functools import lru_cache
 from policy.assessment import RuleRef
 from policy.record import dataclass
 from policy.rule import GRAMMARS, CommandRule, Flag, Operands, Role
-from policy.rule_file import FOLDER, Chunk, RuleError, chunks, rule_error
+from policy.rule_file import Chunk, RuleError, chunks, rule_error
 from policy.tier import Tier
 
-__all__ = ["FOLDER", "CommandRule", "Example", "RuleBook", "RuleError", "parse_examples", "parse_rules"]
+__all__ = ["CommandRule", "Example", "RuleBook", "RuleError", "parse_examples", "parse_rules"]
 
 
 @dataclass(frozen=True, slots=True)

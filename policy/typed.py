@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.facts import Facts
 from policy.matrix import Ruling
 from policy.paths import PathClassifier
@@ -29,9 +29,11 @@ class FlagRights:
     def rules(self) -> tuple[PermissionRule, ...]:
         """What the flags allow, as rules that are about this one action."""
         found = (
-            PermissionRule(Ruling.ALLOW, RuleRef("--read", 0), Layer.TYPED, read=self.read),
-            PermissionRule(Ruling.ALLOW, RuleRef("--write", 0), Layer.TYPED, read=self.write, write=self.write),
-            PermissionRule(Ruling.ALLOW, RuleRef("--host", 0), Layer.TYPED, host=self.hosts),
+            PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--read"), Layer.TYPED, read=self.read),
+            PermissionRule(
+                Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--write"), Layer.TYPED, read=self.write, write=self.write
+            ),
+            PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--host"), Layer.TYPED, host=self.hosts),
         )
         return tuple(rule for rule in found if rule.read or rule.write or rule.host)
 
@@ -60,7 +62,7 @@ def widened(assessment: Assessment, typed: FlagRights, facts: Facts, profile: Pr
             effects.append(Effect(kind, place.path, place.scope))
             if place.scope is Scope.SECRET:
                 text = f"`{flag}` {_VERBS[kind]} {place.shown}, {secret_kind(place.path)}"
-                reasons.append(Reason(Tier.SECRET, text, RuleRef(flag, 0), about=effects[-1]))
+                reasons.append(Reason(Tier.SECRET, text, RuleRef(RuleKind.FLAG, flag), about=effects[-1]))
     effects += [Effect(EffectKind.CONNECTS, host) for host in typed.hosts]
     return replace(
         assessment,

@@ -7,12 +7,22 @@ from itertools import islice
 
 from policy.assessment import EffectKind, RuleRef, Scope
 from policy.assigning import Assigning
+from policy.builtin_rules import (
+    AMBIGUOUS_COMMAND,
+    ASSIGNMENT,
+    COMPUTED_PROGRAM_NAME,
+    INHERITED_DESCRIPTOR,
+    PROGRAM_BY_PATH,
+    REDIRECTION,
+    UNLISTED_PROGRAM,
+    WORKSPACE_PROGRAM,
+)
 from policy.call import Call
 from policy.denied import denied_reason
 from policy.effects import Findings, StepBuilder
 from policy.expand import Expander
 from policy.facts import Facts
-from policy.flow import MOST_SAID, SHELL, Ends, either_ends
+from policy.flow import MOST_SAID, Ends, either_ends
 from policy.functions import Given
 from policy.getopt import parse
 from policy.judge_command import descend, judge
@@ -112,7 +122,8 @@ class Walk(Assigning):
         if not words:
             for item, value in values:
                 state = self.assign(state, item.name, value, span)
-            self.findings.add_reason(Tier.READ, "sets variables" if values else "only redirects", SHELL, span)
+            text, rule = ("sets variables", ASSIGNMENT) if values else ("only redirects", REDIRECTION)
+            self.findings.add_reason(Tier.READ, text, rule, span)
             return state, state
         exports = list(state.exports)
         function = any(text in state.functions for text in words[0].texts)
@@ -173,9 +184,9 @@ class Walk(Assigning):
                 self.findings.add_reason(denied.tier, denied.text, denied.rule, denied.span)
         likely = _likely(words)
         if len(likely) > MOST_LIKELY:
-            self.findings.unknown("a command that may mean too many things", SHELL, span)
+            self.findings.unknown("a command that may mean too many things", AMBIGUOUS_COMMAND, span)
         if not first.texts or (first.may_split and first.text is None):
-            self.findings.unknown("the program is known only when it runs", SHELL, first.span or span)
+            self.findings.unknown("the program is known only when it runs", COMPUTED_PROGRAM_NAME, first.span or span)
             for variant in likely:
                 self.simple(variant, state, span, fed=fed, given=given)
             return state, state
@@ -214,7 +225,7 @@ class Walk(Assigning):
         if rule is None:
             self.findings.unplain = self.findings.step.stranger = True
             text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
-            self.findings.unknown(text, SHELL, first.span or span)
+            self.findings.unknown(text, UNLISTED_PROGRAM, first.span or span)
             return state, state
         call = Call(self, rule, known, words, state, span, fed)
         call.named()
@@ -297,7 +308,7 @@ class Walk(Assigning):
             )
             if not inside or (self.rules.find(name) or _UNRULED).builtin:
                 return name
-            self.findings.runs(found, f"runs `{name}`, a program of the workspace", SHELL, span)
+            self.findings.runs(found, f"runs `{name}`, a program of the workspace", WORKSPACE_PROGRAM, span)
             return None
         folder, _, base = name.rpartition("/")
         if folder in _BIN or self.facts.which(base) == name:
@@ -306,11 +317,12 @@ class Walk(Assigning):
                 return base
         for cwd in state.cwds or ("/",):
             if state.cwds is None and not name.startswith("/"):
-                self.findings.unknown(f"`{name}` in a folder known only when it runs", SHELL, span)
+                self.findings.unknown(f"`{name}` in a folder known only when it runs", PROGRAM_BY_PATH, span)
                 return None
             place = self.classifier.place(name, cwd)
-            self.findings.access_path(Role.READ, literal(name), (cwd,), SHELL, span)
-            self.findings.runs(place.path, f"runs `{place.shown}`, a program we cannot see through", SHELL, span)
+            self.findings.access_path(Role.READ, literal(name), (cwd,), PROGRAM_BY_PATH, span)
+            text = f"runs `{place.shown}`, a program we cannot see through"
+            self.findings.runs(place.path, text, PROGRAM_BY_PATH, span)
         return None
 
     def foreign_repository(self, cwd: str) -> str | None:
@@ -331,7 +343,9 @@ class Walk(Assigning):
                     number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
                     # What the others lead to was judged where the script opened them.
                     if number not in _FDS and (number not in self._opened or self.findings.connected):
-                        self.findings.unknown("copies a descriptor that was opened elsewhere", SHELL, span)
+                        self.findings.unknown(
+                            "copies a descriptor that was opened elsewhere", INHERITED_DESCRIPTOR, span
+                        )
                     self._hear(redirect.fd, self.streams.get(number, ()))
                 case RedirectOp.IN:
                     self._target(Role.READ, word, state, span)
@@ -355,13 +369,13 @@ class Walk(Assigning):
     def _target(self, role: Role, word: AbstractWord, state: State, span: SourceSpan) -> None:
         before = len(self.findings)
         if word.may_split or (word.text is not None and not word.text):
-            self.findings.unknown("redirects to a path known only when it runs", SHELL, span)
-            self.findings.suspect(role, word, state.cwds, SHELL, span)
+            self.findings.unknown("redirects to a path known only when it runs", REDIRECTION, span)
+            self.findings.suspect(role, word, state.cwds, REDIRECTION, span)
         else:
-            self.findings.access_path(role, word, state.cwds, SHELL, span)
+            self.findings.access_path(role, word, state.cwds, REDIRECTION, span)
         for text in word.likely_texts:
-            self.findings.access_path(role, literal(text), state.cwds, SHELL, span)
-        if self.findings.changed_since(before, (SHELL,)):
+            self.findings.access_path(role, literal(text), state.cwds, REDIRECTION, span)
+        if self.findings.changed_since(before, (REDIRECTION,)):
             self.findings.unplain = True
 
     # Scripts
@@ -475,7 +489,7 @@ _NAMING = frozenset(
 _PRINTING = frozenset(["echo", "printf"])
 _PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
-_UNRULED = CommandRule("", SHELL, "")
+_UNRULED = CommandRule("", UNLISTED_PROGRAM, "")
 _LEAVES = frozenset(["break", "continue"])
 _BASH = frozenset(["bash", "rbash"])
 _FDS = frozenset(["0", "1", "2", ""])

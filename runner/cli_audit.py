@@ -72,7 +72,7 @@ def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE 
         agent audit list --denied --since yesterday
         agent audit list --command git --command make --asked
         agent audit list --tier secret --tier dangerous --workspace .
-        agent audit list --rule policy/commands/network.toml
+        agent audit list --rule command:network
         agent audit list --json | jq 'select(.outcome.status != 0) | .id'
     """
     return _list(query, json, limit, file)

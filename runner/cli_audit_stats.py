@@ -88,7 +88,9 @@ def _known(config: str | None) -> "Known":
     gate, _ = open_gate(GateArgs(script="", argv=None, config=config), os.environ)
     rules = gate.settings.rules
     shipped = {
-        f"policy/commands/{name}": tuple(str(chunk.ref) for chunk in chunks(text, name) if chunk.words != ("sets",))
+        f"command:{name.removesuffix('.toml')}": tuple(
+            str(chunk.ref) for chunk in chunks(text, name) if chunk.words != ("sets",)
+        )
         for name, text in rules.files.items()
     }
     return Known(tuple(str(rule.ref) for rule in gate.settings.profile.permissions), shipped)

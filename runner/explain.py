@@ -3,7 +3,7 @@
 import unicodedata
 
 from policy.action import Action, RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind
 from policy.hosts import nearby
 from policy.matrix import Ruling
 from policy.record import dataclass
@@ -226,7 +226,7 @@ def _caret(action: Action, reason: Reason) -> list[str]:
 
 def _told(reason: Reason) -> str:
     """A user's rule says in its text where it stands; one that asks does so whatever the tier."""
-    if reason.rule.file.startswith("policy/") or f":{reason.rule.line}" not in reason.text:
+    if reason.rule.kind is not RuleKind.USER or f":{reason.rule.line}" not in reason.text:
         return f"{reason.tier.label}: {reason.text}  ({reason.rule})"
     return f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
 

@@ -127,14 +127,15 @@ def shipped_tables() -> Iterator[Table]:
     for path in sorted((top / "tables").glob("*.toml")):
         yield parse_table(path.read_text("utf-8"), f"policy/tables/{path.name}")
     for path in sorted((top / "commands").glob("*.toml")):
+        source = f"policy/commands/{path.name}"
         examples = parse_examples(path.read_text("utf-8"), path.name)
         tests = tuple(
             Expectation(
-                each.ref.file, each.ref.line, "", (), each.run, "bash", "", (), each.tier, each.effects, False, each.why
+                source, each.ref.line, "", (), each.run, "bash", "", (), each.tier, each.effects, False, each.why
             )
             for each in examples
         )
-        yield Table(f"policy/commands/{path.name}", tests, base=EXAMPLE_FILES)
+        yield Table(source, tests, base=EXAMPLE_FILES)
 
 
 def told(difference: Difference, facts: Facts) -> str:

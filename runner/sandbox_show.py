@@ -5,7 +5,8 @@ import os
 from dataclasses import asdict, replace
 
 from policy.action import RunArgv
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, Scope
+from policy.builtin_rules import SANDBOX_SHOW
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.terms import Floor, terms_for
@@ -21,7 +22,6 @@ from runner.visible import visible
 from runner.wording import RULING_WORDS, terms_words
 from sandbox.backend import SandboxUnavailable
 
-_HERE = RuleRef("runner/sandbox_show.py", 0)
 _STEPS = {"ro": "read", "rw": "write", "tmpfs": "empty", "folder": "empty", "mask": "masked", "link": "link to"}
 
 
@@ -65,7 +65,7 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
     tier = Tier.EXECUTE if works else Tier.READ
     effects = (Effect(EffectKind.RUNS, "code", Scope.NONE),) if works else ()
     action = RunArgv(("true",), gate.cwd, gate.limits.wall)
-    assessment = Assessment(action, effects, (Reason(tier, "shown", _HERE),))
+    assessment = Assessment(action, effects, (Reason(tier, "shown", SANDBOX_SHOW),))
     if gate.typed:
         from policy.typed import widened
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from policy.action import Action, RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.span import SourceSpan
 from policy.tier import Mode, Tier
@@ -27,7 +27,7 @@ def info(workspace: str = "/w") -> SessionInfo:
 
 def assessment(action: Action, tier: Tier = Tier.READ, rules: int = 1) -> Assessment:
     reasons = tuple(
-        Reason(tier, "reads a file", RuleRef("policy/commands/cat.toml", 3 + n), SourceSpan(0, 3)) for n in range(rules)
+        Reason(tier, "reads a file", RuleRef(RuleKind.COMMAND, "cat", 3 + n), SourceSpan(0, 3)) for n in range(rules)
     )
     return Assessment(action, (Effect(EffectKind.READS, "/w/a", Scope.WORKSPACE),), reasons, tree="cat a")
 

@@ -305,7 +305,7 @@ def settings() -> tuple[RuleBook, Profile]:
 
 
 # What the walk does not vouch for. An unknown program, or a path known only when it runs, leaves the words certain.
-_DOUBT = re.compile(r"shell\.toml|bash evaluates|calls itself|called too often|sets [A-Z]+, which")
+_DOUBT = re.compile(r"command:shell:|bash evaluates|calls itself|called too often|sets [A-Z]+, which")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,7 +333,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
     except TooMuchError:
         return None  # the classifier asks about such a script
     if any(
-        reason.tier is Tier.UNKNOWN and _DOUBT.search(f"{reason.rule.file} {reason.text}")
+        reason.tier is Tier.UNKNOWN and _DOUBT.search(f"{reason.rule} {reason.text}")
         for reason in walk.findings.reasons
     ):
         return None

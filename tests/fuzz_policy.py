@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from policy.action import Action, RunScript
-from policy.assessment import Assessment, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.classify import classify
 from policy.decide import decide, deciding_cell, open_reasons
 from policy.facts import Facts, Kind, PathFact
@@ -138,7 +138,9 @@ def _verdicts(assessment: Assessment) -> Iterator[str]:
         if isinstance(attended, Allow | Ask) and assessment.tiers[0] >= Tier.SECRET:
             yield f"a floor that {mode.value} lifts"
         for tier in Tier:
-            worse = replace(assessment, reasons=(*assessment.reasons, Reason(tier, "more", RuleRef("law", 0))))
+            worse = replace(
+                assessment, reasons=(*assessment.reasons, Reason(tier, "more", RuleRef(RuleKind.USER, "law", 0)))
+            )
             if deciding_cell(worse, mode).ruling < deciding_cell(assessment, mode).ruling:
                 yield f"one more reason ({tier.label}) makes {mode.value} laxer"
 

@@ -1,7 +1,7 @@
 """A session with everything in it that a screen can show."""
 
 from policy.action import EditFile, GrepFiles, ReadFile, RunScript, WriteFile
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
@@ -9,7 +9,7 @@ from runner import events
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Level, Violation
 
-RULE = RuleRef("policy/commands/build.toml", 12)
+RULE = RuleRef(RuleKind.COMMAND, "build", 12)
 ESC = "\x1b"
 
 REPLY = """\

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from policy.action import RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.span import SourceSpan
 from policy.tier import Mode, Tier
@@ -22,9 +22,7 @@ from runner.card import card
 from runner.events import Event, Notice
 
 SCRIPT = "curl https://api.example.test/v1"
-REASON = Reason(
-    Tier.NETWORK, "`curl` talks to api.example.test", RuleRef("policy/commands/net.toml", 4), SourceSpan(0, 4)
-)
+REASON = Reason(Tier.NETWORK, "`curl` talks to api.example.test", RuleRef(RuleKind.COMMAND, "net", 4), SourceSpan(0, 4))
 EFFECT = Effect(EffectKind.CONNECTS, "api.example.test", Scope.NONE)
 
 
@@ -143,7 +141,7 @@ def test_the_question_shows_what_it_rests_on() -> None:
         "this talks to api.example.test",
         f"$ {SCRIPT}",
         "`curl` talks to api.example.test",
-        "policy/commands/net.toml:4",
+        "command:net:4",
         "network x default = ask",
         "writes nothing",
         "network api.example.test",
@@ -265,14 +263,14 @@ _CHILD = """\
 import asyncio, os, select, sys
 from rich.console import Console
 from policy.action import RunScript, WriteFile
-from policy.assessment import Assessment, Reason, RuleRef
+from policy.assessment import Assessment, Reason, RuleKind, RuleRef
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Ask, Cell, Rights, Terms
 from runner.approval import Terminal
 from runner.terminal_input import line_reader
 
-reason = Reason(Tier.NETWORK, "why", RuleRef("rules", 1))
+reason = Reason(Tier.NETWORK, "why", RuleRef(RuleKind.USER, "rules", 1))
 ask = Ask(Assessment(RunScript("curl x", "/w"), (), (reason,)), Terms(Rights.LOOK, "/w", "/h"),
           Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK), reason, "may it?")
 print("READY", flush=True)

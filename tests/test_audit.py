@@ -43,7 +43,7 @@ def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
     assert body["because"] == {
         "tier": "secret",
         "text": "reads a file",
-        "rule": "policy/commands/cat.toml:3",
+        "rule": "command:cat:3",
         "span": [0, 3],
     }
     assert body["answer"] == {"question": "really?", "yes": False, "by": "terminal", "feedback": "no!", "seconds": None}
@@ -328,10 +328,10 @@ def test_the_listing(tmp_path: Path) -> None:
             '    5  deny   malformed      bash  {"command": 3}',
             "       `command` is not text",
             "    4  deny   secret         bash  $ cat /home/u/.ssh/id_rsa",
-            "       reads a file (policy/commands/cat.toml:3; secret x default = deny)",
+            "       reads a file (command:cat:3; secret x default = deny)",
             "       answered: no, by terminal",
             "    2  allow  read           exec  $ cat a␊rm b",
-            "       reads a file (policy/commands/cat.toml:3; read x default = allow)",
+            "       reads a file (command:cat:3; read x default = allow)",
             "       exit 1 after 0.50 s",
             "       network: a.org:443 allowed, b.org:443 denied, [2001:db8::1]:443 denied, nobody denied",
             "       stopped: write was stopped",

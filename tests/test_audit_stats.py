@@ -12,10 +12,10 @@ from runner.audit.view import WIDE
 from tests.test_audit_view import all_deeds, golden
 
 KNOWN = Known(
-    ("/home/ann/.config/ringfence/config.toml:3", "policy/terms.py"),
+    ("/home/ann/.config/ringfence/config.toml:3", "builtin:rights/floor"),
     {
-        "policy/commands/search.toml": ("policy/commands/search.toml:27", "policy/commands/search.toml:40"),
-        "policy/commands/git.toml": ("policy/commands/git.toml:1",),
+        "command:search": ("command:search:27", "command:search:40"),
+        "command:git": ("command:git:1",),
     },
 )
 

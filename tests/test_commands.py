@@ -95,9 +95,7 @@ def told(effect: Effect, facts: Facts) -> str:
     return f"{effect.kind.value} {target}"
 
 
-@pytest.mark.parametrize(
-    "example", EXAMPLES, ids=lambda example: f"{example.ref.file.rpartition('/')[2]}:{example.ref.line}"
-)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.ref.id}.toml:{example.ref.line}")
 def test_every_example_of_a_rule_file_comes_out_as_it_says(example: Example, facts: Facts) -> None:
     assessment = judge(example.run, facts)
     assert assessment.tiers[0] is example.tier, (example.run, assessment.reasons)

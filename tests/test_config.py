@@ -328,7 +328,9 @@ def test_the_packaged_rules_are_loaded(machine: Machine) -> None:
     rules = load(machine.project, machine.environ).rules
     found = rules.find("ls")
     assert found is not None
-    assert (ROOT / found.ref.file).is_file(), "a rule names its file as it lies in the source"
+    assert (ROOT / "policy" / "commands" / f"{found.ref.id}.toml").is_file(), (
+        "a rule names its file as it lies in the source"
+    )
     assert rules.find("no-such-program") is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.action import Action, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.decide import decide, deciding_cell
 from policy.denied import denied_reason
 from policy.facts import Facts, Kind, PathFact
@@ -58,7 +58,7 @@ RUN, CONNECT, UNKNOWN = EffectKind.RUNS, EffectKind.CONNECTS, EffectKind.UNKNOWN
 def assess(
     tiers: list[Tier], effects: list[Effect], action: Action | None = None, *, plain_edit: bool = False
 ) -> Assessment:
-    reasons = tuple(Reason(tier, f"because of {tier.label}", RuleRef("policy/commands/x.toml", 7)) for tier in tiers)
+    reasons = tuple(Reason(tier, f"because of {tier.label}", RuleRef(RuleKind.COMMAND, "x", 7)) for tier in tiers)
     return Assessment(action or RunScript("x y", "/home/u/p"), tuple(effects), reasons, plain_edit)
 
 
@@ -569,7 +569,7 @@ def test_law_unattended_never_asks_and_is_never_milder(assessment: Assessment, m
 
 @given(assessments, st.sampled_from(Tier), modes)
 def test_law_another_tier_never_lowers_the_verdict(assessment: Assessment, tier: Tier, mode: Mode) -> None:
-    more = Reason(tier, "more", RuleRef("x", 0))
+    more = Reason(tier, "more", RuleRef(RuleKind.USER, "x", 0))
     worse = replace(assessment, reasons=(*assessment.reasons, more)) if assessment.reasons else assessment
     assert SEVERITY[type(verdict(worse, mode))] >= SEVERITY[type(verdict(assessment, mode))]
 
@@ -628,7 +628,7 @@ def test_law_no_terms_ever_show_or_change_a_secret_place(assessment: Assessment,
 @pytest.mark.threat("T37")
 @given(st.lists(st.sampled_from([Tier.SECRET, Tier.DENIED]), min_size=1), assessments, modes, st.booleans())
 def test_law_the_floors_hold(tiers: list[Tier], assessment: Assessment, mode: Mode, unattended: bool) -> None:
-    reasons = tuple(Reason(tier, "floor", RuleRef("x", 0)) for tier in tiers)
+    reasons = tuple(Reason(tier, "floor", RuleRef(RuleKind.USER, "x", 0)) for tier in tiers)
     assessment = replace(assessment, reasons=(*assessment.reasons, *reasons))
     assert isinstance(verdict(assessment, mode, unattended=unattended), Deny)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.action import EditFile, RunScript
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
@@ -19,7 +19,7 @@ from sandbox.backend import Connection, Enforcement, Level, Violation
 
 PROBLEM = Problem("`cat` was refused", "it reads a secret", "leave it")
 CELL = Cell(Tier.SECRET, Mode.DEFAULT, Ruling.DENY)
-RULE = RuleRef("policy/commands/cat.toml", 3)
+RULE = RuleRef(RuleKind.COMMAND, "cat", 3)
 DENIED = events.Denied("1.1", "$ cat ~/.ssh/id_rsa", Tier.SECRET, RULE, PROBLEM)
 FULL = Enforcement(Level.FULL, "T1", (("network", True),))
 MADE = Connection("x.org", 443, "tunnel", "192.0.2.1", True, "", 1, 2, 0.5)
@@ -54,7 +54,7 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"action": {"type": "EditFile", "path": "/w/a", "old": "x", "new": "y", "replace_all": False, "seen": None}},
      "every action is whole"),
     (events.Judged("1.1", (Tier.SECRET, Tier.READ), Ruling.DENY, "why", RULE, CELL),
-     {"type": "verdict", "tiers": ["secret", "read"], "ruling": "deny", "rule": "policy/commands/cat.toml:3",
+     {"type": "verdict", "tiers": ["secret", "read"], "ruling": "deny", "rule": "command:cat:3",
       "cell": {"tier": "secret", "mode": "default", "ruling": "deny"}}, "tiers by the names that users type"),
     (events.Asked("1.1", "may it?"), {"type": "question_asked"}, "question"),
     (events.PickWanted("p1", "which?", ({"value": "a", "label": "A", "detail": ""},)),

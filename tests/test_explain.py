@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.action import Action, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.span import SourceSpan
 from policy.tier import Mode, Tier
@@ -28,9 +28,7 @@ ALL_DENY = tuple((mode, Ruling.DENY) for mode in Mode)
 
 
 def reason(tier: Tier, text: str, start: int | None = None, end: int = 0, line: int = 7) -> Reason:
-    return Reason(
-        tier, text, RuleRef("policy/commands/x.toml", line), None if start is None else SourceSpan(start, end)
-    )
+    return Reason(tier, text, RuleRef(RuleKind.COMMAND, "x", line), None if start is None else SourceSpan(start, end))
 
 
 def allowed() -> Explanation:
@@ -119,12 +117,12 @@ CARETS = [
 def test_the_caret(script: str, span: tuple[int, int], line: str, column: int, length: int, why: str) -> None:
     shown = caret_lines(RunScript(script, "/w"), reason(Tier.READ, "because", *span))
     assert shown[0] == f"  {line}", why
-    assert shown[1] == "  " + " " * column + "^" * length + " read: because  (policy/commands/x.toml:7)", why
+    assert shown[1] == "  " + " " * column + "^" * length + " read: because  (command:x:7)", why
 
 
 @pytest.mark.parametrize("action", [RunArgv(("ls",), "/w"), WriteFile("/w/a", "x")], ids=["argv", "write"])
 def test_without_a_script_there_is_no_caret(action: Action) -> None:
-    assert caret_lines(action, reason(Tier.READ, "because", 0, 2)) == ("  read: because  (policy/commands/x.toml:7)",)
+    assert caret_lines(action, reason(Tier.READ, "because", 0, 2)) == ("  read: because  (command:x:7)",)
 
 
 def test_a_very_long_line_is_shown_around_the_words() -> None:
@@ -180,7 +178,9 @@ def test_a_denial_that_another_mode_lifts_names_it() -> None:
 
 def test_what_a_rule_of_the_users_denies_needs_a_change_of_that_rule() -> None:
     action = RunScript("make", "/w")
-    found = Reason(Tier.DENIED, "your rule /c.toml:3 denies `make`: no", RuleRef("/c.toml", 3), SourceSpan(0, 4))
+    found = Reason(
+        Tier.DENIED, "your rule /c.toml:3 denies `make`: no", RuleRef(RuleKind.USER, "/c.toml", 3), SourceSpan(0, 4)
+    )
     seen = Assessment(action, (), (found,))
     deny = Deny(Problem("no", "because", "do"), Cell(Tier.DENIED, Mode.PLAN, Ruling.DENY), found)
     elsewhere = tuple((mode, Ruling.DENY) for mode in Mode)
@@ -191,12 +191,12 @@ def test_what_a_rule_of_the_users_denies_needs_a_change_of_that_rule() -> None:
 
 # the reason, what stands beside the mark, why
 TOLD = [
-    (Reason(Tier.DENIED, "your rule /c.toml:3 denies `ls`: no", RuleRef("/c.toml", 3)),
+    (Reason(Tier.DENIED, "your rule /c.toml:3 denies `ls`: no", RuleRef(RuleKind.USER, "/c.toml", 3)),
      "denied: your rule /c.toml:3 denies `ls`: no", "its place is said once"),
-    (Reason(Tier.READ, "your rule /c.toml:3 asks before `ls`: look", RuleRef("/c.toml", 3)),
+    (Reason(Tier.READ, "your rule /c.toml:3 asks before `ls`: look", RuleRef(RuleKind.USER, "/c.toml", 3)),
      "asks: your rule /c.toml:3 asks before `ls`: look", "a rule that asks is no tier"),
-    (Reason(Tier.READ, "`ls` lists files", RuleRef("policy/x.toml", 3)),
-     "read: `ls` lists files  (policy/x.toml:3)", "a fact names its place"),
+    (Reason(Tier.READ, "`ls` lists files", RuleRef(RuleKind.COMMAND, "x", 3)),
+     "read: `ls` lists files  (command:x:3)", "a fact names its place"),
 ]  # fmt: skip
 
 

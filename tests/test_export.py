@@ -130,7 +130,7 @@ def test_sarif_says_where_and_how_often() -> None:
     }
     assert found == {
         "malformed/call": (".ringfence/config.toml", 1, "note"),
-        "write-outside/classify": (".git/hooks/pre-commit", 1, "error"),
+        "write-outside/classification": (".git/hooks/pre-commit", 1, "error"),
         "dangerous/shell": (".ringfence/config.toml", 1, "error"),
         "secret/coreutils": (".ringfence/config.toml", 2, "error"),
     }

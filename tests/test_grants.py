@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.decide import decide
 from policy.facts import Facts, Kind, PathFact
 from policy.grants import approve, refuse
@@ -21,7 +21,7 @@ def question() -> Ask:
     assessment = Assessment(
         RunScript("curl https://a.b", "/w"),
         (Effect(EffectKind.CONNECTS, "a.b"), Effect(EffectKind.READS, "/srv/x", Scope.OUTSIDE)),
-        (Reason(Tier.NETWORK, "talks to a.b", RuleRef("x", 1)),),
+        (Reason(Tier.NETWORK, "talks to a.b", RuleRef(RuleKind.USER, "x", 1)),),
     )
     found = decide(assessment, FACTS, PROFILE, Mode.DEFAULT, unattended=False, environment=())
     assert isinstance(found, Ask)
@@ -42,7 +42,7 @@ def test_a_yes_grants_exactly_what_was_asked() -> None:
 @pytest.mark.parametrize("tier", [Tier.SECRET, Tier.DENIED])
 def test_no_yes_lifts_a_floor(tier: Tier) -> None:
     ask = question()
-    reason = Reason(tier, "floor", RuleRef("x", 1))
+    reason = Reason(tier, "floor", RuleRef(RuleKind.USER, "x", 1))
     forged = [
         replace(ask, assessment=replace(ask.assessment, reasons=(*ask.assessment.reasons, reason))),
         replace(ask, cell=replace(ask.cell, tier=tier)),

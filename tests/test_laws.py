@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.permission.rule import Layer, PermissionRule, Tool
 from policy.profile import Profile
@@ -99,7 +99,7 @@ GLOBS = st.lists(st.sampled_from(["**", "src/**", "~/**", "/etc/*", "*.txt"]), m
 FORBIDDING = st.builds(
     PermissionRule,
     st.sampled_from([Ruling.ASK, Ruling.DENY]),
-    st.just(RuleRef(".ringfence/config.toml", 3)),
+    st.just(RuleRef(RuleKind.USER, ".ringfence/config.toml", 3)),
     st.sampled_from(Layer),
     run=st.lists(ALTERNATIVES, max_size=2).map(tuple),
     more=st.booleans(),
@@ -129,7 +129,7 @@ def test_no_rule_allows_what_is_beyond_rules(script: str) -> None:
     """Law: with every rule that could be written for its words, paths, hosts and tiers, a floor and `dangerous` stay."""
     everything = PermissionRule(
         Ruling.ALLOW,
-        RuleRef("config.toml", 1),
+        RuleRef(RuleKind.USER, "config.toml", 1),
         Layer.USER,
         run=(("*",),),
         more=True,
@@ -145,7 +145,11 @@ def test_no_rule_allows_what_is_beyond_rules(script: str) -> None:
 
 
 REASONS = st.builds(
-    Reason, st.sampled_from(Tier), st.just("because"), st.just(RuleRef("law", 1)), st.none() | st.just(SourceSpan(0, 1))
+    Reason,
+    st.sampled_from(Tier),
+    st.just("because"),
+    st.just(RuleRef(RuleKind.USER, "law", 1)),
+    st.none() | st.just(SourceSpan(0, 1)),
 )
 EFFECTS = st.builds(
     Effect,
@@ -163,7 +167,7 @@ def test_a_verdict_is_monotone_in_its_tiers(
 ) -> None:
     before = Assessment(RunScript("x", fuzz.WORK), tuple(effects), tuple(reasons))
     if not reasons:
-        before = replace(before, reasons=(Reason(Tier.UNKNOWN, "nothing is known", RuleRef("law", 1)),))
+        before = replace(before, reasons=(Reason(Tier.UNKNOWN, "nothing is known", RuleRef(RuleKind.USER, "law", 1)),))
     after = replace(before, reasons=(*before.reasons, more))
     first, second = fuzz.verdict(before, mode), fuzz.verdict(after, mode)
     assert fuzz.strictness(second) >= fuzz.strictness(first)
@@ -172,7 +176,9 @@ def test_a_verdict_is_monotone_in_its_tiers(
 
 # What the laws above must notice: an answer that breaks each of them.
 def _claimed(tier: Tier, *effects: Effect, span: SourceSpan | None = None) -> Assessment:
-    return Assessment(RunScript("ls", fuzz.WORK), effects, (Reason(tier, "because", RuleRef("law", 1), span),))
+    return Assessment(
+        RunScript("ls", fuzz.WORK), effects, (Reason(tier, "because", RuleRef(RuleKind.USER, "law", 1), span),)
+    )
 
 
 BREAKS = [

@@ -56,7 +56,7 @@ def test_every_decision_is_a_log_record() -> None:
     assert told_by == {
         "session.id": "bbbb333344445555",
         "gen_ai.tool.name": "exec",
-        "security_rule.name": "policy/commands/python.toml:12",
+        "security_rule.name": "command:python:12",
         "security_rule.category": "network",
         "security_rule.ruleset.name": "ringfence",
         "process.exit.code": 1,

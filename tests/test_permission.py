@@ -410,7 +410,7 @@ def test_a_denial_holds_in_every_mode(text: str, script: str, expected: Ruling, 
         assert ruling(found) >= ruling(bare), f"{mode}: {why}"
         if expected is D:
             assert isinstance(found, Deny), f"{mode}: {why}"
-            assert found.reason.rule.file == "c.toml", f"{mode}: {why}"
+            assert found.reason.rule.id == "c.toml", f"{mode}: {why}"
             assert found.cell.tier is Tier.DENIED
             assert "said so" in found.problem.why
         elif expected is Q:
@@ -465,7 +465,7 @@ def test_denied_paths_hold_for_code_that_nobody_reads(
 def test_an_allow_names_its_rule() -> None:
     found = judge("npm test", 'deny run=["x"]; allow run=["npm", "test"]')
     assert isinstance(found, Allow)
-    assert (found.reason.rule.file, found.reason.rule.line) == ("c.toml", 6)
+    assert (found.reason.rule.id, found.reason.rule.line) == ("c.toml", 6)
     assert found.reason.text == "allowed by your rule c.toml:6: said so"
     assert found.cell.ruling is Ruling.ASK, "the matrix has not changed"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.keyed import KeyedError, read
 from policy.matrix import Ruling
 from policy.narrow import narrow
@@ -40,7 +40,7 @@ until   = 2026-12-31
     )
     assert rule == PermissionRule(
         verdict=Ruling.ALLOW,
-        ref=RuleRef("c.toml", 2),
+        ref=RuleRef(RuleKind.USER, "c.toml", 2),
         layer=Layer.USER,
         run=(("npm",), ("run",), ("build", "lint")),
         more=True,
@@ -127,7 +127,7 @@ def test_rules_written_in_one_line_have_its_line() -> None:
 def test_a_rule_ends_with_its_last_day(
     verdict: Ruling, until: date | None, today: date | None, over: bool, why: str
 ) -> None:
-    rule = PermissionRule(verdict, RuleRef("c.toml", 1), Layer.USER, run=(("a",),), until=until)
+    rule = PermissionRule(verdict, RuleRef(RuleKind.USER, "c.toml", 1), Layer.USER, run=(("a",),), until=until)
     assert rule.expired(today) is over, why
 
 

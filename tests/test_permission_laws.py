@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from permission_world import BOOK, PROFILE, machine, ruling
 
 from policy.action import RunScript
-from policy.assessment import Assessment, RuleRef
+from policy.assessment import Assessment, RuleKind, RuleRef
 from policy.classify import classify
 from policy.decide import decide
 from policy.glob import glob
@@ -70,7 +70,7 @@ def rules(*verdicts: Ruling, layer: Layer = Layer.USER) -> st.SearchStrategy[Per
     built = st.builds(
         PermissionRule,
         verdict=st.sampled_from(verdicts),
-        ref=st.builds(RuleRef, st.just("c.toml"), st.integers(1, 99)),
+        ref=st.builds(RuleRef, st.just(RuleKind.USER), st.just("c.toml"), st.integers(1, 99)),
         layer=st.just(layer),
         run=st.lists(some, max_size=3).map(tuple),
         more=st.booleans(),
@@ -129,7 +129,9 @@ addresses = st.tuples(st.sampled_from(["http://", "https://", "ftp://"]), st.sam
 def test_law_an_allowed_host_opens_no_other(urls: list[str], patterns: list[str], named: bool) -> None:
     """Whatever runs without a question reaches only what a rule names, and only what the command names."""
     run = (("curl",),) if named else ()
-    rule = PermissionRule(Ruling.ALLOW, RuleRef("c.toml", 1), Layer.USER, run=run, more=named, host=tuple(patterns))
+    rule = PermissionRule(
+        Ruling.ALLOW, RuleRef(RuleKind.USER, "c.toml", 1), Layer.USER, run=run, more=named, host=tuple(patterns)
+    )
     by = profile([rule] if patterns else [])
     found = assess("curl -s " + " ".join(urls), by)
     verdict = decide(found, machine(), by, Mode.TRUST_PROJECT, unattended=True, environment=())

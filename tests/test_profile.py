@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.credential import Credential
 from policy.host_rule import HostRule
 from policy.matrix import MATRIX, Ruling
@@ -336,11 +336,24 @@ numbers = st.integers(1, 1000)
 limits = st.builds(Limits, numbers.map(float), numbers, numbers, numbers, numbers, numbers, numbers)
 commands = st.lists(names.filter(bool), max_size=3).map(tuple)
 verdicts, layers = st.sampled_from(Ruling), st.sampled_from(Layer)
-written = st.builds(PermissionRule, verdicts, st.builds(RuleRef, st.just("c.toml"), st.integers(1, 9)), layers)
+written = st.builds(
+    PermissionRule, verdicts, st.builds(RuleRef, st.just(RuleKind.USER), st.just("c.toml"), st.integers(1, 9)), layers
+)
 rules = st.lists(written, max_size=4).map(tuple)
 lent = st.sampled_from(["forge", "index"]).map(
     lambda name: (
-        Credential(name, (HostRule("a.test"),), "A", "{secret}", "", ("env", "A"), (), True, False, RuleRef("c", 1)),
+        Credential(
+            name,
+            (HostRule("a.test"),),
+            "A",
+            "{secret}",
+            "",
+            ("env", "A"),
+            (),
+            True,
+            False,
+            RuleRef(RuleKind.USER, "c", 1),
+        ),
     )
 )
 profiles = st.builds(

@@ -3,7 +3,7 @@
 import pytest
 
 from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef
 from policy.backend_limits import within_backend
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
@@ -11,7 +11,7 @@ from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Permit, Problem, Right
 
 ACTION = RunScript("curl https://example.com", "/w")
 CELL = Cell(Tier.NETWORK, Mode.DEFAULT, Ruling.ASK)
-REASON = Reason(Tier.NETWORK, "`curl` talks to example.com", RuleRef("x.toml", 1))
+REASON = Reason(Tier.NETWORK, "`curl` talks to example.com", RuleRef(RuleKind.USER, "x.toml", 1))
 
 
 ASSESSED = Assessment(ACTION, (Effect(EffectKind.CONNECTS, "example.com"),), (REASON,))

@@ -183,7 +183,7 @@ FILTERS = [
     ("#f-tool",    "write",                        [10, 4]),
     ("#f-host",    "metrics.example",              [11]),
     ("#f-host",    "evil.example",                 [9]),
-    ("#f-rule",    "policy/commands/shell.toml:210", [9]),
+    ("#f-rule",    "command:shell:210", [9]),
     ("#f-session", "aaaa000011112222",             [7, 6, 4, 2]),
     ("#f-text",    "ssh id_RSA",                   [7, 6]),
     ("#f-text",    ".git/hooks",                   [10]),

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.action import EditFile, GrepFiles, ListFolder, ReadFile, RunArgv, WriteFile
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.classify import classify
 from policy.risk import doing
 from policy.tier import Tier
@@ -186,7 +186,7 @@ def test_other_actions_are_told_too(action: ReadFile, line: str) -> None:
 
 
 def seen(*effects: Effect, reasons: tuple[tuple[Tier, str, int], ...] = ()) -> Assessment:
-    found = tuple(Reason(tier, text, RuleRef("x.toml", line)) for tier, text, line in reasons)
+    found = tuple(Reason(tier, text, RuleRef(RuleKind.USER, "x.toml", line)) for tier, text, line in reasons)
     return Assessment(RunArgv(("x",), fuzz.WORK), effects, found)
 
 

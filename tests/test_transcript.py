@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from policy.action import EditFile, RunScript
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import Cell, Problem
@@ -19,7 +19,7 @@ from runner.transcript import Transcript
 from runner.visible import one_line, visible
 from sandbox.backend import Enforcement, Level, Violation
 
-RULE = RuleRef("policy/commands/coreutils.toml", 12)
+RULE = RuleRef(RuleKind.COMMAND, "coreutils", 12)
 ESC = "\x1b"
 
 
@@ -85,13 +85,13 @@ sandbox    T1 FULL, 2 of 2 checks held
 I will look first.
 
  read   $ ls
- │ allowed  `ls` only reads (policy/commands/coreutils.toml:12)
+ │ allowed  `ls` only reads (command:coreutils:12)
  │   a.py
  │   b.py
  └ ok, 12 ms
 
  write   edit a.py
- │ allowed  changes a file of the workspace (policy/commands/coreutils.toml:12)
+ │ allowed  changes a file of the workspace (command:coreutils:12)
  │   edited a.py
  │   @@ -1 +1 @@
  │   -x
@@ -99,11 +99,11 @@ I will look first.
  └ ok, 12 ms
 
  secret   $ cat ~/.ssh/id_rsa
- │ denied   it lies in a credential store (policy/commands/coreutils.toml:12)
+ │ denied   it lies in a credential store (command:coreutils:12)
  └ instead  go on without it
 
  execute   $ seq 30; python3 x.py
- │ allowed  `python3` runs code (policy/commands/coreutils.toml:12)
+ │ allowed  `python3` runs code (command:coreutils:12)
  │   0
  │   1
  │   … 16 more lines
@@ -256,7 +256,7 @@ def test_no_event_lets_its_text_through(text: str) -> None:
         events.Finished("1.1", 1, 0.1, text, (Violation(text, text, text, True),), problem, text, text),
         events.Proposed("1.2", text, EditFile(text, text, text)),
         judged("1.2", Tier.SECRET, Ruling.DENY, text),
-        events.Denied("1.2", text, Tier.SECRET, RuleRef(text, 1), problem),
+        events.Denied("1.2", text, Tier.SECRET, RuleRef(RuleKind.USER, text, 1), problem),
         events.Malformed("1.3", text, problem),
         events.Notice(text),
         events.Failed(problem),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from permission_world import machine
 
 from policy.action import Action, EditFile, WriteFile
-from policy.assessment import Reason, RuleRef
+from policy.assessment import Reason, RuleKind, RuleRef
 from policy.grant import Key, Span
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
@@ -107,7 +107,7 @@ def golden() -> str:
             drawn = "\n".join("".join(_spoken(style, text) for style, text in row).rstrip() for row in screen.draw())
             told.append(f"---- {name}, {width}x{rows}\n{drawn}")
     for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):  # nothing asks for these yet
-        reason = Reason(tier, "starts something else", RuleRef("rules", 1))
+        reason = Reason(tier, "starts something else", RuleRef(RuleKind.USER, "rules", 1))
         base = question("npm test")
         made = Ask(base.assessment, base.terms, Cell(tier, Mode.DEFAULT, Ruling.ASK), reason, base.question)
         told.append(f"---- {tier.label}, 80x22\n{Screen(put(made)).text()}")

@@ -5,7 +5,7 @@ from datetime import date
 from enum import StrEnum
 from typing import TypeVar
 
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.keyed import Entry, Keyed, Shape
 from policy.matrix import Ruling
 from policy.permission.rule import REST, Layer, PermissionRule, Source, Tool
@@ -53,7 +53,7 @@ def _rule(entry: Entry, layer: Layer) -> PermissionRule:
     why, until = entry.values.get("why", ""), entry.values.get("until")
     rule = PermissionRule(
         verdict=verdict,
-        ref=RuleRef(entry.source, entry.line),
+        ref=RuleRef(RuleKind.USER, entry.source, entry.line),
         layer=layer,
         run=words,
         more=more,

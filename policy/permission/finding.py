@@ -28,7 +28,7 @@ class RuleFinding:
 
     @property
     def file(self) -> str:
-        return self.ref.file
+        return self.ref.id
 
     @property
     def line(self) -> int:

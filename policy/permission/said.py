@@ -15,11 +15,11 @@ _OWNERS = {
 def whose(rule: PermissionRule, facts: Facts) -> str:
     """`your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3`, `your grant g1`."""
     if rule.layer is Layer.TYPED:
-        return f"`{rule.ref.file}` of this command line"
+        return f"`{rule.ref.id}` of this command line"
     if rule.layer is Layer.GRANT:
         kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered no"
-        return f"your {kind} {rule.ref.file.partition(':')[2]}"
-    return f"{_OWNERS.get(rule.layer, 'your rule')} {near(rule.ref.file, facts)}:{rule.ref.line}"
+        return f"your {kind} {rule.ref.id}"
+    return f"{_OWNERS.get(rule.layer, 'your rule')} {near(rule.ref.id, facts)}:{rule.ref.line}"
 
 
 def about(rule: PermissionRule) -> str:

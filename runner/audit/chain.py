@@ -61,7 +61,8 @@ def statement(body: dict[str, object]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One sealed record. `body` is its JSON object; `id` counts from 1 without gaps.
+    """One sealed record. `id` counts from 1 without gaps. `body` is its JSON object, with today's names of rules and
+    rights in place of those of earlier versions, so that only the store can tell its hash.
 
     Where several logs were merged, `log` names the chain that it belongs to, and is empty otherwise. `number` is its
     place in its chain, the same as the id unless logs were merged.

@@ -60,7 +60,7 @@ _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
     "denied":    (_FLAG,         "Only what was denied.", None),
     "asked":     (_FLAG,         "Only what was a question, whoever answered it.", None),
     "tier":      ("TIER",        f"A kind of risk that it has: {', '.join(TIERS)}.", _beginning(*TIERS)),
-    "rule":      ("FILE[:LINE]", "A rule that spoke, as the list names it, or its beginning.", None),
+    "rule":      ("RULE",        "A rule that spoke, as the list names it, or its beginning.", None),
     "mode":      ("MODE",        f"The mode it was decided in: {', '.join(MODES)}.", _beginning(*MODES)),
     "tool":      ("NAME",        "Who wanted it: exec, or a tool of the model.", _tools),
     "command":   ("NAME",        "The first word of a command line.", None),

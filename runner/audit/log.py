@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from policy.verdict import Problem
 from runner.audit.chain import Record, canonical, cleaned, digest, seal
+from runner.audit.legacy import current
 from runner.audit.records import (
     Decision,
     Patching,
@@ -209,7 +210,7 @@ class AuditLog:
         except (ValueError, TypeError, RecursionError):
             why = f"`{self.store.name}`: record {row.id} is nothing that this program writes"
             raise AuditError(Problem("the audit log cannot be read", why, "run `agent audit verify`")) from None
-        return Record(row.id, row.hash, body, row.log if self.store.merged else "", row.number)
+        return Record(row.id, row.hash, current(body), row.log if self.store.merged else "", row.number)
 
 
 def _database(url: str, *, write: bool) -> Store:

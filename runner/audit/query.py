@@ -3,13 +3,14 @@
 from fnmatch import fnmatchcase
 
 from policy.record import dataclass
+from runner.audit.legacy import rule_beginnings
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """Empty means: any. Within one field any value does; all fields must hold.
 
-    `tiers`: one of the action's tiers. `rules`: the beginning of a rule's `file:line`, of any reason. `paths`, `hosts`:
+    `tiers`: one of the action's tiers. `rules`: beginnings of rule references, of any reason. `paths`, `hosts`:
     glob patterns over targets of effects and over connections. `sessions`: beginnings. `workspaces`: folders, with all
     that is below. `since` (inclusive), `until` (exclusive): UTC times as records spell them, or a beginning of one.
     `asked`: only what was a question. `commands`: the first word of a command line.
@@ -45,7 +46,7 @@ class Query:
             )
             and (not self.tiers or _any(self.tiers, _texts(decision.get("tiers"))))
             and (not self.commands or command_of(decision) in self.commands)
-            and (not self.rules or _begins(self.rules, _rules(decision)))
+            and (not self.rules or _begins(rule_beginnings(self.rules), _rules(decision)))
             and (not self.paths or _globs(self.paths, _targets(decision, connects=False)))
             and (not self.hosts or _globs(self.hosts, [*_targets(decision, connects=True), *_reached(outcome)]))
             and (not self.asked or was_question(decision))

@@ -65,8 +65,7 @@ def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
 
 
 def reason_of(told: Body) -> Reason:
-    file, _, line = text(told.get("rule")).rpartition(":")
-    ref = RuleRef(file, int(line)) if file and line.isascii() and line.isdigit() else RuleRef(text(told.get("rule")), 0)
+    ref = RuleRef.parse(text(told.get("rule")))
     span = told.get("span")
     ends = [max(each, 0) for each in items(span) if isinstance(each, int)]
     return Reason(tier_of(told.get("tier")), text(told.get("text")), ref, SourceSpan(*ends) if len(ends) == 2 else None)

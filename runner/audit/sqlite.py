@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from runner.audit.chain import NAME, ZERO
+from runner.audit.legacy import rule_beginnings
 from runner.audit.sqlite_file import (
     CARDS,
     FENCE,
@@ -318,7 +319,7 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
     one_of("cards.mode", query.modes)
     one_of("cards.tool", query.tools)
     any_of("instr(cards.tiers, ?)", query.tiers, '"{}"')
-    any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", query.rules, '"{}')
+    any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", rule_beginnings(query.rules), '"{}')
     any_of("instr(char(10) || cards.session, ?)", query.sessions, "\n{}")
     for condition, text in (("cards.time >= ?", query.since), ("cards.time < ?", query.until)):
         if text and _plain(text):

@@ -127,7 +127,7 @@ class Stats:
 
 
 def unnamed(stats: Stats, rules: Iterable[str]) -> list[str]:
-    """Those of `rules` (as `file:line`) that no decision names."""
+    """Those of `rules` (in the text form of `RuleRef`) that no decision names."""
     return [rule for rule in dict.fromkeys(rules) if rule not in stats.named]
 
 

@@ -20,7 +20,8 @@ _NAMED = 20  # rules of one's own that are listed by name
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The rules there are, as `file:line`: `own` in the configuration files that hold here, `shipped` by file."""
+    """The existing rules, in the text form of `RuleRef`: `own` in the configuration files that hold here, `shipped` by
+    file."""
 
     own: tuple[str, ...] = ()
     shipped: Mapping[str, tuple[str, ...]] | None = None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from policy.assessment import RuleRef
+from policy.assessment import RuleKind, RuleRef
 from policy.credential import Credential
 from policy.host_rule import HostRule, authority, host_rule
 from policy.keyed import Entry
@@ -62,7 +62,7 @@ def credential(entry: Entry) -> Credential:
         use=(),
         intercept=intercept,
         plain=plain,
-        ref=RuleRef(entry.source, entry.line),
+        ref=RuleRef(RuleKind.USER, entry.source, entry.line),
     )
     given = texts(entry.values["use"]) if "use" in entry.values else () if intercept else ("git",)
     return replace(made, use=tuple(_use(entry, made, text) for text in given))

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from policy.action import RunScript
-from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleRef, Scope
+from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.span import SourceSpan
 from policy.tier import Mode, Tier
@@ -31,7 +31,7 @@ def decision(number: int, *, deny: bool = False) -> Decision:
         Reason(
             tier,
             "it runs code that nobody has looked through",
-            RuleRef("policy/commands/python.toml", 12 + n),
+            RuleRef(RuleKind.COMMAND, "python", 12 + n),
             SourceSpan(7, 20),
         )
         for n in range(4)
@@ -113,7 +113,7 @@ def measure(folder: str, records: int = RECORDS) -> dict[str, float]:
     found["megabytes"] = long.stat().st_size / 1e6
     for name, words in {
         "denied": ("--denied",),
-        "rule": ("--rule", "policy/commands/nothing.toml"),
+        "rule": ("--rule", "command:nothing"),
         "tier": ("--tier", "dangerous"),
         "session": ("--session", "ffff"),
         "help": ("--help",),

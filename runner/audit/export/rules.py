@@ -1,11 +1,14 @@
 """Rules as dashboards list them: a stable id, what it means and what to do, a level.
 
-An id is `TIER/NAME`: the tier that decided, and the file of the rule without folder, ending and line (lines move with
-every release): `secret/coreutils`, `network/hosts`, `dangerous/shell`, `write/settings` for rules of configuration.
+An id is `TIER/NAME`: the tier that decided, and a name that does not change with the lines of files: the rule file of
+a command (`secret/coreutils`, `network/hosts`), the area of a check (`unknown/shell-syntax`), `flags`, `grant`,
+`denied-list`, or `settings` for rules of configuration files.
 """
 
 import re
+from typing import assert_never
 
+from policy.assessment import RuleKind, RuleRef
 from policy.record import dataclass
 from runner.audit.deeds import Deed
 from runner.audit.export import reading
@@ -87,15 +90,24 @@ def of(deed: Deed) -> Rule:
 
 
 def _name(rule: str) -> str:
-    """Of `policy/commands/git.toml:508`: `git`. A configuration's rules are one, so that no path is part of an id."""
-    file = re.sub(r":\d+$", "", rule)
-    if file.startswith("policy/"):
-        return _plain(file.rpartition("/")[2].partition(".")[0])
-    if file.startswith("--"):
-        return "flags"
-    if file.startswith("["):
-        return "denied-list"
-    return "grant" if file.startswith("grant:") else "settings"
+    """Return the part of the SARIF id that names the rule: `git` for `command:git:508`, the area of a check.
+
+    All rules of configuration files are one rule, so that no path is part of an id.
+    """
+    ref = RuleRef.parse(rule)
+    match ref.kind:
+        case RuleKind.COMMAND:
+            return _plain(ref.id)
+        case RuleKind.BUILTIN:
+            return _plain(ref.id.partition("/")[0])
+        case RuleKind.FLAG:
+            return "flags"
+        case RuleKind.GRANT:
+            return "grant"
+        case RuleKind.USER:
+            return "denied-list" if ref.id.startswith("[") else "settings"
+        case never:
+            assert_never(never)
 
 
 def _plain(name: str) -> str:

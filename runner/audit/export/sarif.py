@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from urllib.parse import quote
 
+from policy.assessment import RuleKind, RuleRef
 from runner.audit.deeds import Deed
 from runner.audit.export import reading, rules
 from runner.version import VERSION
@@ -125,7 +126,8 @@ class _Run:
             if effect.get("kind") in ("reads", "writes", "deletes")
         ]
         asked = reading.text(reading.mapping(body.get("action")).get("path"))
-        for target in (asked, *targets, reading.rule(deed).rpartition(":")[0]):
+        rule = RuleRef.parse(reading.rule(deed))
+        for target in (asked, *targets, rule.id if rule.kind is RuleKind.USER else ""):
             found = self._relative(target, reading.text(reading.session(deed).get("workspace")))
             if found is not None:
                 return found, True
@@ -135,7 +137,7 @@ class _Run:
         if not target or "\0" in target or ".." in PurePosixPath(target).parts:
             return None
         if not target.startswith("/"):
-            # Rules that we ship bear relative names too; only our folder of a repository is one of the workspace's.
+            # A rule's file may be named relative to the workspace; only our folder of a repository is one of its files.
             return target if target.startswith(".ringfence/") else None
         for root in (self._workspace, PurePosixPath(workspace or "/nowhere")):
             try:

@@ -1,0 +1,65 @@
+"""Translation of the names in records of earlier versions. A record is translated when it is read; stored bytes stay.
+
+Earlier versions named a rule by the file of its source (`policy/walk.py`, `policy/commands/git.toml:508`). A check
+that was written in code is translated to its area only, because the old name does not tell which check it was.
+"""
+
+import re
+from collections.abc import Iterable
+
+_AREAS = {
+    "policy/classify.py": "builtin:classification",
+    "policy/decide.py": "builtin:decision",
+    "policy/expand.py": "builtin:word-expansion",
+    "policy/extra.py": "builtin:escalation",
+    "policy/terms.py": "builtin:rights",
+    "policy/walk.py": "builtin:shell-syntax",
+    "runner/sandbox_show.py": "builtin:sandbox-show",
+}
+_OLD_COMMANDS, _COMMANDS = "policy/commands/", "command:"
+_OLD_COMMAND = re.compile(r"policy/commands/([\w-]+)\.toml:([0-9]+)", re.ASCII)
+
+
+def current_rule(name: str) -> str:
+    """Return today's text form of a rule reference that a record holds."""
+    found = _OLD_COMMAND.fullmatch(name)
+    return f"{_COMMANDS}{found[1]}:{found[2]}" if found else _AREAS.get(name, name)
+
+
+def rule_beginnings(wanted: Iterable[str]) -> tuple[str, ...]:
+    """Return `wanted`, beginnings of rule references in either spelling, with the other spelling of each added."""
+    found: dict[str, None] = {}
+    for start in wanted:
+        found[start] = None
+        for old, new in _AREAS.items():
+            if old.startswith(start):
+                found[new] = None
+            if new.startswith(start):
+                found[old] = None
+        if start.startswith(_OLD_COMMANDS):
+            found[_COMMANDS + start.removeprefix(_OLD_COMMANDS).replace(".toml", ":").replace("::", ":")] = None
+        elif _OLD_COMMANDS.startswith(start):
+            found[_COMMANDS] = None
+        if start.startswith(_COMMANDS):
+            name, colon, line = start.removeprefix(_COMMANDS).partition(":")
+            found[f"{_OLD_COMMANDS}{name}{f'.toml:{line}' if colon else ''}"] = None
+        elif _COMMANDS.startswith(start):
+            found[_OLD_COMMANDS] = None
+    return tuple(found)
+
+
+def current(body: dict[str, object]) -> dict[str, object]:
+    """Return the body of a record with today's names in place of those of earlier versions. Total."""
+    for name in ("reasons", "rules"):
+        reasons = body.get(name)
+        if isinstance(reasons, list):
+            body[name] = [_reason(each) for each in reasons]
+    if "because" in body:
+        body["because"] = _reason(body["because"])
+    return body
+
+
+def _reason(told: object) -> object:
+    if isinstance(told, dict) and isinstance(rule := told.get("rule"), str):
+        told["rule"] = current_rule(rule)
+    return told
