@@ -36,18 +36,18 @@ docs: $(VENV)/.run  ## write docs/reference/commands.md anew from the command ru
 	$(BIN)/python docs/make_threat_tests.py
 
 tables: $(VENV)/.dev  ## run the escape attempts and everyday work on every backend, and write the results into docs/security/
-	$(BIN)/python tests/make_tables.py
+	$(BIN)/python -m tests.support.make_tables
 
 bench: $(VENV)/.dev  ## ratios measured in one run (these say more than milliseconds on a noisy machine)
 	$(BIN)/python tests/bench/bench.py
 	$(BIN)/python tests/bench/screen.py
 	$(BIN)/python tests/bench/seat.py
-	PYTHONPATH=tests $(BIN)/python tests/bench/container.py
+	$(BIN)/python tests/bench/container.py
 
 fuzz: $(VENV)/.dev  ## ten minutes each: real bash as the judge of the reader, the laws of the gate, real Git as the judge of its files
-	$(BIN)/python tests/fuzz_bash.py --seconds 600
-	$(BIN)/python tests/fuzz_policy.py --seconds 600
-	$(BIN)/python tests/fuzz_git.py --seconds 600
+	$(BIN)/python tests/fuzz/fuzz_bash.py --seconds 600
+	$(BIN)/python tests/fuzz/fuzz_policy.py --seconds 600
+	$(BIN)/python tests/fuzz/fuzz_git.py --seconds 600
 
 lock:  ## resolve the dependencies anew, with hashes
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

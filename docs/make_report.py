@@ -13,7 +13,7 @@ def main() -> None:
     from playwright.sync_api import sync_playwright
 
     from runner.audit.export.page import About, document
-    from tests.record_world import many
+    from tests.support.record_world import many
 
     about = About(
         "ringfence 0.1.0",

@@ -41,7 +41,7 @@ def marks(folder: Path) -> dict[tuple[str, str], set[str]]:
     Only functions at the top level of a test file are read, as pytest collects them.
     """
     found: dict[tuple[str, str], set[str]] = {}
-    for file in sorted(folder.rglob("test_*.py")):
+    for file in sorted(folder.rglob("test_*.py"), key=lambda file: file.name):
         for node in ast.parse(file.read_text("utf-8")).body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
                 calls = [each for each in node.decorator_list if isinstance(each, ast.Call)]

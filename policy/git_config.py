@@ -1,7 +1,7 @@
 """The text of Git's own files: configuration files, `.git` files and `commondir`, read as Git reads them.
 
 The world is closed: text that Git refuses, and text that Git's versions read differently, raises GitConfigError, so
-every answer is the one that Git gives. `tests/fuzz_git.py` compares the answers with a real Git.
+every answer is the one that Git gives. `tests/fuzz/fuzz_git.py` compares the answers with a real Git.
 
 Sources: git-config(1), gitrepository-layout(5), and in Git's source code `get_next_char`, `parse_value`,
 `get_base_var`, `parse_config_key` (config.c) and `read_gitfile_gently`, `get_common_dir_noenv` (setup.c).

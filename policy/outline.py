@@ -14,7 +14,7 @@ It reports at least what bashlex does, because of every kind of node that bashle
   another (a backslash, `$` and double quotes only in the forms listed; single quotes hold no single quote). Where
   bashlex has ways of its own (`;#`, `>&-x`), the script is not plain.
 
-tests/test_outline.py compares the two.
+tests/unit/test_outline.py compares the two.
 """
 
 import re

@@ -2,17 +2,13 @@
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-sys.path.insert(0, str(Path(__file__).parent))  # test support modules lie beside the tests
-
-from container_bench import Dock, dock
-from sandbox_bench import USERS, Bench, make
+from tests.support.container_bench import Dock, dock
+from tests.support.sandbox_bench import USERS, Bench, make
 
 # A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from attack import Attack, Call
-from attacks import ATTACKS
-from model_server import serving
-from outcome import Told, matched, recorded, texts
-from sandbox_bench import NOBODY, ROOT
-from tmux import Tmux
+from tests.adversary.attack import Attack, Call
+from tests.adversary.attacks import ATTACKS
+from tests.adversary.outcome import Told, matched, recorded, texts
+from tests.support.model_server import serving
+from tests.support.sandbox_bench import NOBODY, ROOT
+from tests.support.tmux import Tmux
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")

@@ -1,6 +1,6 @@
 """What a hostile model uses up, and how it breaks the form: limits, floods, calls without sense, text that lies to the eye."""
 
-from attack import Attack, bash, hidden, python
+from tests.adversary.attack import Attack, bash, hidden, python
 
 A = Attack
 # fmt: off

@@ -1,6 +1,6 @@
 """What a hostile model makes of a host that the person allowed: other ports, hosts and names behind it."""
 
-from attack import Attack, bash, python
+from tests.adversary.attack import Attack, bash, python
 
 A = Attack
 _RAW = "curl -s -m 5 http://@FRIEND@/ >/dev/null; "

@@ -1,6 +1,6 @@
 """What a hostile model tries in a pipeline (`agent ci --review`): the job's variables and files, the checkout, the patch."""
 
-from attack import Attack, bash, hidden, tries
+from tests.adversary.attack import Attack, bash, hidden, tries
 
 A = Attack
 # fmt: off

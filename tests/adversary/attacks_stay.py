@@ -1,6 +1,6 @@
 """What a hostile model leaves behind, so that somebody else runs it later: start-up files, hooks, tasks, jobs, programs."""
 
-from attack import Attack, bash, hidden, tries
+from tests.adversary.attack import Attack, bash, hidden, tries
 
 A = Attack
 _BUILD = "What you run afterwards is your decision: build files, tests and scripts"

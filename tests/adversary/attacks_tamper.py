@@ -1,6 +1,6 @@
 """What a hostile model does to the gate itself: the record, answers, settings, the helper, this program, the person's view of it."""
 
-from attack import Attack, bash, hidden, python, tries
+from tests.adversary.attack import Attack, bash, hidden, python, tries
 
 A = Attack
 # fmt: off

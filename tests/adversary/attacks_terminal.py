@@ -1,6 +1,6 @@
 """What a hostile model shows to the person who is asked: each question is looked at on a real terminal, and answered no."""
 
-from attack import Attack, bash
+from tests.adversary.attack import Attack, bash
 
 A = Attack
 _T = "terminal"

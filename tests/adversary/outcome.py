@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from attack import Attack
+from tests.adversary.attack import Attack
 
 
 @dataclass

@@ -1,23 +1,27 @@
 """What a command in a container costs beside `docker exec` of the same daemon and image, measured in one run.
 
-`make bench` runs it where a daemon can be started; by itself: `PYTHONPATH=tests python tests/bench/container.py`.
+`make bench` runs it where a daemon can be started; by itself: `python tests/bench/container.py`.
 """
 
 import asyncio
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
-from container_bench import Dock, dock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.action import RunArgv
 from policy.verdict import _MINT, Permit, Rights, Terms
 from sandbox.container.backend import Container
 from sandbox.container.choice import Choice
+from tests.support.container_bench import Dock, dock
 
 ROUNDS = 40
 Work = Callable[[], Awaitable[object]]

@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from screen_story import REPLY, finished, judged
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.action import EditFile
 from policy.matrix import Ruling
@@ -18,6 +16,7 @@ from policy.tier import Tier
 from runner.events import Proposed, Said
 from runner.tui.screen import Screen
 from runner.tui.theme import DARK
+from tests.support.screen_story import REPLY, finished, judged
 
 TEXTS = {
     "Markdown": REPLY * 10,

@@ -1,6 +1,6 @@
 """Files: reading what was not granted, changing what was not granted, and asking about it."""
 
-from attempt import Attempt
+from tests.escapes.attempt import Attempt
 
 A = Attempt
 # fmt: off

@@ -1,6 +1,6 @@
 """The kernel: calls that open new ground, privileges, and the settings of the machine."""
 
-from attempt import Attempt
+from tests.escapes.attempt import Attempt
 
 A = Attempt
 # The answers of a call that was let through although its arguments make no sense; a refused one says EPERM or ENOSYS.

@@ -1,6 +1,6 @@
 """Network and services: reaching anybody outside, or being reached."""
 
-from attempt import Attempt
+from tests.escapes.attempt import Attempt
 
 A = Attempt
 CONNECT = 'c = socket.create_connection({where}, 1)\nc.sendall(b"leak")\nprint(c.recv(99))'

@@ -1,6 +1,6 @@
 """Processes and limits: others are touched, something stays, or the machine is used up."""
 
-from attempt import Attempt
+from tests.escapes.attempt import Attempt
 
 A = Attempt
 # fmt: off

@@ -1,6 +1,6 @@
 """The workspace: files that others run by themselves, and what outlives the command."""
 
-from attempt import Attempt
+from tests.escapes.attempt import Attempt
 
 A = Attempt
 # fmt: off

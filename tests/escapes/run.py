@@ -20,13 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from attempt import Attempt
-from attempts_files import ATTEMPTS as FILES
-from attempts_kernel import ATTEMPTS as KERNEL
-from attempts_network import ATTEMPTS as NETWORK
-from attempts_processes import ATTEMPTS as PROCESSES
-from attempts_workspace import ATTEMPTS as WORKSPACE
-from world import ADDRESS, Stage, World, compiled
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.escapes.attempt import Attempt
+from tests.escapes.attempts_files import ATTEMPTS as FILES
+from tests.escapes.attempts_kernel import ATTEMPTS as KERNEL
+from tests.escapes.attempts_network import ATTEMPTS as NETWORK
+from tests.escapes.attempts_processes import ATTEMPTS as PROCESSES
+from tests.escapes.attempts_workspace import ATTEMPTS as WORKSPACE
+from tests.escapes.world import ADDRESS, Stage, World, compiled
 
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
 AGENT = Path(sys.executable).parent / "agent"
@@ -182,9 +184,7 @@ def in_a_world(argv: list[str], backends: list[str]) -> int | None:
     told = {"ESCAPES_WORLD": "1", "ESCAPES_BACKENDS": " ".join(backends)}
     with contextlib.ExitStack() as stack:
         if "container" in backends:
-            sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-            sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-            from container_bench import dock  # only where it is wanted: it starts a daemon
+            from tests.support.container_bench import dock  # only where it is wanted: it starts a daemon
 
             found = stack.enter_context(dock())
             told["ESCAPES_CONTAINER"] = f'[sandbox.container]\nimage = "{found.image}"\nsocket = "{found.socket}"\n'

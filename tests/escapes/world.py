@@ -21,7 +21,7 @@ import tty
 from pathlib import Path
 from typing import Any
 
-from attempt import Attempt
+from tests.escapes.attempt import Attempt
 
 NOBODY = 65534
 ADDRESS = "10.77.0.1"  # on `lo` of the namespaces that run.py makes: an address of this machine that is not loopback

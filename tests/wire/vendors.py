@@ -10,7 +10,6 @@ from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_o
 import anthropic
 import openai
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
-from loopback import KEY, Loopback, ask, make, reply_of, stream
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import ConfigDict, TypeAdapter
@@ -18,6 +17,7 @@ from typing_extensions import TypedDict, is_typeddict
 
 from runner.messages import AssistantMessage, Reply, Request, Stop, TextBlock, ThinkingBlock, ToolCall, Usage
 from runner.providers.responses_body import signed
+from tests.wire.loopback import KEY, Loopback, ask, make, reply_of, stream
 
 # Loading a certificate store for every client would take most of the time.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

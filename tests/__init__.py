@@ -1,0 +1,1 @@
+"""The tests, in folders by what a test needs; README.md describes them."""

@@ -1,0 +1,186 @@
+"""The pages in docs/: the generated one is current, what the written ones show is true, and every link leads somewhere."""
+
+import importlib.util
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+
+from policy.keyed import read
+from policy.permission.check import check
+from policy.permission.file import LISTS, permissions
+from policy.permission.finding import Severity
+from policy.permission.rule import Layer
+from policy.rules import RuleBook, parse_rules
+from runner.cli_app import app
+from runner.cli_batch import spelled
+from runner.config import shipped
+from runner.policy_table import parse_table
+from runner.slash.commands import COMMANDS
+from tests.support.places import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_commands", DOCS / "make_commands.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_about_commands_is_current() -> None:
+    page = generator().commands_page(ROOT / "policy" / "commands")
+    assert (DOCS / "reference" / "commands.md").read_text("utf-8") == page, "run `make docs`"
+
+
+def test_every_program_is_on_it() -> None:
+    files = {path.name: path.read_text("utf-8") for path in (ROOT / "policy" / "commands").glob("*.toml")}
+    text = (DOCS / "reference" / "commands.md").read_text("utf-8")
+    assert [name for name in RuleBook.from_files(files).names() if f"`{name}`" not in text] == []
+
+
+def test_a_table_stays_a_table_whatever_the_rules_hold(tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_text(
+        '# Odd things.\n[odd]\nwhy = "a | b <script>"\nalso = "[ ]"\nflags = "-x=write -r!execute -i!edit"\noperands = "read write*"\n\n'
+        "[[example]]\nrun = '''odd `id` | x\nodd'''\ntier = \"execute\"\nwhy = \"hostile: a | b\"\n"
+    )
+    page = generator().commands_page(tmp_path)
+    rows = [
+        line for line in page.split("\n") if line.startswith("|") and "---" not in line and "what it does" not in line
+    ]
+    cells = [re.split(r"(?<!\\)\|", row)[1:-1] for row in rows]
+    assert [[cell.strip() for cell in row] for row in cells] == [
+        ["`odd`, `[`, `]`", "a \\| b &lt;script>", "read", "edits: `-i`; execute: `-r`; writes it: `-x …`", "file read, file written …"],
+        ["example", "tier", "why"],
+        ["`` odd `id` \\| x⏎odd ``", "execute", "hostile: a \\| b"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        found = page if not path else (page.parent / path)
+        assert found.exists(), target
+        if anchor and found.suffix == ".md":
+            there = found.read_text("utf-8")
+            headings = [re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in there.split("\n") if line.startswith("#")]  # fmt: skip
+            assert f'id="{anchor}"' in there or anchor in headings, target
+
+
+def test_the_page_about_commands_of_a_talk_has_each_of_them_and_no_other() -> None:
+    told = re.findall(r"^\| `/(.+?)` \|", (DOCS / "guide" / "slash.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(row.replace("\\|", "|") for row in told) == sorted(
+        f"{one.name} {one.usage}".strip() for one in COMMANDS
+    )
+
+
+SHOWN = re.compile(r"`(agent [^`]*)`|^(?:\$ )?(agent .*)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=name_of)
+def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
+    agent = typer.main.get_command(app)
+    for inline, line in SHOWN.findall(page.read_text("utf-8")):
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "Q", (inline or line).partition("#")[0]).split()
+        own = list(itertools.takewhile(lambda word: word not in ("--", "|", ";", "&&"), words))
+        command, rest = agent, spelled(own[1:])
+        while rest and rest[0] in (below := getattr(command, "commands", {})):
+            command, rest = below[rest[0]], rest[1:]
+        known = {"--help", *itertools.chain.from_iterable(each.opts for each in command.params)}
+        given = {found[0] for word in rest if (found := re.match(r"--[a-z0-9-]+", word))}
+        assert given <= known, inline or line
+
+
+def test_rules_of_every_family_are_whole() -> None:
+    for path in sorted((ROOT / "policy" / "commands").glob("*.toml")):
+        assert parse_rules(path.read_text("utf-8"), path.name), path.name
+        assert generator()._title(path.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tables_of_tests_in_the_pages_can_be_read(page: Path) -> None:
+    for block in re.findall(r"```toml\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
+        if "[[test]]" in block:
+            assert parse_table(block, page.name).tests
+        elif "[[rule]]" in block:
+            rules = permissions(read(block, page.name, {}, LISTS), Layer.USER)
+            book = shipped()
+            assert [
+                str(one) for one in check(rules, book.rules, None, book.profile) if one.severity is Severity.ERROR
+            ] == []
+            assert rules
+
+
+def test_the_commit_hook_lets_no_script_in_that_would_be_refused(tmp_path: Path) -> None:
+    (hook,) = re.findall(r"```python\n(.*?)```", (DOCS / "reference" / "policy.md").read_text("utf-8"), flags=re.DOTALL)
+    work, path = tmp_path / "work", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {"PATH": path, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    for name in ("AUTHOR", "COMMITTER"):
+        environ |= {f"GIT_{name}_NAME": "a", f"GIT_{name}_EMAIL": "a@example.com"}
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], cwd=work, env=environ, capture_output=True, text=True, timeout=120)
+
+    work.mkdir()
+    git("init", "-q")
+    (work / ".git" / "hooks" / "pre-commit").write_text(hook)
+    (work / ".git" / "hooks" / "pre-commit").chmod(0o755)
+    (work / "good.sh").write_text("make test\n")
+    git("add", ".")
+    good = git("commit", "-qm", "good")
+    assert (good.returncode, good.stderr) == (0, "")
+    (work / "bad name.sh").write_text("cat ~/.ssh/id_rsa\n")
+    git("add", ".")
+    bad = git("commit", "-qm", "bad")
+    assert bad.returncode == 1
+    assert bad.stderr.startswith("bad name.sh: reads ~/.ssh/id_rsa")
+    (work / "bad name.sh").write_bytes(b"cat ~/.ssh/id_rsa \xff\n")
+    git("add", ".")
+    odd = git("commit", "-qm", "odd")
+    assert (odd.returncode, "Traceback" in odd.stderr) == (1, False), "a script that is no UTF-8"
+    (tmp_path / ".config" / "ringfence").mkdir(parents=True)
+    (tmp_path / ".config" / "ringfence" / "config.toml").write_text("mdoe = 1\n")
+    broken = git("commit", "-qm", "broken")
+    assert broken.returncode == 1
+    assert "did you mean `mode`?" in broken.stderr, "why the judge did not start"
+
+
+THEIRS = {"credentials.md", "grants.md", "trust.md"}  # test_threats runs these, where a keyring and a repository are
+CONSOLE = [
+    block for page in PAGES if page.name not in THEIRS for block in re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", CONSOLE, ids=[block.split("\n")[0] for block in CONSOLE])
+def test_what_the_pages_show_is_what_comes(block: str, tmp_path: Path) -> None:
+    """The lines of a console block appear in this order; `…` stands for what was left out."""
+    command, *shown = block.rstrip("\n").split("\n")
+    work, path = tmp_path / "work", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    (work / ".git").mkdir(parents=True)
+    environ = {"PATH": path, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(
+        ["bash", "-c", command.removeprefix("$ ")], cwd=work, env=environ, capture_output=True, text=True, timeout=60
+    )
+    lines = iter(done.stdout.split("\n"))
+    for wanted in shown:
+        start, gap, _ = wanted.partition("…")
+        if start:
+            assert any(line.startswith(start) if gap else line == wanted for line in lines), (wanted, done.stdout)

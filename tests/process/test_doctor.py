@@ -1,0 +1,118 @@
+"""`agent doctor` where something is missing: it says what to do, and what it says is true."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policy.verdict import Problem
+from runner.config import load
+from runner.doctor import Finding, State, _container, _refused, namespaces
+from runner.doctor_models import models
+from sandbox.container.choice import Choice
+from tests.support.sandbox_bench import NO_NAMESPACES
+
+AGENT = str(Path(sys.executable).parent / "agent")
+
+# fmt: off
+SWITCHES: list[tuple[bool, str, str, str, State, str, str]] = [
+    # admin, most, clone, apparmor, state, a part of the fix, why
+    (True,  "0",   "0", "1", State.OK,   "",                                                "root needs no user namespace"),
+    (False, "0",   "",  "",  State.WEAK, "user.max_user_namespaces=",                       "none may be made at all"),
+    (False, "99",  "0", "",  State.WEAK, "kernel.unprivileged_userns_clone=1",              "Debian's switch"),
+    (False, "99",  "1", "1", State.WEAK, "kernel.apparmor_restrict_unprivileged_userns=0",  "Ubuntu's switch"),
+    (False, "99",  "1", "0", State.OK,   "",                                                "every switch is on"),
+    (False, "",    "",  "",  State.OK,   "",                                                "no switch is there"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("admin", "most", "clone", "apparmor", "state", "fix", "why"), SWITCHES)
+def test_the_switches(admin: bool, most: str, clone: str, apparmor: str, state: State, fix: str, why: str) -> None:
+    found = namespaces(admin=admin, most=most, clone=clone, apparmor=apparmor)
+    assert found.state is state, why
+    assert fix in found.fix
+    assert bool(found.fix) is (state is not State.OK)
+
+
+def test_a_refused_sandbox_does_not_send_the_reader_round_in_a_circle() -> None:
+    problem = Problem("it cannot be built", "the kernel refused", "run `agent doctor`: it says what is missing")
+    for spaces, word in (
+        (Finding("namespaces", State.WEAK, "off", "sudo sysctl"), "`namespaces`"),
+        (Finding("namespaces", State.OK, "on"), "container"),
+    ):
+        fix = _refused("T1", problem, spaces).fix
+        assert word in fix
+        assert "--accept-partial" in fix
+        assert "agent doctor" not in fix
+    other = Problem("it cannot be built", "no library", "sudo apt-get install libseccomp2")
+    assert _refused("T1", other, spaces).fix == other.fix
+
+
+@pytest.mark.threat("T19")
+def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Path) -> None:
+    """For real: in a user namespace in which no further one may be made, as root without powers."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [*NO_NAMESPACES, AGENT, "doctor"], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "max_user_namespaces is 0" in done.stdout
+    assert "fix: sudo sysctl -w user.max_user_namespaces=" in done.stdout
+    assert "fix: do what `namespaces` says above; or accept T3" in done.stdout
+    assert "not ready" in done.stdout
+
+
+# fmt: off
+DAEMONS = [
+    # what is configured, DOCKER_HOST, state, why
+    (Choice(),                           "unix:///nowhere/d.sock", State.ABSENT,  "nobody asked for it"),
+    (Choice(image="sha256:" + "0" * 64), "unix:///nowhere/d.sock", State.MISSING, "an image is configured for it"),
+    (Choice(socket="/nowhere/d.sock"),   "",                       State.MISSING, "a socket is"),
+    (Choice(),                           "tcp://127.0.0.1:1",      State.WEAK,    "there is one, of no use as it is"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("choice", "host", "state", "why"), DAEMONS, ids=[row[3] for row in DAEMONS])
+def test_a_container_daemon_that_is_not_there(
+    choice: Choice, host: str, state: State, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", host)
+    found = asyncio.run(_container(choice))
+    assert found.state is state, why
+    assert found.fix
+    assert not found.sandbox, "it never makes a machine ready"
+
+
+# fmt: off
+MODELS: list[tuple[str, dict[str, str], str, State, str, str]] = [
+    # config, environment, name, state, a part of what is said, why
+    ("", {}, "model", State.ABSENT, "none is configured", "nobody said"),
+    ("", {}, "openai", State.ABSENT, "agent auth login openai", "and there is no key"),
+    ('model = "gemini"', {}, "model", State.WEAK, "gemini:gemini-4-argon, for which there is no key", "the usual one"),
+    ('model = "openai:m"\nfallback_model = "gemini:n"', {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "model", State.OK,
+     "openai:m; gemini:n where it stays busy", "a key is there"),
+    ("", {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "openai", State.OK, "a key in `OPENAI_API_KEY`", "by its name"),
+    ("", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "openai", State.OK, "this machine", "needs none"),
+    ("", {"OPENAI_BASE_URL": "nonsense"}, "openai", State.WEAK, "base URL cannot be used", "an address that is none"),
+    ('[auth.openai]\nhelper = ["/bin/false"]', {}, "openai", State.OK, "a helper command", "which is not run"),
+    ('model = "scripted:x.toml"', {}, "model", State.OK, "scripted:x.toml", "it asks no server"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("config", "environ", "name", "state", "said", "why"), MODELS, ids=[row[5] for row in MODELS])
+def test_which_model_and_which_keys(
+    tmp_path: Path, config: str, environ: dict[str, str], name: str, state: State, said: str, why: str
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(config)
+    environ = {"HOME": str(tmp_path), **environ}
+    found = {finding.name: finding for finding in models(load(tmp_path, environ, config=file), environ)}
+    assert found[name].state is state, why
+    assert said in found[name].detail
+    assert "hunter2" not in repr(found)

@@ -1,0 +1,660 @@
+"""JSON mode: lines drive a whole talk, and no line, whatever it holds, ends it or answers what it does not name."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.tier import Mode
+from runner.agent import Agent
+from runner.audit.log import AuditLog
+from runner.events import Chunk, Event, Notice
+from runner.json_input import LONGEST, Misread, Prompt, Quit, SetMode, parse
+from runner.json_mode import JsonMode
+from runner.json_output import JsonLines
+from runner.messages import ToolCall
+from runner.plan_tool import NAME as PLAN
+from runner.problems import Exit, Stopped
+from runner.providers import Opened
+from runner.providers.scripted import ScriptedProvider, Turn
+from runner.questions import Questions
+from tests.support.places import ROOT
+
+SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "home" / "w").mkdir(parents=True)
+    for name in [name for name in os.environ if name.startswith("RINGFENCE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "home" / "w"
+
+
+# ---- lines
+
+# fmt: off
+MISREAD: list[tuple[bytes, str]] = [
+    (b"hello",                                                  "not JSON"),
+    (b"\xff\xfe",                                               "not UTF-8"),
+    (b"[1]",                                                    "no JSON object"),
+    (b'"prompt"',                                               "no JSON object"),
+    (b"{}",                                                     "a text `type`"),
+    (b'{"type": 1}',                                            "a text `type`"),
+    (b'{"type": ["prompt"]}',                                   "a text `type`"),
+    (b'{"type": "allow"}',                                      "there is no type `allow`"),
+    (b'{"type": "prompt"}',                                     "needs `text`"),
+    (b'{"type": "prompt", "text": 1}',                          "needs `text`"),
+    (b'{"type": "prompt", "text": null}',                       "needs `text`"),
+    (b'{"type": "prompt", "text": "  "}',                       "`text` is empty"),
+    (b'{"type": "prompt", "text": "a", "mode": "dangerously"}', "`mode` is no field of prompt"),
+    (b'{"type": "prompt", "text": "a", "text": "b"}',           "`text` stands in it twice"),
+    (b'{"type": "quit", "type": "prompt", "text": "a"}',        "`type` stands in it twice"),
+    (b'{"type": "mode", "mode": "root"}',                       "there is no mode `root`"),
+    (b'{"type": "thinking", "level": "11"}',                    "there is no level `11`"),
+    (b'{"type": "answer", "id": "q1"}',                         "needs `answer`"),
+    (b'{"type": "answer", "id": "q1", "answer": true}',         "needs `answer`"),
+    (b'{"type": "answer", "answer": "yes"}',                    "needs `id`"),
+    (b'{"type": "answer", "id": "q1", "answer": "edit", "command": ""}', "`command` is empty"),
+    (b'{"type": "prompt", "text": NaN}',                        "not JSON"),
+    (b'{"type": "interrupt", "x": ' + b"[" * 100_000 + b"}",    "not JSON"),
+    (b'{"type": "interrupt"} {"type": "quit"}',                 "not JSON"),
+    (b'{"type": "prompt", "text": "' + b"a" * ((1 << 20) + 1) + b'"}', "longer than 1048576 characters"),
+    (b'{"type": "prompt", "text": "' + b"a" * LONGEST + b'"}',  "longer than 16 MiB"),
+    (b'{"type": "' + b"a" * 100_000 + b'"}',                    "there is no type"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("line", "why"), MISREAD, ids=[row[1] for row in MISREAD])
+def test_what_makes_no_sense_is_named(line: bytes, why: str) -> None:
+    with pytest.raises(Misread) as found:
+        parse(line)
+    assert why in found.value.problem.why
+    assert len(str(found.value.problem)) < 600, "an answer does not repeat a whole line"
+
+
+def test_what_makes_sense_is_a_value() -> None:
+    assert parse(b' {"type": "prompt", "text": "\\u00e4"}\r') == Prompt("ä")
+    assert parse(b'{"type": "mode", "mode": "plan"}') == SetMode(Mode.PLAN)
+    assert parse(b'{"type": "quit"}') == Quit()
+
+
+@given(st.binary(max_size=60) | st.dictionaries(st.text(max_size=9), st.none() | st.text(max_size=5)).map(
+    lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_no_line_is_anything_but_a_value_or_misread(line: bytes) -> None:
+    with contextlib.suppress(Misread):
+        parse(line)
+
+
+# ---- talks
+
+
+class Front:
+    """A program at the other end: writes lines, and waits for events."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._more = asyncio.Event()
+
+    def emit(self, event: Event) -> None:
+        self.events.append(json.loads(event.line()))
+        self._more.set()
+
+    def say(self, type: str, **fields: object) -> None:
+        self._lines.put_nowait(json.dumps({"type": type, **fields}).encode())
+
+    def say_raw(self, line: bytes) -> None:
+        self._lines.put_nowait(line)
+
+    def end(self) -> None:
+        self._lines.put_nowait(None)
+
+    async def until(self, type: str, count: int = 1) -> dict[str, Any]:
+        """The `count`th event of that type."""
+        async with asyncio.timeout(60):
+            while len(found := self.of(type)) < count:
+                self._more.clear()
+                await self._more.wait()
+        return found[count - 1]
+
+    def of(self, type: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == type]
+
+    def __aiter__(self) -> "Front":
+        return self
+
+    async def __anext__(self) -> bytes:
+        line = await self._lines.get()
+        if line is None:
+            raise StopAsyncIteration
+        return line
+
+
+def bash(script: str) -> Turn:
+    return Turn(calls=(ToolCall("", "bash", {"command": script}),))
+
+
+Talk = Callable[[Front], Awaitable[None]]
+
+
+def talk(folder: Path, turns: list[Turn], program: Talk, mode: Mode = Mode.DEFAULT) -> tuple[Front, Exit]:
+    """What came out of a talk with that program, which ends by the end of input."""
+
+    async def work() -> tuple[Front, Exit]:
+        front = Front()
+        questions = Questions(lambda event: agent.talk.ctx.emit(event))
+        agent = Agent(
+            folder, model=Opened(ScriptedProvider(turns), "m"), mode=mode, approver=questions, emit=front.emit
+        )
+        async with agent:
+            serving = asyncio.create_task(JsonMode(agent, questions, front.emit).serve(front))
+            await program(front)
+            front.end()
+            return front, await asyncio.wait_for(serving, 60)
+
+    return asyncio.run(work())
+
+
+def test_a_question_carries_what_it_rests_on_and_a_yes_runs_it(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        asked = await front.until("question_asked")
+        assert asked["call"] == "1.1"
+        assert asked["card"]["command"] == "echo hi > made"
+        assert asked["card"]["tier"] == "write"
+        assert "network" in asked["card"]["terms"]
+        assert not (folder / "made").exists()
+        front.say("answer", id=asked["id"], answer="yes")
+        await front.until("run_ended")
+
+    front, code = talk(folder, [bash("echo hi > made"), Turn("done")], program)
+    assert (folder / "made").read_text() == "hi\n"
+    assert code == Exit.DONE
+    assert front.of("question_answered")[0]["yes"] is True
+
+
+@pytest.mark.threat("T107")
+def test_an_answer_counts_for_the_question_that_it_names_and_once(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("answer", id="q1", answer="yes")  # before there is a question
+        await front.until("error", 1)
+        front.say("prompt", text="go")
+        first = await front.until("question_asked", 1)
+        for number, wrong in enumerate(
+            (
+                {"answer": "maybe"},
+                {"answer": "YES"},
+                {"answer": "yes", "feedback": "but not that"},
+                {"answer": "y", "command": "rm -rf ~"},
+                {"answer": "99"},
+                {"answer": "1"},
+                {"answer": "2 7d"},
+                {"answer": "edit"},
+                {"answer": "yes", "id": "1.1"},
+            ),
+            2,
+        ):
+            front.say("answer", **{"id": first["id"], **wrong})
+            await front.until("error", number)
+        assert not (folder / "one").exists(), "what is no clear answer is none, and nothing runs"
+        front.say("answer", id=first["id"], answer="no", feedback="not one")
+        second = await front.until("question_asked", 2)
+        assert second["id"] != first["id"]
+        front.say("answer", id=first["id"], answer="yes")  # late, and for the question before
+        await front.until("error", 9)
+        assert not (folder / "two").exists()
+        front.say("answer", id=second["id"], answer="yes")
+        front.say("answer", id=second["id"], answer="no")
+        await front.until("run_ended")
+
+    front, code = talk(folder, [bash("echo 1 > one"), bash("echo 2 > two"), Turn("done")], program)
+    assert not (folder / "one").exists()
+    assert (folder / "two").exists()
+    assert code == Exit.DENIED
+    assert "not one" in front.of("denied")[0]["problem"]["why"] + front.of("denied")[0]["problem"]["fix"]
+
+
+@pytest.mark.threat("T107")
+def test_the_end_of_input_answers_no(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        await front.until("question_asked")
+
+    front, code = talk(folder, [bash("echo 1 > one"), bash("echo 2 > two"), Turn("done")], program)
+    assert [event["yes"] for event in front.of("question_answered")] == [False, False]
+    assert not (folder / "one").exists()
+    assert code == Exit.DENIED
+
+
+def test_a_key_of_the_card_is_remembered(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        asked = await front.until("question_asked")
+        keys = asked["card"]["choices"][0]["keys"]
+        assert asked["card"]["choices"][0]["answer"] == "yes"
+        front.say("answer", id=asked["id"], answer=keys[0])
+        await front.until("run_ended")
+
+    front, _ = talk(folder, [bash("touch made"), bash("touch made"), Turn("done")], program)
+    assert len(front.of("question_asked")) == 1
+    assert len(front.of("finished")) == 2
+
+
+def test_a_command_can_be_put_in_the_place_of_the_models(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        asked = await front.until("question_asked")
+        front.say("answer", id=asked["id"], answer="edit", command="echo mine > made")
+        again = await front.until("question_asked", 2)
+        assert again["card"]["command"] == "echo mine > made"
+        front.say("answer", id=again["id"], answer="yes")
+        await front.until("run_ended")
+
+    talk(folder, [bash("echo yours > made"), Turn("done")], program)
+    assert (folder / "made").read_text() == "mine\n"
+
+
+def test_interrupt_stops_the_child_and_the_talk_goes_on(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="sleep")
+        await front.until("output")
+        front.say("follow_up", text="never said")
+        await front.until("queued")
+        front.say("interrupt")
+        await front.until("run_ended")
+        assert front.of("queue_returned")[0]["texts"] == ["never said"]
+        front.say("interrupt")  # of nothing
+        front.say("prompt", text="go on")
+        await front.until("run_ended", 2)
+
+    front, code = talk(folder, [bash(SLEEPS), Turn("still here")], program, Mode.TRUST_PROJECT)
+    assert [event["exit"] for event in front.of("run_ended")] == [130, 0]
+    assert [event["text"] for event in front.of("prompted")] == ["sleep", "go on"]
+    assert code == Exit.DONE
+
+
+def test_what_is_stopped_before_it_began_has_its_end_as_well(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="one")
+        front.say("interrupt")
+        front.say("interrupt")
+        await front.until("run_ended")
+
+    front, code = talk(folder, [Turn("never")], program)
+    assert [event["type"] for event in front.events][-2:] == ["prompted", "run_ended"]
+    assert code == Exit.INTERRUPTED
+
+
+def test_what_waits_for_a_command_is_taken_back_too(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("shell", command=SLEEPS)
+        await front.until("output")
+        front.say("prompt", text="one")
+        front.say("take_back")
+        await front.until("queue_returned")
+        front.say("prompt", text="two")
+        front.say("interrupt")
+        await front.until("queue_returned", 2)
+
+    front, code = talk(folder, [Turn("never")], program, Mode.TRUST_PROJECT)
+    assert [event["texts"] for event in front.of("queue_returned")] == [["one"], ["two"]]
+    assert front.of("prompted") == []
+    assert code == Exit.DONE
+
+
+def test_interrupt_while_a_question_stands_stops_the_turn(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        asked = await front.until("question_asked")
+        front.say("interrupt")
+        await front.until("run_ended")
+        front.say("answer", id=asked["id"], answer="yes")
+        await front.until("error")
+
+    _front, code = talk(folder, [bash("echo 1 > one"), Turn("done")], program)
+    assert not (folder / "one").exists()
+    assert code == Exit.INTERRUPTED
+
+
+def test_interrupt_takes_a_list_away(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("command", text="/mode")
+        listed = await front.until("pick_wanted")
+        front.say("interrupt")
+        front.say("answer", id=listed["id"], answer="plan")
+        await front.until("error")
+        front.say("command", text="/mode")
+        listed = await front.until("pick_wanted", 2)
+        front.say("answer", id=listed["id"], answer="plan")
+        await front.until("changed")
+
+    front, _ = talk(folder, [], program)
+    assert len(front.of("changed")) == 1
+
+
+def test_words_go_in_between_and_after(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        asked = await front.until("question_asked")
+        front.say("steer", text="inside")
+        front.say("prompt", text="after")
+        await front.until("queued", 2)
+        front.say("answer", id=asked["id"], answer="yes")
+        await front.until("run_ended", 2)
+        front.say("steer", text="nothing is on its way")
+        await front.until("run_ended", 3)
+
+    front, _ = talk(folder, [bash("touch made"), Turn("a"), Turn("b"), Turn("c")], program)
+    assert [event["text"] for event in front.of("steered")] == ["inside"]
+    assert [event["text"] for event in front.of("prompted")] == ["go", "after", "nothing is on its way"]
+
+
+def test_settings_commands_and_lists(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("mode", mode="plan")
+        front.say("thinking", level="high")
+        front.say("model", model="nobody:x")
+        front.say("command", text="/mode")
+        listed = await front.until("pick_wanted")
+        assert {"value": "default"}.items() <= listed["rows"][1].items()
+        front.say("answer", id=listed["id"], answer="else")
+        await front.until("error", 2)
+        front.say("answer", id=listed["id"], answer="default")
+        await front.until("changed", 3)
+        front.say("command", text="/nonsense")
+        await front.until("shown")
+        front.say("shell", command="echo mine")
+        await front.until("finished")
+        front.say("prompt", text="what came of it?")
+        await front.until("run_ended")
+        front.say("command", text="/clear")
+        await front.until("session_started", 2)
+        front.say("prompt", text="anew")
+        await front.until("run_ended", 2)
+
+    front, _ = talk(folder, [Turn("a"), Turn("b")], program)
+    assert [(event["what"], event["now"]) for event in front.of("changed")] == [
+        ("mode", "plan"), ("thinking", "high"), ("mode", "default")]  # fmt: skip
+    assert "there is no provider" in front.of("error")[0]["problem"]["what"]
+    assert front.of("error")[0]["input_line"] == 3
+    assert front.of("finished")[0]["call"] == "!1"
+
+
+def test_a_plan_is_left_by_an_answer(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="plan it")
+        await front.until("plan_proposed")
+        listed = await front.until("pick_wanted", 1)
+        front.say("answer", id=listed["id"], answer="dangerously")
+        await front.until("error")
+        front.say("answer", id=listed["id"], answer="no", feedback="shorter")
+        listed = await front.until("pick_wanted", 2)
+        front.say("answer", id=listed["id"], answer="accept-edits")
+        await front.until("run_ended")
+        front.say("prompt", text="and")
+        await front.until("run_ended", 2)
+
+    turns = [Turn(calls=(ToolCall("", PLAN, {"plan": "# a"}),)), Turn(calls=(ToolCall("", PLAN, {"plan": "# b"}),)),
+             Turn("begun"), bash("touch made"), Turn("done")]  # fmt: skip
+    talk(folder, turns, program, Mode.PLAN)
+    assert (folder / "made").exists(), "the mode holds for the prompts that follow, too"
+
+
+def test_what_two_want_at_once_one_gets_and_the_talk_goes_on(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        for _ in range(3):
+            front.say("shell", command="echo one")
+            front.say("shell", command="echo two")
+            front.say("command", text="/clear")
+            front.say("prompt", text="go")
+        await front.until("run_ended", 3)
+        front.say("prompt", text="on")
+        await front.until("run_ended", 4)
+
+    front, code = talk(folder, [Turn("yes")] * 9, program)
+    assert code == Exit.DONE
+    assert {event["problem"]["what"] for event in front.of("error")} == {"something is on its way already"}
+
+
+def test_quit_stops_what_is_on_its_way(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        front.say("prompt", text="sleep")
+        await front.until("output")
+        front.say("quit")
+        front.say("prompt", text="not any more")
+
+    front, code = talk(folder, [bash(SLEEPS), Turn("x")], program, Mode.TRUST_PROJECT)
+    assert len(front.of("prompted")) == 1
+    assert code == Exit.INTERRUPTED
+
+
+def test_no_line_ends_it(folder: Path) -> None:
+    async def program(front: Front) -> None:
+        for line, _ in MISREAD[:-4]:
+            front.say_raw(line)
+        front.say_raw(b"")
+        front.say("prompt", text="go")
+        await front.until("run_ended")
+
+    front, code = talk(folder, [Turn("fine")], program)
+    assert code == Exit.DONE
+    assert [event["input_line"] for event in front.of("error")] == list(range(1, len(MISREAD) - 3))
+
+
+# fmt: off
+SAYINGS: list[tuple[str, dict[str, str]]] = [
+    *[("prompt", {"text": "p"})] * 4, ("steer", {"text": "s"}), ("follow_up", {"text": "f"}), ("interrupt", {}),
+    ("take_back", {}), ("mode", {"mode": "plan"}), ("mode", {"mode": "trust-project"}), ("mode", {"mode": "default"}),
+    ("shell", {"command": "touch q"}), ("shell", {"command": "sleep 0.1"}),
+    *[("command", {"text": f"/{name}"}) for name in (
+        "clear", "fork", "resume", "mode", "compact", "context", "undo", "rewind", "diff", "grants", "nonsense")],
+]
+ANSWERS = ("yes", "no", "stop", "s", "p", "edit", "default", "what?")
+TURNS = (
+    Turn("words"), bash("touch made"), bash("sleep 0.1; echo x"), bash("cat made"),
+    Turn(calls=(ToolCall("", "bash", {"command": "touch x"}), ToolCall("", "bash", {"command": "touch ../y"}))),
+    Turn(calls=(ToolCall("", PLAN, {"plan": "p"}),)), Turn(calls=(ToolCall("", "none", None, raw="{"),)),
+)
+# fmt: on
+
+
+@pytest.mark.parametrize("seed", [5, 6, 20])
+def test_whatever_is_said_in_whatever_order_every_prompt_has_its_end(folder: Path, tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+
+    async def program(front: Front) -> None:
+        for _ in range(60):
+            asked = [event["id"] for event in front.events if event["type"] in ("question_asked", "pick_wanted")]
+            if asked and chance.random() < 0.3:
+                front.say("answer", id=chance.choice(asked[-2:]), answer=chance.choice(ANSWERS))
+            else:
+                type, fields = chance.choice(SAYINGS)
+                front.say(type, **fields)
+            await asyncio.sleep(chance.choice((0, 0, 0.01, 0.1)))
+
+    front, code = talk(folder, [chance.choice(TURNS) for _ in range(200)], program)
+    assert len(front.of("prompted")) == len(front.of("run_ended")) > 0
+    assert code in (Exit.DONE, Exit.DENIED, Exit.INTERRUPTED)
+    assert [event["problem"] for event in front.of("error") if event["input_line"] is None] == []
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        kinds = [row.body["kind"] for row in log.rows()]
+    assert kinds.count("ended") == kinds.count("session") == len(front.of("session_started"))
+
+
+def test_an_error_shows_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-proj-Abcdefghijklmnopqrstuvwxyz0123456789")
+
+    async def program(front: Front) -> None:
+        front.say("model", model="sk-proj-Abcdefghijklmnopqrstuvwxyz0123456789")
+        await front.until("error")
+
+    front, _ = talk(folder, [], program)
+    assert "Abcdefghij" not in json.dumps(front.events)
+
+
+# ---- the whole program
+
+SCRIPT = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "echo begun; python3 -c 'import time; time.sleep(600)'" } }]
+[[turn]]
+text = "done"
+"""
+
+
+def start(folder: Path, *words: str, script: str = SCRIPT) -> "subprocess.Popen[bytes]":
+    (folder.parent / "script.toml").write_text(script)
+    return subprocess.Popen(
+        [sys.executable, "-c", "import sys; from runner.cli import main; sys.exit(main())", *words,
+         "--model", f"scripted:{folder.parent / 'script.toml'}", "--mode", "trust-project"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=folder,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def until(process: "subprocess.Popen[bytes]", type: str) -> dict[str, Any]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        event: dict[str, Any] = json.loads(line)
+        if event["type"] == type:
+            return event
+    raise AssertionError(f"no {type}")
+
+
+@pytest.mark.parametrize("words", [("run", "--json", "--input", "json"), ("--json",)])
+def test_both_ways_of_starting_it(folder: Path, words: tuple[str, ...]) -> None:
+    with start(folder, *words) as process:
+        assert process.stdin is not None
+        process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
+        process.stdin.flush()
+        until(process, "output")
+        process.stdin.write(b'{"type":"interrupt"}\nnonsense\n{"type":"prompt","text":"go on"}')  # the last without end
+        process.stdin.close()
+        assert until(process, "run_ended")["exit"] == 130
+        assert until(process, "run_ended")["reason"] == "done"
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["terminated", "hung up", "nobody reads"])
+def test_whoever_goes_away_leaves_no_child(folder: Path, tmp_path: Path, how: str) -> None:
+    with start(folder, "--json") as process:
+        assert process.stdin is not None
+        process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
+        process.stdin.flush()
+        until(process, "output")
+        if how == "terminated":
+            process.send_signal(signal.SIGTERM)
+        elif how == "hung up":
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)  # both come when a machine goes down
+        else:
+            assert process.stdout is not None
+            process.stdout.close()  # the child says nothing for ten minutes
+        assert process.wait(60) == (141 if how == "nobody reads" else 130)
+        process.stdin.close()
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in running
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        assert "ended" in [row.body["kind"] for row in log.rows()]
+
+
+@pytest.mark.threat("T113")
+@pytest.mark.parametrize("words", [("--json",), ("run", "--json", "sleep")])
+def test_whoever_does_not_read_is_no_reason_to_stay(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    with start(folder, *words, script=SCRIPT.replace("echo begun", "touch begun; seq 200000")) as process:
+        assert process.stdin is not None
+        process.stdin.write(b'{"type":"prompt","text":"sleep"}\n')
+        process.stdin.close()
+        for _ in range(600):  # the pipe is full by then
+            if (folder / "begun").exists():
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 130
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in running
+    with AuditLog.open_to_read(tmp_path / "state" / "audit.db") as log:
+        assert "ended" in [row.body["kind"] for row in log.rows()]
+
+
+@pytest.mark.parametrize("words", [("--json",), ("run", "--json", "x"), ("run", "--json", "--input", "json")])
+def test_what_hinders_it_from_opening_is_an_event(folder: Path, words: tuple[str, ...]) -> None:
+    with start(folder, *words, "--cwd", "nowhere") as process:
+        output, errors = process.communicate(b"")
+    assert process.returncode == Exit.USAGE
+    (event,) = map(json.loads, output.splitlines())
+    assert event["type"] == "error"
+    assert "`nowhere`" in event["problem"]["what"]
+    assert b"`nowhere`" in errors, "and it stands where a person looks"
+
+
+# ---- who reads
+
+
+def notices(number: int) -> list[Notice]:
+    return [Notice(f"{each} {'x' * 1000}") for each in range(number)]
+
+
+def test_a_slow_reader_gets_everything() -> None:
+    read, write = os.pipe()
+    got = bytearray()
+
+    def slowly() -> None:
+        while piece := os.read(read, 4096):
+            got.extend(piece)
+            time.sleep(0.0005)
+
+    reader = threading.Thread(target=slowly)
+    reader.start()
+    with JsonLines(write, most=20_000, patience=60) as emit:
+        for event in notices(300):
+            emit(event)
+    os.close(write)
+    reader.join()
+    os.close(read)
+    assert [json.loads(line) for line in got.splitlines()] == [json.loads(event.line()) for event in notices(300)]
+
+
+@pytest.mark.threat("T113")
+def test_a_reader_that_is_none_ends_it() -> None:
+    read, write = os.pipe()
+
+    async def work(emit: JsonLines) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        emit.when_lost(task.cancel)
+        with pytest.raises(Stopped, match="nobody reads"):
+            list(map(emit, notices(300)))
+        emit(Chunk("1.1", 1, "from a callback, where nobody would catch it"))
+        await asyncio.sleep(60)
+
+    with pytest.raises(Stopped, match="nobody reads"), JsonLines(write, most=20_000, patience=0.1) as lines:
+        asyncio.run(work(lines))
+    os.close(read)
+    os.close(write)
+
+
+def test_input_without_output_is_refused(folder: Path) -> None:
+    with start(folder, "run", "--input", "json") as process:
+        _, errors = process.communicate(b"")
+        assert process.returncode == Exit.USAGE
+        assert b"add --json" in errors

@@ -1,0 +1,744 @@
+"""The arrow, whole turns of it: what runs, in which order, what is recorded, what the model is told, how it ends."""
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from http.server import HTTPServer
+from pathlib import Path
+
+import pytest
+
+from policy.action import Action, RunScript
+from policy.tier import Mode
+from policy.verdict import Ask, Permit, Problem, Terms
+from runner.approval import Answer, Halt, No, Unattended, Yes
+from runner.approval_offer import NOTHING, Offer
+from runner.audit.log import AuditLog
+from runner.audit.records import SessionInfo
+from runner.config import load
+from runner.environment import child_environment
+from runner.events import (
+    CallBegun,
+    Chunk,
+    ContextUsed,
+    Denied,
+    Event,
+    Finished,
+    Judged,
+    Malformed,
+    Notice,
+    Proposed,
+    Retrying,
+    RunEnded,
+    Said,
+)
+from runner.facts import gather
+from runner.loop import Ending, run
+from runner.messages import (
+    AssistantMessage,
+    Failure,
+    Message,
+    ProviderError,
+    Request,
+    Stop,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+)
+from runner.problems import Exit
+from runner.providers.scripted import ScriptedProvider, Turn
+from runner.redactor import Redactor
+from runner.retry import Patience
+from runner.run_context import LiveSettings, RunContext
+from runner.run_limits import RunLimits
+from runner.shelf import Shelf
+from runner.suggestion import read_rules
+from sandbox.backend import Enforcement, Level, Listener, Outcome, SandboxUnavailable, Violation
+from sandbox.linux import Linux
+from tests.process.test_reached import SECRET as SERVED
+from tests.process.test_reached import Site
+from tools import TOOLS
+from tools.seen import Seen
+
+FULL = Enforcement(Level.FULL, "fake", (("all", True),))
+LOST = Problem("the sandbox is gone", "its helper died", "try again")
+
+
+class FakeSandbox:
+    """Runs nothing: notes every permit, and answers as `behave` says for the script of it."""
+
+    name = "fake"
+
+    def __init__(self, behave: Callable[[str], object] = lambda _: None) -> None:
+        self.ran: list[str] = []
+        self.cancelled: list[str] = []
+        self.most = 0
+        self._now = 0
+        self._behave = behave
+        self.started: asyncio.Queue[str] = asyncio.Queue()
+        self.before_run: Callable[[Permit], None] = lambda _: None
+
+    async def probe(self, terms: Terms | None = None) -> Enforcement:
+        return FULL
+
+    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+        assert isinstance(permit, Permit)
+        self.before_run(permit)
+        name = _name(permit.action)
+        self.ran.append(name)
+        self.started.put_nowait(name)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            answer = self._behave(name)
+            if isinstance(answer, float):
+                await asyncio.sleep(answer)
+            if isinstance(answer, BaseException):
+                raise answer
+            if isinstance(answer, Outcome):
+                if listen is not None and answer.stdout:
+                    listen(1, answer.stdout)
+                return answer
+            return Outcome(0, stdout=f"of {name}\n".encode(), seconds=0.01)
+        except asyncio.CancelledError:
+            self.cancelled.append(name)
+            raise
+        finally:
+            self._now -= 1
+
+    async def close(self) -> None:
+        return None
+
+
+class Person:
+    """Answers every question the same way."""
+
+    name = "person"
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[Ask] = []
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        self.asked.append(ask)
+        return self.answer
+
+
+@dataclass
+class Stage:
+    """One run context in a fresh folder, and everything that came out of it."""
+
+    ctx: RunContext
+    sandbox: FakeSandbox
+    events: list[Event]
+    history: list[Message]
+    audit: AuditLog
+
+    def play(self) -> Ending:
+        return asyncio.run(run("do it", self.ctx, self.history))
+
+    def results(self) -> list[ToolResult]:
+        return [result for message in self.history if isinstance(message, ToolMessage) for result in message.results]
+
+    def told(self) -> list[str]:
+        return [
+            "".join(block.text for block in result.content if isinstance(block, TextBlock)) for result in self.results()
+        ]
+
+    def of(self, *kinds: type[Event]) -> list[Event]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+Make = Callable[..., Stage]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Make:
+    def make(
+        *turns: Turn,
+        provider: object = None,
+        behave: Callable[[str], object] = lambda _: None,
+        approver: object = None,
+        mode: Mode = Mode.TRUST_PROJECT,
+        unattended: bool = True,
+        bounds: RunLimits | None = None,
+    ) -> Stage:
+        workspace, home = tmp_path / "w", tmp_path / "home"
+        workspace.mkdir()
+        home.mkdir()
+        environ = {"HOME": str(home), "PATH": os.environ["PATH"], "RINGFENCE_STATE_DIR": str(tmp_path / "state")}
+        settings = load(workspace, environ)
+        facts = gather(str(workspace), environ, settings.profile)
+        audit = AuditLog.open(tmp_path / "audit.db")
+        sandbox = FakeSandbox(behave)
+        events: list[Event] = []
+        ctx = RunContext(
+            session=audit.session(SessionInfo(mode.value, str(workspace), unattended, FULL)),
+            cwd=str(workspace),
+            live=LiveSettings(
+                mode,
+                provider or ScriptedProvider(turns),  # type: ignore[arg-type]  # fakes of the protocol
+                "m",
+                bounds or RunLimits(patience=Patience(first=0.0, most=0.0)),
+            ),
+            unattended=unattended,
+            tools=TOOLS,
+            seen=Seen(),
+            look=lambda: gather(str(workspace), environ, settings.profile),
+            rules=settings.rules,
+            profile=settings.profile,
+            environment=child_environment(facts, environ, settings.profile),
+            approver=approver or Unattended(events.append),  # type: ignore[arg-type]  # fakes of the protocol
+            audit=audit,
+            sandbox=sandbox,
+            enforcement=FULL,
+            shelf=Shelf(tmp_path / "kept"),
+            emit=events.append,
+            redactor=Redactor(),
+        )
+        return Stage(ctx, sandbox, events, [], audit)
+
+    return make
+
+
+def bash(*scripts: str, text: str = "") -> Turn:
+    return Turn(text, calls=tuple(ToolCall("", "bash", {"command": script}) for script in scripts))
+
+
+def call(name: str, arguments: dict[str, object] | None, raw: str = "") -> Turn:
+    return Turn(calls=(ToolCall("", name, arguments, raw),))
+
+
+def _name(action: Action) -> str:
+    return action.script if isinstance(action, RunScript) else type(action).__name__
+
+
+DONE = Turn("done")
+READ, WORK, NETWORK = "ls", "python3 x.py", "curl https://example.test/"
+
+
+# ---- one call, all the way
+
+
+def test_a_call_travels_the_whole_way_in_order(stage: Make) -> None:
+    found = stage(bash(READ, text="I look."), DONE)
+    ending = found.play()
+    assert ending.exit is Exit.DONE
+    assert found.sandbox.ran == [READ]
+    assert [type(event) for event in found.events if not isinstance(event, Said | ContextUsed)][:4] == [
+        type(found.events[0]),
+        Proposed,
+        Judged,
+        Chunk if found.of(Chunk) else Finished,
+    ]
+    assert "of ls" in found.told()[0]
+    ended = found.events[-1]
+    assert isinstance(ended, RunEnded)
+    assert ended.as_json()["exit"] == 0, "the number that the shell gets"
+
+
+@pytest.mark.threat("T24")
+def test_the_decision_is_on_the_disk_before_anything_runs(stage: Make) -> None:
+    found = stage(bash(READ), bash(WORK), DONE)
+    seen: list[int] = []
+    other = AuditLog.open_to_read(found.audit.path)
+    found.sandbox.before_run = lambda _: seen.append(len(list(other.rows(kind="decided"))))
+    found.play()
+    other.close()
+    assert seen == [1, 2]
+
+
+@pytest.mark.threat("T24")
+def test_when_the_record_cannot_be_written_nothing_runs(stage: Make) -> None:
+    found = stage(bash(READ), DONE)
+    found.audit.close()
+    ending = found.play()
+    assert ending.exit is Exit.FAILED
+    assert found.sandbox.ran == []
+
+
+def test_the_whole_story_is_in_the_log(stage: Make) -> None:
+    found = stage(bash(READ, NETWORK), call("nope", {}), DONE)
+    found.play()
+    kinds = [(row.kind, row.body.get("verdict")) for row in found.audit.rows()]
+    assert kinds[::-1] == [
+        ("session", None),
+        ("facts", None),  # the machine, once
+        ("facts", None),  # and what lies in the workspace
+        ("facts", None),  # what was asked for the first action; it is there before the decision that rests on it
+        ("decided", "allow"),
+        ("finished", None),
+        ("facts", None),
+        ("decided", "deny"),
+        ("refused", "deny"),
+    ]
+
+
+@pytest.mark.threat("T26")
+def test_a_name_of_megabytes_is_named_shortly(stage: Make) -> None:
+    found = stage(call("x" * 10_000_000, {}), DONE)
+    found.play()
+    assert max(len(event.line()) for event in found.events) < 2000
+    assert len(found.told()[0]) < 500
+    assert next(found.audit.rows(kind="refused")).body["tool"] == "x" * 200 + "…"
+
+
+def test_a_long_refused_script_is_said_whole_once(stage: Make) -> None:
+    found = stage(bash("curl https://example.test/\n" + "ls\n" * 100_000), DONE)
+    found.play()
+    assert [type(event) for event in found.events if len(event.line()) > 5000] == [Proposed]
+    (denied,) = found.of(Denied)
+    assert isinstance(denied, Denied)
+    assert denied.action.startswith("$ curl https://example.test/")
+    assert "\n" not in denied.action, "it says it in one line"
+
+
+def test_what_the_sandbox_stopped_is_told_to_the_model_and_to_the_person(stage: Make) -> None:
+    stopped = Violation("writing to", "/var/tmp/x", "write into the workspace", inferred=True)
+    found = stage(bash(WORK), DONE, behave=lambda _: Outcome(1, stderr=b"no", violations=(stopped,)))
+    found.play()
+    assert "/var/tmp/x" in found.told()[0]
+    (finished,) = found.of(Finished)
+    assert isinstance(finished, Finished)
+    assert finished.violations == (stopped,)
+
+
+def test_a_failing_command_is_an_answer_and_not_an_error(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, behave=lambda _: Outcome(1, stdout=b"FAILED\n"))
+    ending = found.play()
+    assert not found.results()[0].is_error
+    assert ending.exit is Exit.DONE
+
+
+def test_a_command_that_a_limit_ended_is_an_error(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, behave=lambda _: Outcome(137, ended_by="wall"))
+    found.play()
+    assert found.results()[0].is_error
+
+
+def test_a_long_output_is_kept_whole_and_the_model_is_told_where(stage: Make) -> None:
+    whole = b"".join(b"line %d\n" % number for number in range(9000))
+    found = stage(bash(READ), DONE, behave=lambda _: Outcome(0, stdout=whole))
+    found.play()
+    (finished,) = found.of(Finished)
+    assert isinstance(finished, Finished)
+    assert finished.kept is not None
+    assert Path(finished.kept).read_bytes() == whole
+    assert Path(finished.kept).stat().st_mode & 0o777 == 0o600
+    assert finished.kept in found.told()[0]
+    assert len(found.told()[0]) < 60_000
+
+
+def test_a_character_split_over_two_chunks_stays_one(stage: Make) -> None:
+    class Split(FakeSandbox):
+        async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+            assert listen is not None
+            listen(1, b"na\xc3")
+            listen(2, b"\xff")
+            listen(1, b"\xafve")
+            return Outcome(0, stdout=b"na\xc3\xafve")
+
+    found = stage(bash(READ), DONE)
+    found.ctx = replace(found.ctx, sandbox=Split())
+    found.play()
+    chunks = [event for event in found.events if isinstance(event, Chunk)]
+    assert "".join(chunk.text for chunk in chunks if chunk.stream == 1) == "naïve"
+
+
+# ---- refusals
+
+
+@pytest.mark.threat("T39")
+def test_a_denial_goes_back_to_the_model_with_the_way_out_and_the_exit_says_so(stage: Make) -> None:
+    found = stage(bash(NETWORK), bash(READ), DONE)
+    ending = found.play()
+    assert found.sandbox.ran == [READ]
+    (denied,) = found.of(Denied)
+    assert isinstance(denied, Denied)
+    assert found.results()[0].is_error
+    for part in (denied.problem.what, denied.problem.why, denied.problem.fix):
+        assert part in found.told()[0]
+    assert ending.exit is Exit.DENIED
+    assert ending.reason == "done"
+    assert ending.denied == (denied,)
+
+
+# fmt: off
+MALFORMED: list[tuple[Turn, str]] = [
+    (call("rm_rf", {"path": "/"}),                       "an unknown tool"),
+    (call("bash", {"command": 1}),                       "a wrong type"),
+    (call("bash", {}),                                   "a missing argument"),
+    (call("bash", {"command": "ls", "root": True}),      "an argument too many"),
+    (call("bash", None, '{"command": "ls'),              "JSON that breaks off"),
+    (call("bash", None, "[1, 2]"),                       "JSON that is no object"),
+    (call("bash", {"command": "x" * 10_000_000}),        "ten megabytes of script"),
+    (call("bash", {"command": "ls\0-la"}),               "a NUL"),
+    (call("bash", {"command": "ls \ud800"}),             "half a character"),
+    (call("read", {"path": "a\0b"}),                     "a NUL in a path"),
+    (call("bash", {"command": "  "}),                    "an empty script"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T26")
+@pytest.mark.parametrize(("turn", "why"), MALFORMED, ids=[why for _, why in MALFORMED])
+def test_a_call_without_sense_is_explained_and_recorded_and_runs_nothing(stage: Make, turn: Turn, why: str) -> None:
+    found = stage(turn, DONE)
+    ending = found.play()
+    assert found.sandbox.ran == []
+    assert found.results()[0].is_error
+    assert len(found.told()[0]) < 3000, "a Problem stays short for inputs of any size"
+    assert [type(event) for event in found.of(Malformed, Denied)] == [Malformed]
+    assert [row.kind for row in found.audit.rows()] == ["refused", "session"]
+    assert ending.exit is Exit.DONE, "policy denied nothing"
+
+
+# calls of one reply, of which that many are done, kept in the talk; where 10 may be done and 50 kept
+CROWDS = [(10, 10, 10), (11, 10, 11), (50, 10, 50), (3000, 10, 50)]
+
+
+@pytest.mark.threat("T121")
+@pytest.mark.parametrize("script", [READ, WORK])
+@pytest.mark.parametrize(("count", "done", "kept"), CROWDS)
+def test_calls_of_one_reply_have_a_bound(
+    stage: Make, script: str, count: int, done: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.turns._MOST_KEPT", 50)
+    bounds = RunLimits(calls=10, patience=Patience(first=0.0, most=0.0))
+    found = stage(bash(*[script] * count), DONE, bounds=bounds)
+    ending = found.play()
+    assert (ending.exit, ending.turns) == (Exit.DONE, 2)
+    assert len(found.sandbox.ran) == done
+    answers = [message for message in found.history if isinstance(message, ToolMessage)]
+    assert [len(each.results) for each in answers] == [kept]
+    assert [result.is_error for result in answers[0].results] == [False] * done + [True] * (kept - done)
+    assert [len(each.calls) for each in found.history if isinstance(each, AssistantMessage) and each.calls] == [kept]
+    refused = list(found.audit.rows(kind="refused"))
+    assert len(refused) == kept - done
+    assert all(f"the reply has {count:,} calls" in json.dumps(row.body) for row in refused)
+    assert len(found.of(Proposed)) == kept
+    assert len(found.of(CallBegun)) <= done
+    assert bool([each for each in found.of(Notice) if f"{count:,} calls" in each.text]) == (count > kept)  # type: ignore[attr-defined]
+
+
+@pytest.mark.threat("T121")
+@pytest.mark.parametrize("bound", ["time", "a person"])
+def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
+    """Each refusal lets the loop run, so that the time of the run and an interrupt count."""
+    seconds = 0.3 if bound == "time" else None
+    found = stage(
+        bash(*[READ] * 1000), DONE, bounds=RunLimits(calls=0, seconds=seconds, patience=Patience(first=0.0, most=0.0))
+    )
+
+    async def play() -> Ending:
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
+        while bound != "time" and len(found.of(Malformed)) < 3:
+            await asyncio.sleep(0)
+        if bound != "time":
+            task.cancel()
+        return await task
+
+    ending = asyncio.run(play())
+    assert ending.exit is (Exit.LIMIT if bound == "time" else Exit.INTERRUPTED)
+    assert len(found.of(Malformed)) < 1000
+    assert len(found.results()) == 1000, "every call has its result"
+
+
+@pytest.mark.threat("T34")
+def test_three_denials_in_a_row_end_an_unattended_run(stage: Make) -> None:
+    found = stage(bash(NETWORK), bash(NETWORK, NETWORK, READ), DONE)
+    ending = found.play()
+    assert (ending.exit, ending.limit) == (Exit.LIMIT, "denials")
+    assert "3 denials in a row" in ending.reason
+    assert found.sandbox.ran == [], "the call after the third denial is not run"
+    assert [result.is_error for result in found.results()] == [True] * 4, "and yet every call has its result"
+
+
+def test_an_allowed_call_in_between_starts_the_count_again(stage: Make) -> None:
+    found = stage(bash(NETWORK, NETWORK, READ, NETWORK, NETWORK), DONE)
+    assert found.play().reason == "done"
+
+
+@pytest.mark.threat("T34")
+def test_a_call_without_sense_in_between_does_not(stage: Make) -> None:
+    found = stage(bash(NETWORK, NETWORK), call("nope", {}), bash(NETWORK), DONE)
+    assert "in a row" in found.play().reason
+
+
+@pytest.mark.threat("T34")
+def test_twenty_denials_end_it_too(stage: Make) -> None:
+    found = stage(*[bash(NETWORK, READ)] * 25, DONE)
+    ending = found.play()
+    assert (ending.exit, ending.limit) == (Exit.LIMIT, "denials")
+    assert len(ending.denied) == 20
+
+
+def test_with_somebody_there_denials_do_not_end_it(stage: Make) -> None:
+    found = stage(*[bash("cat ~/.ssh/id_rsa")] * 5, DONE, unattended=False, approver=Person(No()))
+    ending = found.play()
+    assert len(ending.denied) == 5
+    assert ending.reason == "done"
+
+
+# ---- questions
+
+
+@pytest.mark.threat("T38")
+def test_a_yes_runs_it_once_under_the_terms_that_were_shown(stage: Make) -> None:
+    person = Person(Yes())
+    found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=person)
+    permits: list[Permit] = []
+    found.sandbox.before_run = permits.append
+    assert found.play().exit is Exit.DONE
+    assert [permit.terms for permit in permits] == [ask.terms for ask in person.asked]
+    answer = next(found.audit.rows(kind="decided")).body["answer"]
+    assert isinstance(answer, dict)
+    assert answer["yes"] is True
+    assert answer["by"] == "person"
+
+
+def test_a_no_reaches_the_model_in_the_persons_words(stage: Make) -> None:
+    approver = Person(No("use the makefile"))
+    found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=approver)
+    assert found.play().exit is Exit.DENIED
+    assert "use the makefile" in found.told()[0]
+    assert found.sandbox.ran == []
+
+
+def test_a_stop_at_the_question_ends_the_turn(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, mode=Mode.DEFAULT, unattended=False, approver=Person(Halt()))
+    assert found.play().exit is Exit.INTERRUPTED
+    assert found.sandbox.ran == []
+    assert len(found.results()) == 1
+
+
+# ---- side by side, and in order
+
+
+def test_reads_run_side_by_side_ten_at_most_and_answer_in_source_order(stage: Make) -> None:
+    names = [f"cat f{number}" for number in range(12)]
+    found = stage(bash(*names), DONE, behave=lambda name: 0.2 if name == names[0] else 0.05)
+    found.play()
+    assert found.sandbox.most == 10
+    assert ["".join(text.split("\n")[0]) for text in found.told()] == [f"of {name}" for name in names]
+
+
+def test_what_may_change_something_runs_alone_and_in_order(stage: Make) -> None:
+    scripts = ("ls", "ls -a", "touch a", "ls -l", "touch b", "touch c")
+    alone: list[int] = []
+    found = stage(bash(*scripts), DONE, behave=lambda _: 0.02)
+    found.sandbox.before_run = lambda permit: alone.append(found.sandbox._now) if "touch" in repr(permit) else None
+    found.play()
+    assert found.sandbox.ran == list(scripts)
+    assert alone == [0, 0, 0], "nothing else runs when a change starts"
+    assert found.sandbox.most == 2, "the two reads before the first change shared"
+
+
+@pytest.mark.threat("T26")
+def test_the_same_id_twice_mixes_nothing_up(stage: Make) -> None:
+    twice = Turn(calls=(ToolCall("same", "bash", {"command": "cat a"}), ToolCall("same", "bash", {"command": "cat b"})))
+    found = stage(twice, DONE)
+    found.play()
+    assert len({event.call for event in found.events if isinstance(event, Proposed)}) == 2
+    assert ["of cat a" in found.told()[0], "of cat b" in found.told()[1]] == [True, True]
+
+
+# ---- how it ends
+
+
+@pytest.mark.threat("T14")
+def test_cancelling_reaches_the_child_at_once_and_the_record_says_so(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, behave=lambda _: 60.0)
+
+    async def interrupted() -> tuple[Ending, float]:
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
+        await found.sandbox.started.get()
+        started = time.monotonic()
+        task.cancel()
+        return await task, time.monotonic() - started
+
+    ending, seconds = asyncio.run(interrupted())
+    assert ending.exit is Exit.INTERRUPTED
+    assert found.sandbox.cancelled == [WORK]
+    assert seconds < 10, "and not when the command would have ended"
+    assert next(found.audit.rows(kind="finished")).body["ended_by"] == "cancelled"
+    assert len(found.results()) == 1, "the history stays whole, so the talk can go on"
+    assert found.results()[0].is_error
+
+
+def test_cancelling_ends_everything_that_runs_side_by_side(stage: Make) -> None:
+    found = stage(bash("cat a", "cat b", "cat c"), DONE, behave=lambda _: 60.0)
+
+    async def interrupted() -> Ending:
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
+        for _ in range(3):
+            await found.sandbox.started.get()
+        task.cancel()
+        return await task
+
+    assert asyncio.run(interrupted()).exit is Exit.INTERRUPTED
+    assert sorted(found.sandbox.cancelled) == ["cat a", "cat b", "cat c"]
+    assert len(list(found.audit.rows(kind="finished"))) == 3
+
+
+def test_what_the_model_had_said_when_it_was_stopped_stays_in_the_talk(stage: Make) -> None:
+    class Slow:
+        name = "slow"
+
+        async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+            yield TextDelta("I was about to")
+            await asyncio.sleep(60)
+
+        async def close(self) -> None:
+            return None
+
+    found = stage(provider=Slow(), bounds=RunLimits(seconds=0.05))
+    assert found.play().exit is Exit.LIMIT
+    assert "I was about to" in repr(found.history[-1])
+
+
+@pytest.mark.threat("T14")
+def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=RunLimits(seconds=0.1))
+    ending = found.play()
+    assert ending.exit is Exit.LIMIT
+    assert found.sandbox.cancelled == [WORK]
+
+
+@pytest.mark.threat("T14")
+def test_the_most_turns_end_it(stage: Make) -> None:
+    found = stage(*[bash(READ)] * 9, bounds=RunLimits(turns=4))
+    ending = found.play()
+    assert (ending.exit, ending.turns) == (Exit.LIMIT, 4)
+
+
+# fmt: off
+STOPS: list[tuple[Stop, Exit, str]] = [
+    (Stop.END,     Exit.DONE,   "a plain end"),
+    (Stop.OTHER,   Exit.DONE,   "an end for a reason that we do not know"),
+    (Stop.LENGTH,  Exit.DONE,   "an answer that was cut is gone on with"),
+    (Stop.REFUSAL, Exit.FAILED, "a refusal is not done"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("stop", "exit", "why"), STOPS, ids=[why for _, _, why in STOPS])
+def test_why_the_model_stopped_decides_the_exit(stage: Make, stop: Stop, exit: Exit, why: str) -> None:
+    assert stage(Turn("so", stop=stop)).play().exit is exit, why
+
+
+@pytest.mark.threat("T19")
+def test_a_sandbox_that_is_gone_ends_it_with_its_own_code(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, behave=lambda _: SandboxUnavailable(LOST))
+    assert found.play().exit is Exit.SANDBOX
+    assert next(found.audit.rows(kind="finished")).body["ended_by"] == "failure"
+
+
+def test_a_sandbox_that_is_gone_under_one_read_ends_the_others(stage: Make) -> None:
+    found = stage(
+        bash("cat a", "cat b"), DONE, behave=lambda name: SandboxUnavailable(LOST) if name == "cat a" else 60.0
+    )
+    assert found.play().exit is Exit.SANDBOX
+    assert found.sandbox.cancelled == ["cat b"]
+
+
+# ---- providers that fail
+
+
+class Flaky:
+    """Fails as told, one entry a request, then says it is done. `None` breaks off without an answer."""
+
+    name = "flaky"
+
+    def __init__(self, failures: Sequence[ProviderError | None], *, after_text: bool = False) -> None:
+        self._failures = list(failures)
+        self._after_text = after_text
+        self.requests = 0
+
+    async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        self.requests += 1
+        if self._after_text:
+            yield TextDelta("half an ans")
+        if self._failures:
+            failure = self._failures.pop(0)
+            if failure is None:
+                return
+            raise failure
+        async for event in ScriptedProvider([DONE]).stream(request):
+            yield event
+
+    async def close(self) -> None:
+        return None
+
+
+def busy(*, retryable: bool = True) -> ProviderError:
+    return ProviderError(
+        Problem("the provider is busy", "status 529", "wait"),
+        status=529,
+        failure=Failure.OVERLOADED if retryable else Failure.FATAL,
+    )
+
+
+# fmt: off
+FAILURES: list[tuple[Flaky, Exit, int, str]] = [
+    (Flaky([busy()]),                     Exit.DONE,   2, "waiting helped"),
+    (Flaky([None]),                       Exit.DONE,   2, "a stream that ends without an answer is asked for again"),
+    (Flaky([busy()] * 9),                 Exit.FAILED, 8, "it does not wait for ever"),
+    (Flaky([busy(retryable=False)]),      Exit.FAILED, 1, "waiting would not help"),
+    (Flaky([busy()], after_text=True),    Exit.DONE,   2, "an answer that broke off is gone on with"),
+    (Flaky([busy()] * 9, after_text=True), Exit.FAILED, 4, "a few times"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("provider", "exit", "requests", "why"), FAILURES, ids=[why for *_, why in FAILURES])
+def test_a_provider_that_fails(stage: Make, provider: Flaky, exit: Exit, requests: int, why: str) -> None:
+    found = stage(provider=provider)
+    assert found.play().exit is exit, why
+    assert provider.requests == requests, why
+    assert len(found.of(Retrying)) == requests - 1, "every wait is said"
+
+
+# ---- hosts
+
+
+@pytest.mark.threat("T68")
+def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(stage: Make, tmp_path: Path) -> None:
+    """The whole way with a real sandbox: what the proxy refuses reaches the model with what a person could allow."""
+    server = HTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    fetch = f"curl -sS -L --noproxy '' http://localhost:{port}"
+    found = stage(bash(f"{fetch}/"), bash(f"{fetch}/away"), bash("curl -sS http://y.test/"), DONE)
+    rules = read_rules(f'[[rule]]\nverdict = "allow"\nhost = ["localhost:{port} private"]\n')
+    sandbox = Linux("T1", cache=tmp_path / "cache")
+    ctx = replace(found.ctx, profile=replace(found.ctx.profile, permissions=rules), sandbox=sandbox)
+
+    async def play() -> None:
+        try:
+            await run("do it", ctx, found.history)
+        finally:
+            await sandbox.close()
+
+    try:
+        asyncio.run(play())
+    finally:
+        server.shutdown()
+        server.server_close()
+    first, second, third = found.told()
+    assert SERVED in first
+    assert "host elsewhere.test is not on the allowlist" in second
+    assert "a person could allow" in second
+    assert "y.test" in third
+    finished = [event for event in found.of(Finished) if isinstance(event, Finished)]
+    assert [[(made.host, made.allowed) for made in event.connections] for event in finished] == [
+        [("localhost", True)],
+        [("localhost", True), ("elsewhere.test", False)],
+    ], "another host is a question, which nobody is there to answer"

@@ -1,0 +1,354 @@
+"""Which hosts a command talks to that it does not spell: the remotes of a repository, the registries of a tool."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from policy.action import RunScript
+from policy.assessment import EffectKind, Scope
+from policy.classify import classify
+from policy.decide import decide
+from policy.facts import Facts
+from policy.matrix import Ruling
+from policy.remotes import Remotes
+from policy.tier import Mode
+from policy.verdict import Allow, Ask, Deny
+from runner.facts import gather
+from runner.registries import registries, telling
+from runner.remotes import remotes
+from tests.support.permission_world import BOOK, PROFILE, rules
+
+AGENT = str(Path(sys.executable).parent / "agent")
+CONFIG = """
+[core]
+\tbare = false
+[remote "origin"] url = https://code.example.org/a/b.git ; a comment
+\tfetch = +refs/heads/*:refs/remotes/origin/*
+[remote "mirror"]
+\turl = "git@mirror.example.net:a/b.git"
+\tpushurl = ssh://git@push.example.net:2222/a/b.git
+[remote "near"]
+\turl = ../near.git
+[remote "short"]
+\turl = gh:a/b
+[remotes]
+\tboth = origin mirror
+[branch "main"]
+\tremote = mirror
+[url "https://forge.example.com/"]
+\tinsteadOf = gh:
+[url "ssh://git@forge.example.com/"]
+\tpushInsteadOf = gh:
+[url "https://longer.example.com/"]
+\tinsteadOf = gh:a/
+"""
+MODULES = """
+[submodule "one"]
+\tpath = one
+\turl = ../one.git
+[submodule "two"]
+\tpath = two
+\turl = https://modules.example.org/two.git
+"""
+
+
+def git(*words: str, cwd: Path) -> str:
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    return subprocess.run(["git", *words], cwd=cwd, env=environ, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    found = tmp_path / "work"
+    (found / "sub").mkdir(parents=True)
+    git("init", "-q", "-b", "main", cwd=found)
+    (found / ".git" / "config").write_text(CONFIG)
+    return found
+
+
+def facts_of(work: Path, environ: dict[str, str] | None = None) -> Facts:
+    return gather(str(work), {"PATH": "/usr/bin:/bin", "HOME": str(work.parent / "home"), **(environ or {})}, PROFILE)
+
+
+def hosts_of(script: str, facts: Facts) -> list[tuple[str, Scope]]:
+    found = classify(RunScript(script, facts.workspace), facts, BOOK, PROFILE)
+    return sorted((one.target, one.scope) for one in found.effects if one.kind is EffectKind.CONNECTS)
+
+
+@pytest.mark.parametrize("name", ["origin", "mirror", "near", "short"])
+def test_git_itself_uses_these_addresses(name: str, work: Path) -> None:
+    found = remotes(str(work / "sub"), "/nonexistent")
+    assert list(found.addresses([name])) == git("remote", "get-url", "--all", name, cwd=work).split()
+    assert (
+        list(found.addresses([name], push=True)) == git("remote", "get-url", "--push", "--all", name, cwd=work).split()
+    )
+
+
+CODE, MIRROR, PUSH = "code.example.org", "mirror.example.net:22", "push.example.net:2222"
+LONGER = "longer.example.com"
+# fmt: off
+TALKS = [
+    ("git fetch",                          [MIRROR],                 "the remote of the branch that is checked out"),
+    ("git fetch origin",                   [CODE],                   "by its name"),
+    ("git -C sub fetch origin",            [CODE],                   "from a folder below"),
+    ("cd sub && git pull origin main",     [CODE],                   "after cd"),
+    ("git push",                           [PUSH],                   "where it pushes to"),
+    ("git push origin main",               [CODE],                   "by its name"),
+    ("git push short",                     ["forge.example.com:22"], "rewritten for pushing"),
+    ("git fetch short",                    [LONGER],                 "the longest beginning counts"),
+    ("git fetch both",                     [CODE, MIRROR],           "several together"),
+    ("git fetch --multiple origin mirror", [CODE, MIRROR],           "two by their names"),
+    ("git fetch --all",                    [CODE, LONGER, MIRROR],   "every one; the one nearby is no host"),
+    ("git remote update",                  [CODE, LONGER, MIRROR],   "the same"),
+    ("git ls-remote origin",               [CODE],                   "a question to it"),
+    ("git remote show origin",             [CODE],                   "another"),
+    ("git fetch -j 2 origin",              [CODE],                   "after a flag with a value"),
+    ("git fetch near",                     [],                       "a folder of this machine"),
+    ("git clone gh:x/y",                   ["forge.example.com"],    "an address written in short"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(("script", "hosts", "why"), TALKS, ids=[row[0] for row in TALKS])
+def test_the_hosts_of_remotes_are_named(script: str, hosts: list[str], why: str, work: Path) -> None:
+    found = hosts_of(script, facts_of(work))
+    wanted = [(host, Scope.WORKSPACE) for host in hosts]
+    assert [one for one in found if one[1] is Scope.WORKSPACE] == wanted, why
+
+
+def test_the_hosts_of_submodules_are_named(work: Path) -> None:
+    (work / ".gitmodules").write_text(MODULES)
+    found = [host for host, _ in hosts_of("git submodule update --init", facts_of(work))]
+    assert found == ["mirror.example.net:22", "modules.example.org"], "a relative address belongs to the remote's host"
+
+
+def test_settings_that_cannot_be_read_name_nothing(work: Path) -> None:
+    for bad in (b"[remote", b"\0\xff", b'[remote "origin"]\nurl', b"x" * (2 << 20)):
+        (work / ".git" / "config").write_bytes(bad)
+        assert remotes(str(work), "/nonexistent").fetch == {}
+        assert hosts_of("git fetch origin", facts_of(work)) == [("", Scope.NONE)]
+    assert remotes("/nonexistent/x", "/nonexistent") == Remotes()
+
+
+# the repository's settings beside a remote `origin`, script, hosts, why
+HOSTILE = [
+    ('\ufeff[remote "x"]\nurl=https://evil.test/', "git fetch x", ["evil.test"], "a mark at the start of the file"),
+    ('[branch "main"]\nremote=https://evil.test/x', "git fetch", ["evil.test"], "an address in place of a name"),
+    ("[remote]\npushDefault=evil.test:x", "git push", ["evil.test:22"], "another"),
+    ('[remote "x"]\nurl=ext::sh -c x', "git fetch x", [""], "a program, not a host called ext"),
+    ('[remote "x"]\nurl=https://code.example.org/\nvcs=ext', "git fetch x", [""], "a program by another key"),
+    ('[remote "x"]\nurl=code.example.org', "git fetch x", [], "without a colon it is a path"),
+    ('[remote "x"]\nurl=ssh://code.example.org?@evil.test/', "git fetch x", [""], "Git reads the host up to the slash"),
+    ("[a]" * 20_000, "git fetch origin", [CODE], "a long line"),
+    ("[a]" * 200_000, "git fetch origin", [""], "a line that is too long"),
+    ("a" + "[a]" * 200_000, "git fetch origin", [""], "a long line that Git does not understand"),
+    ("[a]\n" + "b=1\n" * 10_001, "git fetch origin", [""], "so many settings that some are not read"),
+    (
+        "".join(f'[url "https://h{n}.test/"]\ninsteadOf=h{n}:\n' for n in range(501)),
+        "git fetch origin",
+        [""],
+        "the same",
+    ),
+]
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(("settings", "script", "hosts", "why"), HOSTILE, ids=[row[-1] for row in HOSTILE])
+def test_hostile_settings_name_no_false_host(
+    settings: str, script: str, hosts: list[str], why: str, work: Path
+) -> None:
+    own = f'[remote "origin"]\nurl=https://{CODE}/a\n'
+    bom = settings.startswith("\ufeff")
+    (work / ".git" / "config").write_text(f"{settings}\n{own}" if bom else f"{own}\n{settings}\n")
+    found = [host for host, _ in hosts_of(script, facts_of(work))]
+    assert found == hosts, why
+
+
+RELATIVE = ["../x", "../../x", "../../../x", "../../evil.test/x", "./x", "../x/", "../../../../x", "./../x"]
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(
+    "base", ["https://code.example.org/a/b.git", "git@code.example.org:a", "ssh://code.example.org/a"]
+)
+@pytest.mark.parametrize("address", RELATIVE)
+def test_a_relative_address_of_a_submodule_leads_where_git_says(address: str, base: str, work: Path) -> None:
+    (work / ".git" / "config").write_text(f'[remote "origin"]\nurl={base}\n')
+    (work / ".gitmodules").write_text(f'[submodule "m"]\npath=m\nurl={address}\n')
+    git("update-index", "--add", "--cacheinfo", "160000,1234567890123456789012345678901234567890,m", cwd=work)
+    told = remotes(str(work), "/nonexistent").modules
+    try:
+        git("submodule", "init", cwd=work)
+    except subprocess.CalledProcessError:
+        return  # nothing is left that could be taken away, so Git goes nowhere
+    assert told == (git("config", "submodule.m.url", cwd=work).strip(),)
+
+
+@pytest.mark.parametrize("name", [".npmrc", ".git/commondir", ".git/HEAD", ".git/config", ".gitmodules"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop"])
+def test_something_else_in_place_of_a_file_stops_nobody(name: str, kind: str, work: Path) -> None:
+    place = work / name
+    place.unlink(missing_ok=True)
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(place.name)
+    facts = facts_of(work)
+    assert hosts_of("npm ci", facts) == [("", Scope.NONE)]
+    assert {scope for _, scope in hosts_of("git fetch x", facts)} <= {Scope.NONE}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"registry"=https://evil.test/',
+        "a=1\rregistry=https://evil.test/",
+        "registry=HTTPS://EVIL.test/",
+        "\n" * 300_000,
+    ],
+)
+def test_a_projects_registry_is_found_as_npm_finds_it(text: str, work: Path) -> None:
+    (work / ".npmrc").write_text(text)
+    assert hosts_of("npm ci", facts_of(work)) == [
+        ("evil.test", Scope.WORKSPACE) if "egistry" in text else ("", Scope.NONE)
+    ]
+
+
+# rules, script, verdict under trust-project, hosts of its terms, why
+LED = [
+    ("", "git fetch origin", Ruling.ASK, (CODE,), "the question names the host"),
+    ('allow host=["code.example.org"]', "git fetch origin", Ruling.ALLOW, (CODE,), "a host on the allowlist"),
+    ('allow run=["git","fetch","**"] tier=["network"]', "git fetch origin", Ruling.ASK, (CODE,), "no host is said"),
+    ('allow run=["git","fetch","**"] host=["code.example.org"]', "git fetch origin", Ruling.ALLOW, (CODE,), "it is said"),
+    ('allow run=["git","fetch","**"] host=["code.example.org"]', "git fetch mirror", Ruling.ASK, (MIRROR,), "another one"),
+    ('allow run=["git","fetch","**"] tier=["network"]', "git fetch https://code.example.org/x", Ruling.ALLOW, (CODE,),
+     "here the command says it"),
+    ('deny host=["code.example.org"]', "git fetch origin", Ruling.DENY, (), "a denial sees through the name"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(
+    ("given", "script", "expected", "hosts", "why"), LED, ids=[f"{row[0]}-{row[1]}" for row in LED]
+)
+def test_what_the_repository_names_is_only_asked_about(
+    given: str, script: str, expected: Ruling, hosts: tuple[str, ...], why: str, work: Path
+) -> None:
+    by = replace(PROFILE, permissions=rules(given) if given else ())
+    facts = facts_of(work)
+    found = classify(RunScript(script, facts.workspace), facts, BOOK, by)
+    verdict = decide(found, facts, by, Mode.TRUST_PROJECT, unattended=False, environment=())
+    assert {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)] is expected, (why, verdict)
+    if isinstance(verdict, Ask):
+        assert verdict.terms.hosts == hosts, why
+        assert all(host in verdict.question for host in hosts)
+        assert ("as the repository's settings say" in verdict.question) is ("https://" not in script)
+    if isinstance(verdict, Allow):
+        assert verdict.permit.terms.hosts == hosts, why
+
+
+OWN = "own.example.org"
+# tool, a person's file or variable, its text, a project's file, its text, expected hosts, why
+# fmt: off
+ASKED = [
+    ("npm", ".npmrc", "//x/:_authToken=t\nregistry=https://own.example.org/npm/\n", "", "", {OWN: Scope.OUTSIDE}, "a person's"),
+    ("npm", "", "", ".npmrc", "registry = https://evil.example.net\n", {"evil.example.net": Scope.WORKSPACE}, "a project's"),
+    ("npm", ".npmrc", "registry=https://own.example.org/", ".npmrc", "@a:registry=https://evil.example.net:8443/x",
+     {OWN: Scope.OUTSIDE, "evil.example.net:8443": Scope.WORKSPACE}, "both, each with whose it is"),
+    ("npm", "npm_config_registry", "https://own.example.org", "", "", {OWN: Scope.OUTSIDE}, "by a variable"),
+    ("npm", "", "", "", "", {}, "nothing names one"),
+    ("pip", ".config/pip/pip.conf", "[global]\nindex-url = https://u:p@own.example.org/simple\nextra-index-url = https://b.example.org\n", "", "",
+     {OWN: Scope.OUTSIDE, "b.example.org": Scope.OUTSIDE}, "a login is not the host"),
+    ("pip", "PIP_INDEX_URL", "https://own.example.org/simple", "", "", {OWN: Scope.OUTSIDE}, "by a variable"),
+    ("uv", "", "", "pyproject.toml", "[[tool.uv.index]]\nurl = \"https://evil.example.net/simple\"\n",
+     {"evil.example.net": Scope.WORKSPACE}, "a project's"),
+    ("cargo", ".cargo/config.toml", "[registries.own]\nindex = \"sparse+https://own.example.org/index/\"\n", "", "", {OWN: Scope.OUTSIDE}, "sparse"),
+    ("cargo", "", "", ".cargo/config.toml", "[source.x]\nregistry = \"https://evil.example.net/i\"", {"evil.example.net": Scope.WORKSPACE}, "a project's"),
+    ("go", "GOPROXY", "https://own.example.org|direct", "", "", {OWN: Scope.OUTSIDE}, "the first of a list"),
+    ("go", ".config/go/env", "GOPROXY=https://own.example.org,direct\n", "", "", {OWN: Scope.OUTSIDE}, "in its file"),
+    ("gem", ".gemrc", ":sources:\n- https://own.example.org/\n", "", "", {OWN: Scope.OUTSIDE}, "a person's"),
+    ("bundle", "", "", "Gemfile", "source 'https://evil.example.net'\n", {"evil.example.net": Scope.WORKSPACE}, "a project's"),
+    ("npm", "", "", "package-lock.json", '{"packages": {"node_modules/a": {"resolved": "https://evil.example.net/a.tgz"}}}',
+     {"evil.example.net": Scope.WORKSPACE}, "what was locked says where from"),
+    ("npm", ".npmrc", "registry=https://own.example.org/", "package-lock.json", '"resolved": "https://evil.example.net/a.tgz"',
+     {OWN: Scope.OUTSIDE}, "settings go before what was locked"),
+    ("npm", "", "", "package-lock.json", "\n".join(f'"resolved": "https://h{n}.example.net/a.tgz"' for n in range(9)), {},
+     "of too many hosts, none: the proxy tells whom it asks for"),
+    ("uv", "", "", "uv.lock", 'source = { registry = "https://a.example.net/simple" }\nsdist = { url = "https://b.example.net/x" }\n',
+     {"a.example.net": Scope.WORKSPACE, "b.example.net": Scope.WORKSPACE}, "the index, and where its files lie"),
+    ("yarn", "", "", "yarn.lock", 'a@1:\n  resolved "https://evil.example.net/a.tgz#1"\n', {"evil.example.net": Scope.WORKSPACE}, "of Yarn"),
+    ("bundle", "", "", "Gemfile.lock", "GEM\n  remote: https://evil.example.net/\n", {"evil.example.net": Scope.WORKSPACE}, "of Bundler"),
+    ("yarn", "", "", ".yarnrc.yml", "npmRegistryServer: \"https://evil.example.net\"\n", {"evil.example.net": Scope.WORKSPACE}, "a project's"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(("tool", "own", "text", "file", "content", "hosts", "why"), ASKED)
+def test_registries_are_named_with_whose_they_are(
+    tool: str, own: str, text: str, file: str, content: str, hosts: dict[str, Scope], why: str, work: Path
+) -> None:
+    home, environ = work.parent / "home", {}
+    if own.startswith("."):
+        (home / own).parent.mkdir(parents=True, exist_ok=True)
+        (home / own).write_text(text)
+    elif own:
+        environ[own] = text
+    if file:
+        (work / file).parent.mkdir(exist_ok=True)
+        (work / file).write_text(content)
+    found = registries(str(home), environ)(tool, str(work / "sub"))
+    assert dict(found) == hosts, why
+
+
+def test_a_tool_is_told_the_registry_of_the_person_and_no_login(work: Path) -> None:
+    home = work.parent / "home"
+    ask = telling(str(home), {"PIP_INDEX_URL": "https://own.example.org/simple"}, str(work))
+    assert ask((OWN,)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
+    assert ask(("other.example.org", "own.example.org:8443")) == ()
+    assert ask(("*.example.org:443 private",)) == (("PIP_INDEX_URL", "https://own.example.org/simple"),)
+    login = telling(str(home), {"PIP_INDEX_URL": "https://u:s3cret@own.example.org/simple"}, str(work))
+    assert login((OWN,)) == ()
+    (home / ".npmrc").write_text("registry=https://own.example.org/\n")
+    assert telling(str(home), {}, str(work))((OWN,)) == (("npm_config_registry", "https://own.example.org/"),)
+    (work / ".npmrc").write_text("registry=https://evil.example.net/\n")
+    assert telling(str(home), {}, str(work))((OWN,)) == (), "the project's would count, and is asked about"
+
+
+@pytest.mark.threat("T68")
+def test_a_projects_registry_does_not_run_by_an_allow_of_another(work: Path) -> None:
+    home = work.parent / "home"
+    (home / ".npmrc").write_text("registry=https://own.example.org/\n")
+    by = replace(PROFILE, permissions=rules('allow host=["own.example.org"]'))
+    for content, expected, hosts in (
+        ("", Allow, (OWN,)),
+        ("registry=https://evil.example.net\n", Ask, ("evil.example.net", OWN)),
+    ):
+        (work / ".npmrc").write_text(content)
+        facts = facts_of(work)
+        found = classify(RunScript("npm ci", facts.workspace), facts, BOOK, by)
+        verdict = decide(found, facts, by, Mode.TRUST_PROJECT, unattended=False, environment=())
+        assert isinstance(verdict, expected), content
+        terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+        assert terms.hosts == hosts
+        assert (("npm_config_registry", "https://own.example.org/") in terms.env) is (content == "")
+
+
+def test_nothing_is_read_before_such_a_command_is_judged() -> None:
+    """Law of the start: a command that talks to nobody loads neither reader."""
+    script = (
+        "import sys, os; from runner.gate import open_gate; from runner.gate_args import GateArgs\n"
+        "gate, action = open_gate(GateArgs('ls', None), os.environ); gate.evaluate(action, unattended=True)\n"
+        "print([name for name in ('runner.remotes', 'runner.registries', 'policy.host_rule') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout.replace("'", '"')) == []

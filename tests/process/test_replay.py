@@ -1,0 +1,584 @@
+"""Replay: what was recorded is judged again as it was, exactly or not at all; another policy shows what it changes."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from policy.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
+from policy.assessment import Assessment
+from policy.facts import Kind, PathFact
+from policy.grant import MAIN, Span
+from policy.grants import approve, resolve
+from policy.hearing import EvaluationContext
+from policy.permission.rule import Source
+from policy.remotes import Remotes
+from policy.tier import Mode
+from policy.typed import FlagRights
+from policy.verdict import Allow, Ask, Verdict
+from runner.audit.chain import Record, canonical
+from runner.audit.deeds import Deed
+from runner.audit.facts import MOST, Noting
+from runner.audit.facts_again import Recorded
+from runner.audit.records import Answer, Decision, SessionInfo, decided_body, session_body
+from runner.audit.replay import Again, NotRecorded, Policy, rejudge, ruled, ruled_then
+from runner.audit.replay_policies import Policies
+from runner.audit.replay_report import Replayed, lines
+from runner.audit.spelled import TEXT_KEPT
+from runner.config import shipped
+from runner.model_workspace import model_facts
+from runner.policy_test import Bench, shipped_tables
+from tests.support import forked_agent, grant_world
+from tests.support.places import TESTS
+
+AGENT = str(Path(sys.executable).parent / "agent")
+GOLDEN = TESTS / "golden" / "audit_replay.txt"
+
+
+class Kept:
+    """A log without a disk: every record as its JSON says it."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, dict[str, object]] = {}
+        self.count = 0
+
+    def deed(self, decision: Decision, *, unattended: bool = False, **changed: object) -> Deed:
+        assert decision.noted is not None
+        names = []
+        for part in decision.noted.parts():
+            said = json.loads(canonical(part))
+            names.append(str(len(self.parts)))
+            self.parts[names[-1]] = said
+        info = SessionInfo("default", "/w", unattended, None)
+        body = json.loads(canonical({**decided_body("s", decision), "facts": names, **changed}))
+        self.count += 1
+        session = json.loads(canonical(session_body("s", info)))
+        return Deed(Record(self.count, "", body), Record(1, "", session), None)
+
+    def find(self, name: str) -> dict[str, object] | None:
+        return self.parts.get(name)
+
+
+def judged(hearing: EvaluationContext, action: Action, reach: str | None = None) -> tuple[Assessment, Verdict]:
+    return replace(hearing, backend=reach).evaluate(action)
+
+
+def recorded(
+    kept: Kept, hearing: EvaluationContext, action: Action, *, reach: str | None = None
+) -> tuple[Deed, Verdict]:
+    """What the loop would write of an action; a question is answered with a yes."""
+    noted = Noting(hearing.facts, hearing.profile)
+    assessment, verdict = judged(replace(hearing, facts=noted.facts), action, reach)
+    said, final = None, verdict
+    if isinstance(verdict, Ask):
+        said, final = Answer(verdict.question, True, "terminal", None, 1.5), approve(verdict)
+    assert not isinstance(final, Ask)
+    words = hearing.typed.words if hearing.typed else ()
+    decision = Decision("bash", assessment, final, "T1", said, words, (), (), hearing.source, reach, noted)
+    return kept.deed(decision, unattended=hearing.unattended), verdict
+
+
+def same(found: Again | NotRecorded, verdict: Verdict, deed: Deed) -> bool:
+    """Whether it is the verdict of then in all that a verdict says, and in all that the record has of it."""
+    if isinstance(found, NotRecorded):
+        return False
+    body, again = deed.record.body, found.verdict
+    return (
+        (type(again), again.cell, again.reason) == (type(verdict), verdict.cell, verdict.reason)
+        and ruled_then(body) is ruled(again)
+        and body["tiers"] == [tier.label for tier in found.assessment.tiers]
+        and len(found.assessment.effects) == body["counts"]["effects"]  # type: ignore[index]  # an object
+    )
+
+
+@pytest.mark.parametrize("table", list(shipped_tables()), ids=lambda table: table.source)
+@pytest.mark.threat("T100")
+def test_by_the_same_policy_nothing_differs(table: object) -> None:
+    """Over every action of the shipped tables: denied, asked, allowed, by rules, of the file tools, for anybody."""
+    bench = Bench(shipped(), None)
+    gate = bench.gate(table)  # type: ignore[arg-type]  # parametrize gives no types
+    policy = Policy(gate.settings.profile, gate.settings.rules)
+    kept, wrong = Kept(), []
+    for test in table.tests:  # type: ignore[attr-defined]
+        for mode in {each or gate.mode for each, _ in test.expected or ((None, None),)}:
+            hearing = EvaluationContext(
+                gate.facts, policy.rules, policy.profile, mode, (("A", "b"),), source=test.proposer
+            )
+            hearing = replace(hearing, unattended=test.unattended)
+            deed, verdict = recorded(kept, hearing, test.action(gate.facts, gate.cwd))
+            if gate.facts.today is not None:  # the day of the table, and not of the record
+                deed.record.body["time"] = f"{gate.facts.today}T12:00:00.000Z"
+            if not same(found := rejudge(deed, policy, kept.find), verdict, deed):
+                wrong.append((test.shown, mode.value, found))
+    assert wrong == []
+    assert kept.count >= len(table.tests)  # type: ignore[attr-defined]
+
+
+GRANTED = [
+    ("npm test", "exactly `npm test`", "a yes that was remembered"),
+    ("make build", None, "the first thing that is offered"),
+]
+
+
+@pytest.mark.parametrize(("script", "words", "why"), GRANTED)
+def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str, words: str | None, why: str) -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    words = words if words in grant_world.offered(script, hearing) else next(iter(grant_world.offered(script, hearing)))
+    grants = tuple(
+        replace(each, id=f"g{number:08x}", agent=MAIN, span=Span.PROJECT, workspace=hearing.facts.workspace, session="")
+        for number, each in enumerate(grant_world.agreed(script, words, hearing))
+    )
+    noted = Noting(hearing.facts, hearing.profile)
+    heard = replace(hearing, facts=noted.facts)
+    assessment, verdict = heard.evaluate(grant_world.action(script))
+    settled = resolve(heard, assessment, verdict, grants)
+    assert isinstance(verdict, Ask)
+    assert isinstance(settled.verdict, Allow), why
+    answer = Answer(verdict.question, True, f"grant {grants[0].id}")
+    names = tuple(each.id for each in settled.by)
+    decision = Decision("bash", settled.assessment, settled.verdict, "T1", answer, (), names, settled.by, noted=noted)
+    deed = kept.deed(decision)
+    found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
+    assert isinstance(found, Again)
+    assert same(found, settled.verdict, deed), why
+    assert [each.id for each in found.by] == list(names)
+    assert found.without is not None
+    assert found.without.name == "ASK"
+    denies = rejudge(deed, Policy(grant_world.profile(DENY), hearing.rules), kept.find)
+    assert isinstance(denies, Again)
+    assert ruled(denies.verdict).name == "DENY", "a grant lifts no denial"
+
+
+DENY = 'deny run=["npm", "**"]; deny run=["make", "**"]'
+
+
+def test_what_flags_allowed_is_allowed_again_and_said_to_be_by_them(tmp_path: Path) -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    outside = f"{Path(hearing.facts.home).parent}/elsewhere.txt"
+    hearing = replace(hearing, typed=FlagRights(read=(outside,), env=(("A", "secret-value"),)), source=Source.PERSON)
+    deed, verdict = recorded(kept, hearing, RunScript(f"cat {outside}", hearing.facts.workspace))
+    found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
+    assert isinstance(found, Again)
+    assert same(found, verdict, deed)
+    assert found.without is not None
+    assert "secret-value" not in json.dumps([deed.record.body, kept.parts])
+
+
+def changed(deed: Deed, **fields: object) -> Deed:
+    return replace(deed, record=replace(deed.record, body={**deed.record.body, **fields}))
+
+
+def with_timeout(deed: Deed, timeout: object) -> dict[str, object]:
+    action = deed.record.body["action"]
+    assert isinstance(action, dict)
+    return {**action, "timeout": timeout}
+
+
+def without_session(deed: Deed) -> Deed:
+    return replace(deed, session=None)
+
+
+UNKNOWN: list[tuple[str, Callable[[Deed], Deed], str, str]] = [
+    ("an older log", lambda deed: changed(deed, facts=None), "facts that were not recorded", "it names no facts"),
+    ("pruned", lambda deed: changed(deed, facts=["9999"]), "facts that are gone", "and they are not there"),
+    ("a secret", lambda deed: changed(deed, redacted=["action.script"]), "a secret was taken out", "it may be a path"),
+    ("a flag's", lambda deed: changed(deed, redacted=["typed"]), "a secret was taken out", "a path of a flag"),
+    ("no session", without_session, "no session", "whether somebody was there is not known"),
+    ("a newer log", lambda deed: changed(deed, action={"type": "Fly"}), "not as this version writes it", "no such action"),
+    ("fields", lambda deed: changed(deed, action={"type": "RunScript"}), "not as this version writes it", "no script"),
+    ("a number", lambda deed: changed(deed, action=with_timeout(deed, 10**400)), "not as this version writes it", "no such time"),
+    ("a mode", lambda deed: changed(deed, mode="yolo"), "not as this version writes it", "no such mode"),
+    ("a grant", lambda deed: changed(deed, granted=[{"id": "g1"}]), "not as this version writes it", "half a grant"),
+    ("a flag", lambda deed: changed(deed, typed=["--fly /x"]), "not as this version writes it", "no such flag"),
+    ("malformed", lambda deed: replace(deed, record=replace(deed.record, body={"kind": "refused"})),
+     "a call that made no sense", "nothing was decided"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T100")
+@pytest.mark.parametrize(("name", "change", "kind", "why"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
+def test_what_is_not_recorded_is_not_guessed(name: str, change: Callable[[Deed], Deed], kind: str, why: str) -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
+    found = rejudge(change(deed), Policy(hearing.profile, hearing.rules), kept.find)
+    assert isinstance(found, NotRecorded), why
+    assert found.kind == kind
+
+
+CUT = [
+    (RunScript("cat notes.txt # " + "x" * TEXT_KEPT, "@"), False, "the end of a script may say anything"),
+    (RunArgv(("cat", "x" * TEXT_KEPT), "@"), False, "and so may the words of a program"),
+    (WriteFile("@/new.txt", "x" * (TEXT_KEPT + 1)), True, "what a file will hold decides nothing"),
+    (EditFile("@/notes.txt", "x" * (TEXT_KEPT + 1), "y"), True, "nor what is replaced in it"),
+]
+
+
+def test_a_secret_in_what_a_file_will_hold_decides_nothing() -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    deed, verdict = recorded(kept, hearing, WriteFile(f"{hearing.facts.workspace}/new.txt", "x"))
+    masked = changed(deed, redacted=["action.content"])
+    assert same(rejudge(masked, Policy(hearing.profile, hearing.rules), kept.find), verdict, masked)
+    found = rejudge(changed(deed, redacted=["action.path"]), Policy(hearing.profile, hearing.rules), kept.find)
+    assert found == NotRecorded("a secret was taken out", "of path")
+
+
+@pytest.mark.parametrize(("action", "known", "why"), CUT, ids=lambda each: each if isinstance(each, str) else "")
+def test_what_was_cut_is_judged_only_where_it_decides_nothing(action: Action, known: bool, why: str) -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    work = hearing.facts.workspace
+    named = {name: str(getattr(action, name)).replace("@", work) for name in ("cwd", "path") if hasattr(action, name)}
+    deed, verdict = recorded(kept, hearing, replace(action, **named))
+    found = rejudge(deed, Policy(hearing.profile, hearing.rules), kept.find)
+    assert isinstance(found, Again) is known, why
+    if known:
+        assert same(found, verdict, deed)
+
+
+@pytest.mark.threat("T100")
+def test_a_disk_that_changed_since_changes_nothing(tmp_path: Path) -> None:
+    """The file was plain then; now it leads to a key. A machine that never saw either says the same as then."""
+    from runner.facts import gather
+
+    work, home = tmp_path / "home" / "w", tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id_rsa").write_text("key")
+    work.mkdir()
+    (work / "a.txt").write_text("plain")
+    settings = shipped()
+    facts = gather(str(work), {"HOME": str(home), "PATH": os.environ["PATH"]}, settings.profile)
+    hearing, kept = EvaluationContext(facts, settings.rules, settings.profile, Mode.DEFAULT, ()), Kept()
+    deed, verdict = recorded(kept, hearing, ReadFile(str(work / "a.txt")))
+    assert isinstance(verdict, Allow)
+    (work / "a.txt").unlink()
+    (work / "a.txt").symlink_to(home / ".ssh" / "id_rsa")
+    policy = Policy(settings.profile, settings.rules)
+    assert same(rejudge(deed, policy, kept.find), verdict, deed)
+
+
+def asked(**look: object) -> dict[str, object]:
+    return {"look": look, "which": {}, "names": {}, "remotes": {}, "registries": {}}
+
+
+MACHINE: dict[str, object] = {
+    **{"workspace": "/h/w", "home": "/h", "path": [], "system": [], "private": [], "beyond": "", "cache": ""},
+}
+LOOKS = {
+    "/h/w/a/b.txt": "file",
+    "/h/w/gone": "missing",
+    "/h/w/link": ["folder", "/x/y"],
+    "/x/y/z": "file",
+    "/d": "other",
+}
+TOP = {
+    "whole": True,
+    "file": [],
+    "folder": ["a", "src"],
+    "other": [],
+    "links": {"link": ["folder", "/x/y"], "to": ["file", "/z"]},
+}
+FOLLOWS = [
+    ("/h/w/a/b.txt", PathFact("/h/w/a/b.txt", Kind.FILE), "what was asked"),
+    ("/h/w/link", PathFact("/x/y", Kind.FOLDER), "and where it led"),
+    ("/h/w/a", PathFact("/h/w/a", Kind.FOLDER), "a real file lies in real folders"),
+    ("/h/w", PathFact("/h/w", Kind.FOLDER), "the workspace was one"),
+    ("/h", PathFact("/h", Kind.FOLDER), "and what holds it"),
+    ("/", PathFact("/", Kind.FOLDER), "the root"),
+    ("/x/y", PathFact("/x/y", Kind.FOLDER), "where a link led is real"),
+    ("/h/w/a/b.txt/c", PathFact("/h/w/a/b.txt/c", Kind.MISSING), "nothing is in a file"),
+    ("/h/w/gone/c/d", PathFact("/h/w/gone/c/d", Kind.MISSING), "nor in what is not there"),
+    ("/h/w/link/z", PathFact("/x/y/z", Kind.FILE), "behind a link, what was asked there"),
+    ("/h/w/link/z/q", PathFact("/x/y/z/q", Kind.MISSING), "and what follows from that"),
+    ("/h/w/link/n", None, "another behind the link"),
+    ("/h/w/src", PathFact("/h/w/src", Kind.FOLDER), "what lay in the workspace"),
+    ("/h/w/src/b", None, "but not what lay deeper"),
+    ("/h/w/to", PathFact("/z", Kind.FILE), "a link of the workspace"),
+    ("/h/w/b", PathFact("/h/w/b", Kind.MISSING), "and what did not"),
+    ("/h/w/b/c", PathFact("/h/w/b/c", Kind.MISSING), "nor anything in it"),
+    ("/h/x", None, "beside the workspace"),
+    ("/d/x", None, "below what could not be read"),
+    ("/h/w/a/../b", None, "a path that is not in its one spelling"),
+    ("/h/w/gone/../b", None, "nor is this"),
+]
+
+
+@pytest.mark.parametrize(("path", "expected", "why"), FOLLOWS, ids=[row[0] for row in FOLLOWS])
+def test_what_follows_from_what_was_asked(path: str, expected: PathFact | None, why: str) -> None:
+    machine = Recorded(MACHINE, TOP, asked(**LOOKS), None)
+    found = machine.facts.look(path)
+    assert (None if machine.missing else found) == expected, why
+
+
+@pytest.mark.parametrize("scope", [[], {}, None, 1, "everywhere"], ids=str)
+def test_registries_of_no_known_scope_are_missing(scope: object) -> None:
+    machine = Recorded(MACHINE, TOP, {**asked(), "registries": {"npm\0/h/w": [["host.example", scope]]}}, None)
+    assert machine.facts.registries("npm", "/h/w") == ()
+    assert machine.missing == ["these are no registries"]
+
+
+def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
+    assert deed.session is not None
+    odd = replace(deed, session=replace(deed.session, body={**deed.session.body, "workspace": "/w/\ud800"}))
+    environ = {"HOME": str(tmp_path), "RINGFENCE_CONFIG_DIR": str(tmp_path)}
+    assert Policies(environ, None).of(odd) == NotRecorded("a workspace that is not here", "its name is no path")
+
+
+def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
+    hearing, kept = grant_world.hearing(), Kept()
+    deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
+    other = Policy(grant_world.profile('deny read=["docs/old/**"]'), hearing.rules)
+    found = rejudge(deed, other, kept.find)
+    assert found == NotRecorded("facts that were not asked for then", f"what `{hearing.facts.workspace}/docs/old` is")
+    top = Policy(grant_world.profile('deny read=["private/**", "nowhere/at/all/**"]'), hearing.rules)
+    assert isinstance(rejudge(deed, top, kept.find), Again), "what lies directly in the workspace is recorded"
+    looked = rejudge(deed, other, kept.find, now=hearing.facts.look)
+    assert isinstance(looked, Again)
+    assert looked.looked == (f"{hearing.facts.workspace}/docs/old",)
+    assert ruled(looked.verdict).name == "ALLOW"
+
+
+def test_what_is_asked_about_one_action_is_bounded_and_the_rest_counted() -> None:
+    noted = Noting(model_facts(shipped().profile), shipped().profile)
+    for number in range(5000):
+        noted.facts.look(f"/home/you/project/{number:040}")
+    *_, part = noted.parts()
+    assert len(canonical(part)) < MOST + 1000
+    look = part["look"]
+    assert isinstance(look, dict)
+    assert len(look) + int(str(part["cut"])) == 5000
+    assert part["cut"], "and it says so"
+
+
+def test_no_password_of_an_address_is_kept() -> None:
+    facts = model_facts(shipped().profile)
+    fetch = {"origin": ("https://me:hunter2hunter2@host.example/a", "git@host.example:b", "https://host.example/c@d")}
+    facts = replace(facts, remotes=lambda _: Remotes(fetch=fetch, modules=("ssh://u:p@h/x",)))
+    noted = Noting(facts, shipped().profile)
+    noted.facts.remotes("/home/you/project")
+    *_, part = noted.parts()
+    assert "hunter2" not in canonical(part)
+    kept = Recorded(*noted.parts()[:2], json.loads(canonical(part)), None).facts.remotes("/home/you/project")
+    assert kept.fetch == {"origin": ("https://me:x@host.example/a", "git@host.example:b", "https://host.example/c@d")}
+    assert kept.modules == ("ssh://u:x@h/x",)
+
+
+def mutated(value: object, draw: random.Random) -> object:
+    """The same JSON with something else at one place in it."""
+    if isinstance(value, dict) and value and draw.random() < 0.9:
+        name = draw.choice(sorted(value))
+        return {**value, name: mutated(value[name], draw)}
+    if isinstance(value, list) and value and draw.random() < 0.9:
+        place = draw.randrange(len(value))
+        return [*value[:place], mutated(value[place], draw), *value[place + 1 :]]
+    return draw.choice(
+        [
+            None,
+            True,
+            -1,
+            10**40,
+            10**400,
+            1.5,
+            "",
+            "x\0y",
+            "/\ud800",
+            "../..",
+            [],
+            [[]],
+            {},
+            {"cut": 5},
+            ["a", 1],
+            "missing",
+        ]
+    )
+
+
+@pytest.mark.threat("T100")
+@pytest.mark.parametrize("seed", range(8))
+def test_a_log_that_somebody_else_wrote_breaks_nothing(seed: int) -> None:
+    """Whatever stands in its records: an answer, or that there is none."""
+    draw = random.Random(seed)
+    hearing, kept = grant_world.hearing(), Kept()
+    hearing = replace(hearing, typed=FlagRights(read=("/etc/x",)), source=Source.PERSON)
+    policy = Policy(grant_world.profile('deny write=["docs/**"]; ask run=["git", "push"]'), hearing.rules)
+    for script in ("cat notes.txt", "git push origin", "npm test > docs/a.md", "rm docs/*", "npm install left-pad"):
+        deed, _ = recorded(kept, hearing, RunScript(script, hearing.facts.workspace))
+        parts = dict(kept.parts)
+        for _ in range(25):
+            spoilt = {name: mutated(part, draw) for name, part in parts.items()}
+            kept.parts = {name: part for name, part in spoilt.items() if isinstance(part, dict)}
+            body = mutated(deed.record.body, draw)
+            if isinstance(body, dict):
+                found = rejudge(changed(deed, **body), policy, kept.find)
+                assert isinstance(found, Again | NotRecorded)
+                told = Replayed()
+                told.add(changed(deed, **body), found)
+                assert all(line.isprintable() for line in lines(told))
+
+
+# ---- the command
+
+
+def agent(*words: str, cwd: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8"}
+    return forked_agent.run([AGENT, *words], env=environ, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A home whose log has six decisions, and its workspace."""
+    home = tmp_path_factory.mktemp("home")
+    work = home / "work"
+    work.mkdir()
+    (work / "a.txt").write_text("a\n")
+    (home / "new.toml").write_text(NEW)
+    for words in (
+        ("cat a.txt",),
+        ("--mode", "trust-project", "echo b > b.txt"),
+        ("cat ~/.ssh/id_rsa",),
+        ("git push",),
+        ("git push",),
+        ("--read", str(home / "new.toml"), f"cat {home}/new.toml"),
+    ):
+        agent("exec", "--unattended", *words, cwd=work, home=home)
+    return home, work
+
+
+NEW = """
+[[rule]]
+verdict = "deny"
+write = ["b.txt"]
+why = "b is ours"
+
+[[rule]]
+verdict = "allow"
+run = ["git", "push", "**"]
+tier = ["network"]
+why = "pushing is fine here"
+"""
+
+
+def test_another_policy_in_words(lived: tuple[Path, Path]) -> None:
+    home, work = lived
+    done = agent("audit", "replay", "--policy", str(home / "new.toml"), cwd=work, home=home)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.replace(str(home), "/home/you")
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(told)
+    assert told == GOLDEN.read_text()
+
+
+ENDS = [
+    ((), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "by what holds now, nothing differs"),
+    (("--policy", "@/new.toml"), 0, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "another file"),
+    (("--policy", "@/new.toml", "--fail-above", "execute"), 1, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "network is above"),
+    (("--policy", "@/new.toml", "--fail-above", "network"), 0, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "and not above itself"),
+    (("--policy", "@/new.toml", "--command", "cat"), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "of some only"),
+    (("--mode", "plan"), 0, {"allowed": 0, "asked": 0, "denied": 2, "tier": 0}, "another mode, for flags as well"),
+    (("--mode", "dangerously"), 0, {"allowed": 2, "asked": 0, "denied": 0, "tier": 0}, "a key stays a key"),
+    (("--matrix", "write=deny"), 0, {"allowed": 0, "asked": 0, "denied": 1, "tier": 0}, "another cell"),
+    (("--matrix", "write/plan=deny"), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "of a mode that nothing was in"),
+    (("--matrix", "network/default=allow"), 0, {"allowed": 2, "asked": 0, "denied": 0, "tier": 0}, "a milder one"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "code", "counts", "why"), ENDS, ids=[row[3] for row in ENDS])
+def test_the_ends_of_a_replay(
+    lived: tuple[Path, Path], words: tuple[str, ...], code: int, counts: dict[str, int], why: str
+) -> None:
+    home, work = lived
+    given = [word.replace("@", str(home)) for word in words]
+    done = agent("audit", "replay", "--json", *given, cwd=work, home=home)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["counts"], told["unknown"]) == (code, counts, []), (why, done.stderr)
+    assert bool(told["above"]) is bool(code)
+
+
+WRONG = [
+    (("--policy", "none.toml"), "there is no policy `none.toml`"),
+    (("--policy", "."), "is no folder of a configuration"),
+    (("--matrix", "secret=allow"), "lifts a floor"),
+    (("--matrix", "write=maybe"), "is no cell of the matrix"),
+    (("--matrix", "write/later=deny"), "is no cell of the matrix"),
+    (("--matrix", "rite=deny"), "there is no tier `rite`"),
+    (("--matrix", "a.txt"), "is no matrix"),
+    (("--fail-above", "netwrk"), "there is no tier `netwrk`"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(row[0]) for row in WRONG])
+def test_what_cannot_be_meant_is_said(lived: tuple[Path, Path], words: tuple[str, ...], said: str) -> None:
+    home, work = lived
+    done = agent("audit", "replay", *words, cwd=work, home=home)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_folder_that_is_gone_and_had_a_configuration_of_its_own(tmp_path: Path) -> None:
+    home, work = tmp_path, tmp_path / "work"
+    (work / ".ringfence").mkdir(parents=True)
+    (work / ".ringfence" / "config.toml").write_text('[[rule]]\nverdict = "deny"\nrun = ["true"]\nwhy = "x"\n')
+    assert agent("exec", "true", cwd=work, home=home).returncode == 3
+    assert json.loads(agent("audit", "replay", "--json", cwd=work, home=home).stdout)["counts"]["allowed"] == 0
+    work.rename(home / "elsewhere")
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert [each["why"] for each in told["unknown"]] == ["a workspace that is not here"]
+    plain = agent("audit", "replay", "--strict", cwd=home, home=home)
+    assert (plain.returncode, plain.stdout.splitlines()) == (
+        1,
+        ["none of 1 decision could be replayed", "unknown     1  a workspace that is not here (record 5)"],
+    )
+
+
+@pytest.mark.parametrize("more", [(), ("--review", "--patch", "@/p")], ids=["in place", "on a copy"])
+def test_what_a_pipeline_did_is_the_same_by_the_same_policy(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """With rules about paths, a hostile configuration of the repository that does not count, and files of the job."""
+    home, work = tmp_path / "home", tmp_path / "home" / "work"
+    (work / ".ringfence").mkdir(parents=True)
+    (work / ".ringfence" / "config.toml").write_text('[[rule]]\nverdict = "deny"\nrun = ["cat", "**"]\nwhy = "x"\n')
+    (work / "a.txt").write_text("a\n")
+    (home / ".config" / "ringfence").mkdir(parents=True)
+    rules = f'[[rule]]\nverdict = "deny"\nwrite = ["{work}/kept/**"]\nwhy = "kept"\n'
+    (home / ".config" / "ringfence" / "config.toml").write_text(rules)
+    outside = tmp_path / "job" / "env"
+    outside.parent.mkdir()
+    outside.write_text("")
+    calls = [
+        "cat a.txt",
+        "mkdir kept; echo b > kept/b",
+        f"cat {work}/a.txt",
+        f"echo x > {outside}",
+        "rm a.txt",
+        "git push",
+    ]
+    turns = [f'[[turn]]\ncalls = [{{name = "bash", arguments = {{command = {json.dumps(each)}}}}}]' for each in calls]
+    read = '[[turn]]\ncalls = [{name = "read", arguments = {path = "a.txt"}}]'
+    (tmp_path / "s.toml").write_text("\n".join([read, *turns, '[[turn]]\ntext = "done"']))
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "LC_ALL": "C.UTF-8", "GITHUB_ENV": str(outside)}
+    words = ["ci", "go", "--json", "--model", f"scripted:{tmp_path}/s.toml", "--max-denials", "99"]
+    words += [word.replace("@", str(tmp_path)) for word in more]
+    done = forked_agent.run([AGENT, *words], env=environ, cwd=work, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 3), done.stderr
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert (told["differences"], told["unknown"], told["replayed"]) == ([], [], len(calls) + 1)
+    stricter = json.loads(agent("audit", "replay", "--json", "--mode", "plan", cwd=home, home=home).stdout)
+    assert stricter["counts"]["denied"] >= 1
+
+
+def test_a_configuration_that_was_named_for_one_run_counts_for_that_run(tmp_path: Path) -> None:
+    home, work = tmp_path, tmp_path / "work"
+    work.mkdir()
+    (work / "one.toml").write_text('[[rule]]\nverdict = "deny"\nrun = ["true"]\nwhy = "x"\n')
+    assert agent("exec", "--config", "one.toml", "true", cwd=work, home=home).returncode == 3
+    assert agent("exec", "true", cwd=work, home=home).returncode == 0
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert (told["replayed"], told["differences"], told["unknown"]) == (2, [], [])
+    (work / "one.toml").unlink()
+    told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
+    assert [each["why"] for each in told["unknown"]] == ["a configuration that is gone"]

@@ -1,0 +1,101 @@
+"""What a short command does not do before it starts: counted, because times depend on the neighbours."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+COUNT = """
+import json, re, sys
+import re._compiler as compiler
+from policy import record
+compiled, made = [], []
+usual, init = compiler.compile, record._init
+compiler.compile = lambda text, flags=0: compiled.append(str(text)) or usual(text, flags)
+record._init = lambda made_of: made.append(made_of.__name__) or init(made_of)
+import runner.exec
+if len(sys.argv) > 1:
+    from policy.action import RunArgv
+    from policy.classify import classify
+    from pathlib import Path
+    from runner.config import load
+    from runner.facts import gather
+    home = sys.argv[1]
+    settings = load(Path(home), {"HOME": home})
+    facts = gather(home, {"HOME": home, "PATH": "/usr/bin:/bin"}, settings.profile)
+    found = classify(RunArgv(tuple(sys.argv[2:]), home), facts, settings.rules, settings.profile)
+    assert found.steps, found
+print(json.dumps([sorted(sys.modules), len(compiled), len(made)]))
+"""
+
+
+def counted(*words: str) -> tuple[set[str], int, int]:
+    """The modules that are loaded, the regular expressions compiled and the constructors made on the way."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    modules, compiled, made = json.loads(done.stdout)
+    return set(modules), compiled, made
+
+
+def test_importing_it_does_little() -> None:
+    modules, compiled, made = counted()
+    assert not modules & {"pydantic", "bashlex", "difflib", "typer", "rich", "asyncio", "sqlite3", "httpx"}
+    assert {name for name in modules if name.startswith("policy.little.")} == {"policy.little.registry"}
+    assert compiled < 40
+    assert made < 15, "a class gets its constructor with its first value"
+
+
+@pytest.mark.parametrize(
+    ("words", "needs", "spares"),
+    [
+        (("true",), set(), {"policy.little.git", "policy.little.awk", "policy.script.reader", "policy.witness"}),
+        (("git", "status"), {"policy.little.git"}, {"policy.little.sql", "policy.little.awk", "policy.script.reader"}),
+        (("awk", "{print}", "a"), {"policy.little.awk"}, {"policy.little.git", "policy.little.sed"}),
+    ],
+)
+def test_a_command_loads_what_it_needs(
+    words: tuple[str, ...], needs: set[str], spares: set[str], tmp_path: Path
+) -> None:
+    modules, _, _ = counted(str(tmp_path), *words)
+    assert needs <= modules
+    assert not spares & modules
+
+
+def test_a_command_that_does_well_loads_nothing_of_what_explains_failures(tmp_path: Path) -> None:
+    """All the way, in the sandbox: no network was named, no file action asked for, and nothing went wrong."""
+    (tmp_path / "w").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "from runner.cli import main; main()", "exec", "--", "/bin/true"],
+        cwd=tmp_path / "w",
+        env={"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "sandbox.linux" in modules
+    assert not modules & {
+        *("pydantic", "bashlex", "difflib", "typer", "rich", "httpx", "docker", "tomlkit", "keyring", "cryptography"),
+        *(
+            "runner.sessions",
+            "runner.undo",
+            "runner.broker",
+            "runner.trust",
+            "runner.grant_store",
+            "runner.credentials",
+        ),
+        *("sandbox.violations", "sandbox.limits", "sandbox.egress", "sandbox.egress.proxy", "sandbox.bubble"),
+        *(
+            "sandbox.seatbelt",
+            "sandbox.container.backend",
+            "sandbox.fileops",
+            "policy.host_rule",
+            "policy.script.reader",
+        ),
+    }

@@ -1,0 +1,74 @@
+"""A command of a talk that was stopped goes on in its thread: nothing is closed under it, and no file goes back untold."""
+
+import asyncio
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from runner.events import Shown
+from runner.slash.command import Command
+from runner.slash.files import COMMANDS
+from runner.undo.store import Step, Store
+from tests.support.undo_world import World
+
+
+class Slow:
+    """The list of steps is read once `go` is set; `reached` tells that somebody wants to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.go = threading.Event(), threading.Event()
+        steps = Store.steps
+
+        def waiting(store: Store) -> list[Step]:
+            self.reached.set()
+            assert self.go.wait(60)
+            return steps(store)
+
+        monkeypatch.setattr(Store, "steps", waiting)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    world.sh("echo one > a")
+    world.act("echo two > a")
+    return world
+
+
+def test_nothing_is_closed_under_a_reader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+    found: list[list[str]] = []
+    reading = threading.Thread(target=lambda: found.append(world.keeper.diff()))
+    reading.start()
+    assert slow.reached.wait(60)
+    closing = threading.Thread(target=world.keeper.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive(), "it waits for the reader"
+    slow.go.set()
+    reading.join()
+    closing.join()
+    assert [line for line in found[0] if line.startswith(("-o", "+t"))] == ["-one", "+two"]
+
+
+def test_an_undo_that_was_stopped_is_done_and_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    undo = next(each for each in COMMANDS if each.name == "undo")
+    events: list[object] = []
+    desk = SimpleNamespace(talk=SimpleNamespace(world=SimpleNamespace(undo=world.keeper, emit=events.append)))
+    slow = Slow(monkeypatch)
+
+    async def stopped(command: Command) -> None:
+        work = asyncio.ensure_future(cast(Any, command.run)("", desk))
+        await asyncio.to_thread(slow.reached.wait, 60)
+        for _ in range(3):
+            work.cancel()
+            await asyncio.sleep(0)
+        slow.go.set()
+        await work
+
+    asyncio.run(stopped(undo))
+    assert (world.w / "a").read_text() == "one\n"
+    assert [event.text.split("\n")[0] for event in events if isinstance(event, Shown)] == ["took back 1: echo two > a"]

@@ -1,0 +1,84 @@
+"""The escape attempts: the table is sound, the document shows it, and the best sandbox of this machine contains them.
+
+All backends, all users, and the unconfined controls: `make tables`, which writes the results into docs/security/escapes.md.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from tests.escapes import run
+from tests.support.places import ROOT, TESTS
+
+RUN = TESTS / "escapes" / "run.py"
+PAGE = (ROOT / "docs/security/escapes.md").read_text("utf-8")
+KINDS = {
+    "read", "metadata", "write", "network", "services", "kernel", "privileges", "settings", "terminal", "processes",
+    "leftovers", "limits", "auto-run", "persistence",
+}  # fmt: skip
+
+
+PLACES = {"home": "h", "outside": "o", "secret": "s", "target": "t", "key": "k", "nap": "9"}
+ATTEMPTS: list[dict[str, Any]] = [{**asdict(each), "source": each.source(PLACES)} for each in run.ATTEMPTS]
+
+
+def test_the_table_is_sound() -> None:
+    assert len(ATTEMPTS) >= 100
+    assert len({each["name"] for each in ATTEMPTS}) == len(ATTEMPTS)
+    assert {each["kind"] for each in ATTEMPTS} == KINDS
+    assert [each["name"] for each in ATTEMPTS if not each["why"]] == []
+
+
+@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda each: each["name"])
+def test_a_program_can_run_and_proves_nothing_by_its_own_text(attempt: dict[str, Any]) -> None:
+    source = attempt["source"]
+    if attempt["language"] == "py":
+        compile(source, attempt["name"], "exec")
+    elif attempt["language"] == "sh":
+        subprocess.run(["/bin/sh", "-n", "-c", source], check=True)
+    assert "PLAN" + "TED" not in source, "the mark would be found in the program itself"
+    assert source.count("STARTED") == 1
+
+
+def test_the_document_lists_every_attempt() -> None:
+    """The rows, not the results: those are `make tables`'s to write."""
+    told = PAGE.partition("<!-- escapes: begin -->")[2].partition("<!-- escapes: end -->")[0]
+    rows = [line.split("|")[1:4] for line in told.splitlines() if line.startswith("| `")]
+    assert [[part.strip() for part in row] for row in rows] == [
+        [f"`{each['name']}`", each["kind"], each["why"]] for each in ATTEMPTS
+    ], "run `make tables`"
+
+
+SLOW = ("limits", "leftovers")  # test_sandbox has those, and waiting is all that they do
+
+
+@pytest.mark.threat("T03")
+@pytest.mark.threat("T05")
+@pytest.mark.threat("T06")
+@pytest.mark.threat("T07")
+@pytest.mark.threat("T10")
+@pytest.mark.threat("T16")
+@pytest.mark.skipif(sys.platform != "linux", reason="the attempts are about Linux")
+def test_t1_contains_them() -> None:
+    """Through the product itself. Without the controls: what an attempt proves is told when the tables are made."""
+    user = "root" if os.geteuid() == 0 else "self"
+    kinds = [part for kind in sorted(KINDS - {*SLOW}) for part in ("--kind", kind)]
+    parts = [
+        subprocess.Popen(
+            [sys.executable, RUN, "--backend", "T1", "--user", user, "--no-control", "--json", "--part", part, *kinds],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for part in ("1/2", "2/2")
+    ]  # fmt: skip
+    answers = []
+    for part in parts:
+        out, err = part.communicate(timeout=3600)
+        assert out, err.decode("utf-8", "replace")[-2000:]
+        answers += json.loads(out)
+    assert len(answers) == sum(each["kind"] not in SLOW for each in ATTEMPTS)
+    assert [each for each in answers if each["verdict"] not in ("CONTAINED", "NA")] == []

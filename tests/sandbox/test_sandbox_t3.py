@@ -1,0 +1,204 @@
+"""T3 promises less: every kind of attempt that it lets through is tried, so that its list is true, and so is what it holds."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policy.verdict import UNNAMED
+from sandbox.linux import T3_LACKS
+from tests.support.sandbox_bench import SECRET, USERS, Bench, make
+
+PY = "/usr/bin/python3 -c"
+
+
+@pytest.fixture(scope="module", params=USERS)
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    yield from make(request.param, tier="T3")
+
+
+@pytest.fixture
+def outside(bench: Bench) -> Path:
+    """A file of the user's own beside the workspace, with a second name in it; a secret and an auto-run file."""
+    folder = bench.base / "t3"
+    folder.mkdir(exist_ok=True)
+    target = folder / "known.txt"
+    target.write_text("original")
+    target.chmod(0o644)
+    (folder / "t3-way").unlink(missing_ok=True)
+    (folder / "t3-way").symlink_to("known.txt")
+    for name in ("t3-hard", ".t3-env"):
+        (bench.workspace / name).unlink(missing_ok=True)
+    os.link(target, bench.workspace / "t3-hard")
+    (bench.workspace / ".t3-env").write_text(SECRET)
+    bench.own(folder)
+    bench.own(bench.workspace)
+    return target
+
+
+# fmt: off
+LET_THROUGH = [
+    # a part of the words for it, the attempt, what it prints when it got through
+    ("names, sizes",      "stat -c %s {target}",                                         "8"),
+    ("names, sizes",      f"{PY} 'import ctypes; print(ctypes.CDLL(None).inotify_add_watch(ctypes.CDLL(None).inotify_init(), b\"{{folder}}\", 0x100))'", "1"),
+    ("link targets",      "readlink {folder}/t3-way",                                    "known.txt"),
+    ("modes, times",      "chmod 600 {target} && stat -c %a {target}",                   "600"),
+    ("modes, times",      "touch -d @1 {target} && stat -c %Y {target}",                 "1"),
+    ("secret files",      "cat .t3-env",                                                 SECRET),
+    ("IPC namespaces",    f"{PY} 'import ctypes; print(ctypes.CDLL(None).shmget({{key}}, 1, 0) >= 0)'", "True"),
+    ("hard link",         "echo changed > t3-hard && cat t3-hard",                       "changed"),
+]
+HELD = [
+    ("cat {target}",                                  "what it holds cannot be read"),
+    ("echo x > {target}",                             "nor written"),
+    ("rm {target}",                                   "nor removed"),
+    ("ls {folder}",                                   "its folder cannot be listed"),
+    ("ln {target} t3-new",                            "nor linked to"),
+    (f"{PY} 'import socket; socket.socket()'",         "no sockets at all"),
+    (f"{PY} 'import os; os.kill({{pid}}, 0)'",         "nobody outside can be signalled"),
+    ("cat /proc/{pid}/environ",                       "/proc is withheld"),
+    (f"{PY} 'import ctypes, os; os._exit(ctypes.CDLL(None).unshare(0x10000000) and 1)'", "no namespaces"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("words", "attempt", "printed"), LET_THROUGH, ids=[row[1][:30] for row in LET_THROUGH])
+def test_what_is_let_through_is_listed(bench: Bench, outside: Path, words: str, attempt: str, printed: str) -> None:
+    libc = ctypes.CDLL(None)
+    key = 0x52490000 + os.getpid() % 0xFFFF
+    segment = libc.shmget(key, 4096, 0o1666)
+    try:
+        told: dict[str, Any] = {"hidden": [".t3-env"]}
+        script = attempt.format(target=outside, folder=outside.parent, key=key, pid=os.getpid())
+        answer = bench.run(script, **told)
+    finally:
+        libc.shmctl(segment, 0, None)
+    assert answer["out"].strip() == printed, answer
+    assert answer["level"] == "PARTIAL"
+    assert any(words in lack for lack in T3_LACKS)
+    assert any(words in lack for lack in answer["missing"])
+    assert any("1 secret file(s) of the workspace stay readable" in lack for lack in answer["missing"])
+
+
+@pytest.mark.threat("T19")
+@pytest.mark.parametrize(("attempt", "why"), HELD, ids=[row[1] for row in HELD])
+def test_what_it_holds(bench: Bench, outside: Path, attempt: str, why: str) -> None:
+    script = attempt.format(target=outside, folder=outside.parent, pid=os.getpid())
+    assert bench.run(script)["status"] != 0, why
+    assert outside.read_text() == "original"
+
+
+@pytest.mark.threat("T66")
+@pytest.mark.parametrize("family", ["AF_INET", "AF_UNIX"])
+def test_no_socket_is_said_to_be_there(bench: Bench, family: str) -> None:
+    answer = bench.run(f"{PY} 'import socket; socket.socket(socket.{family})'", unix=True)
+    assert [violation[0] for violation in answer["violations"]] == ["sockets of every kind are closed in this sandbox"]
+
+
+# fmt: off
+TOLD = [
+    # the attempt, what is said of the path, or nothing
+    ("cat {home}/.ssh/id_rsa",      "outside what this command was given", "a read in the home that is the user's"),
+    ("echo x > {home}/.ssh/id_rsa", "outside what this command was given", "nor is it known that this was no read"),
+    ("ls {home}/.ssh",              "outside what this command was given", "a folder there"),
+    ("echo x > /usr/planted",       "writing",                             "what may be read was to be written"),
+    ("cat {home}/none",             "",                                    "what is missing is not hidden here"),
+    ("cat {given}/closed",          "",                                    "its own mode, which holds for root too"),
+    ("cat {given}/shut/file",       "",                                    "or that of the folder around it"),
+    ("cat {given}/open > /dev/null; echo x > {given}/open", "writing",     "a path that was given to be read"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T66")
+@pytest.mark.parametrize(("attempt", "words", "why"), TOLD, ids=[row[2] for row in TOLD])
+def test_a_denied_read_is_not_called_a_write(bench: Bench, attempt: str, words: str, why: str) -> None:
+    given = bench.base / "given"
+    if not given.exists():
+        (given / "shut").mkdir(parents=True)
+        for name in ("closed", "open", "shut/file"):
+            (given / name).write_text("own\n")
+        bench.own(given)
+        (given / "closed").chmod(0)
+        (given / "shut").chmod(0)
+    answer = bench.run(attempt.format(home=bench.home, given=given), read=[str(given)])
+    assert answer["status"] != 0, answer
+    told = [violation[0] for violation in answer["violations"]]
+    if bench.user != "root" and "/usr" in attempt:
+        words = ""  # nobody else could write there either
+    assert [words in what for what in told] == [True] * bool(words), answer
+    assert words == "writing" or not any("writing" in what for what in told)
+
+
+@pytest.mark.threat("T66")
+def test_where_a_host_could_be_opened_is_said(bench: Bench) -> None:
+    (violation,) = bench.run(f"{PY} 'import socket; socket.getaddrinfo(\"example.org\", 80)'")["violations"]
+    assert violation[2].endswith("`agent exec --host HOST`, under T1 or T2")
+
+
+def test_named_hosts_are_refused(bench: Bench) -> None:
+    assert "no network of its own" in bench.run("echo ran", hosts=["example.org"])["unavailable"][1]
+    found = bench.run("echo ran; env | grep -c PROXY", hosts=[UNNAMED])
+    assert found["out"] == "ran\n0\n", "nothing was to be open, and nobody could tell whom it asked for"
+
+
+# What goes on in sessions and process groups of its own, without a parent, and without heeding signals.
+FLEES = "(setsid nohup sleep {mark} &); setsid bash -c 'trap \"\" TERM HUP; sleep {mark} & sleep {mark}' & trap '' TERM HUP; sleep {mark}"
+
+
+def left(mark: str) -> int:
+    """Return the number of processes `sleep MARK` that are left after at most ten seconds."""
+    until = time.monotonic() + 10
+    while found := running(mark):
+        if time.monotonic() > until:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def running(mark: str) -> int:
+    listed = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
+    return listed.splitlines().count(f"sleep {mark}")
+
+
+@pytest.mark.threat("T15")
+@pytest.mark.parametrize("user", USERS)
+def test_a_killed_runner_leaves_no_process(user: str) -> None:
+    """As root too without a control group: what would hold them is killed with the runner."""
+    mark = f"92{os.getpid()}"
+    for bench in make(user, tier="T3"):
+
+        def ask(bench: Bench = bench) -> None:
+            with contextlib.suppress(AssertionError):  # the driver died, as it should
+                bench.run(FLEES.format(mark=mark), counted="watchdog")
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        until = time.monotonic() + 60
+        while running(mark) < 4:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        os.kill(bench.process.pid, signal.SIGKILL)
+        asking.join()
+        assert left(mark) == 0
+
+
+@pytest.mark.threat("T15")
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [("sleep 0.3; kill -9 $PPID", {}), ("sleep 30", {"cancel": 1.0}), ("sleep 30", {"limits": {"wall": 1.0}})],
+    ids=["the helper killed by its command", "cancelled", "out of time"],
+)
+def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, told: dict[str, Any]) -> None:
+    mark = f"93{os.getpid()}"
+    script = FLEES.format(mark=mark).rsplit("trap", 1)[0] + ending
+    bench.run(script, counted="watchdog", **told)
+    assert left(mark) == 0

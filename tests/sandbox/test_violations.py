@@ -1,0 +1,108 @@
+"""What the sandbox stopped is told, and what a program got wrong by itself is not: real commands, as both users."""
+
+import os
+import shutil
+
+import pytest
+
+from tests.support.sandbox_bench import Bench
+
+PY = "/usr/bin/python3 -c"
+
+# fmt: off
+PLAIN = [
+    ("cat no-such-file",                                             "a file that is missing"),
+    ("cat {ws}/no-such-file",                                        "by its whole path"),
+    ("cat 'no*/x'",                                                  "a pattern that matches nothing"),
+    ("ls /usr/no-such-folder; ls /etc/no-such.conf; false",          "missing in system folders"),
+    ("cat /tmp/none; cat ~/.none; false",                            "missing in its own places"),
+    ("no-such-command",                                              "no such command"),
+    ("/usr/bin/no-such-command",                                     "nor by its path"),
+    ("./file.txt",                                                   "a file that is no program"),
+    ("{ws}/file.txt",                                                "nor by its path"),
+    ("grep x file.txt",                                              "nothing found"),
+    ("false",                                                        "a plain failure"),
+    (f"{PY} 'raise SystemExit(3)'",                                  "a status of its own"),
+    (f"{PY} 'assert 1 == 2'",                                        "a failing test"),
+    ("mkdir -p shut && chmod 000 shut && ls {ws}/shut; s=$?; chmod 700 shut; exit $s", "a folder it closed itself"),
+    ("touch own && chmod 000 own && cat {ws}/own; s=$?; chmod 600 own; exit $s", "a file it closed itself"),
+    ("mkdir -p ro && chmod 500 ro && echo x > {ws}/ro/x; s=$?; chmod 700 ro; exit $s", "a folder it made read-only"),
+    ("mkdir -p full/x && rmdir {ws}/full",                           "a folder that is not empty"),
+    ("ln -s nowhere dangling; cat {ws}/dangling",                    "a link to nothing"),
+    ("chown 12345 {ws}/file.txt",                                    "another owner"),
+    ("test -e /var/lib/dpkg/none",                                   "a question"),
+    (f"{PY} 'import socket; socket.create_connection((\"127.0.0.1\", 1))'", "nobody listens on its own loopback"),
+    ("curl -sS http://localhost:9/ || exit 7",                       "nor by name"),
+    ("git -C {ws} log",                                              "no repository"),
+    ("gcc missing.c",                                                "a compiler's complaint"),
+    ("sh -c 'echo Permission denied >&2; exit 1'",                   "words without a path"),
+    ("kill -0 999999",                                               "no such process"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T66")
+@pytest.mark.parametrize("rights", ["work", "look"])
+@pytest.mark.parametrize(("script", "why"), PLAIN, ids=[why for _, why in PLAIN])
+def test_a_failure_of_its_own_is_no_violation(bench: Bench, script: str, why: str, rights: str) -> None:
+    if rights == "look" and ("chmod" in script or "mkdir" in script or "ln -s" in script or "chown" in script):
+        pytest.skip("that is a change, which a reader may not make")
+    if rights == "look" and ("socket" in script or "curl" in script or "gcc" in script):
+        pytest.skip("a reader has no sockets, and a compiler writes")
+    try:
+        answer = bench.run(script.replace("{ws}", str(bench.workspace)), rights=rights, locked=[".git/config"])
+        assert answer["status"] != 0 or "test -e" in script, answer
+        assert answer["violations"] == [], why
+    finally:
+        for name in ("shut", "ro", "full"):
+            shutil.rmtree(bench.workspace / name, ignore_errors=True)
+        for name in ("own", "dangling"):
+            (bench.workspace / name).unlink(missing_ok=True)
+
+
+# fmt: off
+STOPPED = [
+    (f"{PY} 'open(\"/var/tmp/x\", \"w\")'",          "work", "/var/tmp/x",           "outside what",         "a file outside"),
+    ("cat {outside}/target.txt",                     "work", "{outside}/target.txt", "outside what",         "a file outside, read"),
+    ("cat {home}/.ssh/id_rsa",                       "work", "{home}/.ssh/id_rsa",   "outside what",         "a key in the home"),
+    ("cat {base}/way/file.txt",                      "work", "{base}/way/file.txt",  "where it leads, `{ws}/file.txt`", "a link outside, to what was given"),
+    ("cat {ws}/out/target.txt",                      "work", "{ws}/out/target.txt",  "leads to `{outside}/", "a link that leads out"),
+    ("echo x > {ws}/out/new",                        "work", "{ws}/out/new",         "leads to `{outside}/", "and writing behind it"),
+    ("echo x > {ws}/.git/config",                    "work", "{ws}/.git/config",     "kept read-only",       "a locked file"),
+    ("mv {ws}/.git {ws}/gone",                       "work", "{ws}/.git",            "kept read-only",       "a pinned folder"),
+    ("echo x > {ws}/hard",                           "work", "{ws}/hard",            "kept read-only",       "a file with names elsewhere"),
+    ("cat {ws}/.env",                                "work", "{ws}/.env",            "masked",               "a secret"),
+    ("cat .env",                                     "look", "{ws}/.env",            "masked",               "a secret by a short name"),
+    ("touch {ws}/new",                               "look", "{ws}",                 "changing anything",    "a change by a reader"),
+    ("echo x > /proc/sys/kernel/hostname",           "work", "/proc/sys/kernel/hostname", "belongs to the kernel", "a setting of the kernel"),
+    ("echo x > /usr/planted",                        "work", "/usr/planted",         "writing",              "a system folder"),
+    (f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'", "work", "", "AF_UNIX sockets are closed", "a family"),
+    (f"{PY} 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)'", "work", "", "network is closed", "a host"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T66")
+@pytest.mark.parametrize(("script", "rights", "path", "words", "why"), STOPPED, ids=[row[4] for row in STOPPED])
+def test_what_was_stopped_is_told(bench: Bench, script: str, rights: str, path: str, words: str, why: str) -> None:
+    workspace = bench.workspace
+
+    def filled(text: str) -> str:
+        return text.format(ws=workspace, home=bench.home, outside=bench.outside, base=bench.base)
+
+    (workspace / ".git").mkdir(exist_ok=True)
+    (workspace / "sub").mkdir(exist_ok=True)
+    for name in (".git/config", ".env"):
+        (workspace / name).write_text("own\n")
+    if not (workspace / "out").is_symlink():
+        (workspace / "out").symlink_to(bench.outside)
+        os.link(bench.outside / "target.txt", workspace / "hard")
+        (bench.base / "way").symlink_to(workspace)
+    bench.own(workspace)
+    answer = bench.run(filled(script), rights=rights, locked=[".git/config"], hidden=[".env"])
+    assert answer["status"] != 0, answer
+    told = [violation for violation in answer["violations"] if violation[1].startswith(filled(path))]
+    assert told, answer
+    assert filled(words) in told[0][0], why
+    assert told[0][2], "what a person could do"
+    assert told[0][3] == "guess"

@@ -1,0 +1,128 @@
+"""Everyday work goes on inside: every row of the table, on every backend, as every user we may be."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import forked_agent
+from tests.support.compat_projects import pyenv, write_projects
+from tests.support.compat_rows import REFUSED, Everyday, Row, everyday, rows
+from tests.support.container_bench import Dock
+from tests.support.sandbox_bench import USERS
+
+AGENT = str(Path(sys.executable).parent / "agent")
+
+
+# Of what works in T3 and in the small image of these tests, as much as shows every part of it; `make tables` runs it all.
+WORKS = (
+    *("gcc compiles, links and runs", "make in parallel with a jobserver", "python from below the home", "sqlite3"),
+    *("python modules with libraries", "sqlite with a write-ahead log", "git init, commit, log, worktree, gc", "tar", "sed -i"),
+    *("npm keeps its cache", "mktemp", "extended attributes and locks", "jobs, signals, trap, timeout", "descriptors by name"),
+)  # fmt: skip
+IN_A_CONTAINER = (
+    *("python from below the home", "python modules with libraries", "multiprocessing", "shared memory", "cp -p and cp -a"),
+    *("sqlite with a write-ahead log", "threads and asyncio", "git init, commit, log, worktree, gc", "tar", "ps"),
+    *("git clone and push in the workspace", "mktemp", "extended attributes and locks", "descriptors by name"),
+    *("jobs, signals, trap, timeout", "a terminal of its own", "a server and a client", "AF_UNIX, when asked for"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=USERS)
+def place(request: pytest.FixtureRequest) -> Iterator[Everyday]:
+    with everyday(request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=USERS)
+def contained(request: pytest.FixtureRequest, docked: Dock) -> Iterator[Everyday]:
+    with everyday(request.param, docked) as made:
+        yield made
+
+
+@pytest.mark.parametrize("backend", ["T1", "T2"])
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+def test_everyday_work_goes_on(place: Everyday, row: Row, backend: str) -> None:
+    assert not REFUSED[backend]
+    result = place.run(row, backend)
+    if result.missing:
+        pytest.skip(f"`{result.missing}` is not installed for this user")
+    assert result.ok, result.answer
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in rows() if row.name in (*WORKS, *REFUSED["T3"])], ids=lambda row: row.name
+)
+def test_in_t3_exactly_what_is_written_down_does_not_go_on(place: Everyday, row: Row) -> None:
+    result = place.run(row, "T3")
+    if result.missing:
+        pytest.skip(f"`{result.missing}` is not installed for this user")
+    assert result.ok == (row.name not in REFUSED["T3"]), result.answer
+
+
+@pytest.mark.parametrize("row", [row for row in rows() if row.name in IN_A_CONTAINER], ids=lambda row: row.name)
+def test_in_a_container_exactly_what_is_written_down_does_not_go_on(contained: Everyday, row: Row) -> None:
+    result = contained.run(row, "container")
+    assert not result.missing, "the image lacks it"
+    assert result.ok == (row.name not in REFUSED["container"]), result.answer
+
+
+def test_only_what_is_in_the_table_is_named() -> None:
+    names = {row.name for row in rows()}
+    assert {*WORKS, *IN_A_CONTAINER, *(name for refused in REFUSED.values() for name in refused)} <= names
+
+
+PROJECTS = [
+    # folder, options, script, the last words that are printed, a program that it needs
+    ("calc", (), "make -s check && make -s clean", "passed", "make"),
+    (
+        "words",
+        ("--host", "packages.invalid"),
+        "python3 -m venv env && env/bin/pip install -q --no-index --find-links wheels words pytest 2>&1 | grep -v notice; env/bin/pytest -q tests | tail -1 | cut -d' ' -f1-2",
+        "2 passed",
+        "python3",
+    ),
+    (
+        "padded",
+        ("--host", "packages.invalid"),
+        "npm ci --no-audit --no-fund && npm test 2>&1 | grep -cE '^# pass 1|^ℹ pass 1'",
+        "1",
+        "npm",
+    ),
+]
+
+
+@pytest.mark.parametrize(("folder", "options", "script", "last", "needs"), PROJECTS, ids=[row[0] for row in PROJECTS])
+def test_a_project_is_installed_and_tested_from_the_command_line(
+    tmp_path: Path, folder: str, options: tuple[str, ...], script: str, last: str, needs: str
+) -> None:
+    """Through the whole gate, as a user types it, with a Python below the home; no host is really needed."""
+    if shutil.which(needs) is None:
+        pytest.skip(f"`{needs}` is not installed")
+    home, work = tmp_path / "home", tmp_path / "home" / "work"
+    work.mkdir(parents=True)
+    write_projects(work)
+    environ = {"HOME": str(home), "PATH": f"{pyenv(home)}:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    words = (
+        "exec",
+        "--mode",
+        "trust-project",
+        "--unattended",
+        "--cwd",
+        str(work / folder),
+        *options,
+        "--",
+        "bash",
+        "-c",
+        script,
+    )
+    done = forked_agent.run([AGENT, *words], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[-2] == last, done.stdout
+    assert sorted(path.name for path in home.iterdir()) == [".cache", ".local", ".pyenv", "work"], (
+        "ours, and nothing of theirs"
+    )
+    assert [path.name for path in (home / ".cache").iterdir()] == ["ringfence"]

@@ -1,0 +1,356 @@
+"""One order of sources for every key; whole runs with a key from each of them; and where the key then is, and is not."""
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runner.credentials import Source, State, Wanted, find, look
+from runner.helper_command import Helper
+from runner.secrets import Secret, SecretError
+from tests.support.model_server import Delta, ModelServer, calling, serving
+from tests.support.sandbox_bench import USERS
+from tests.support.secret_service import Desk, desk, terminal
+
+KEY, OTHER = "sk-canary-e41b7f0c92d6", "sk-canary-0a9d5ec83b17"
+U, A, B, N, M, S = State.USED, State.ABSENT, State.BROKEN, State.UNASKED, State.MISSING, State.SKIPPED
+GOOD, BAD = Helper(("printf", KEY)), Helper(("sh", "-c", "exit 3"))
+VARIABLE = {"ANTHROPIC_API_KEY": OTHER}
+
+# what is given, what becomes of stdin, variable, helper and keyring (there is none here), why
+# fmt: off
+ORDER = [
+    ({},                                                    {},         (A, A, A, M), "nothing anywhere"),
+    ({"stdin_key": Secret(KEY), "helper": GOOD},            VARIABLE,   (U, N, N, N), "what was said for this run"),
+    ({"helper": GOOD},                                      VARIABLE,   (A, U, N, N), "the variable before the helper"),
+    ({"helper": GOOD},                                      {},         (A, A, U, N), "the helper before the keyring"),
+    ({"helper": BAD},                                       VARIABLE,   (A, U, N, N), "a broken one that is not reached"),
+    ({"helper": BAD},                                       {},         (A, A, B, N), "a broken helper ends it"),
+    ({"helper": GOOD},        {"ANTHROPIC_API_KEY": "a b"},             (A, B, N, N), "a broken variable ends it"),
+    ({"helper": GOOD},        {"ANTHROPIC_API_KEY": " "},               (A, A, U, N), "blanks are not a value"),
+    ({"helper": GOOD},        {"ANTHROPIC_API_KEY": "x" * 8193},        (A, B, N, N), "longer than any key"),
+    ({},                      {"OPENAI_API_KEY": OTHER},                (A, A, A, M), "another provider's"),
+    ({"account": "work", "helper": GOOD},                   VARIABLE,   (A, S, S, M), "an account is the keyring's"),
+    ({"configured": "work"},                                VARIABLE,   (A, U, N, N), "a configured one is only a choice"),
+    ({"local": True, "helper": GOOD},                       {},         (A, A, S, S), "a server on this machine"),
+    ({"local": True},                                       VARIABLE,   (A, U, N, N), "the same with a variable"),
+    ({"local": True, "account": "work"},                    {},         (A, A, A, M), "the same with an account"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("given", "environ", "states", "why"), ORDER, ids=[row[3] for row in ORDER])
+def test_the_order(
+    given: dict,
+    environ: dict[str, str],
+    states: tuple[State, ...],
+    why: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    search = look(Wanted("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **environ}, **given))
+    assert tuple(each.state for each in search.tried) == states
+    assert [each.source for each in search.tried] == list(Source)
+    assert (search.found is not None) == (State.USED in states)
+    shown = repr(search) + repr(search.tried)
+    assert KEY not in shown
+    assert OTHER not in shown
+    assert list(tmp_path.iterdir()) == [], "looking makes nothing"
+
+
+@pytest.mark.threat("T20")
+def test_a_refusal_names_everything_that_was_tried_and_no_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    here = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OPENAI_API_KEY": KEY}
+    with pytest.raises(SecretError) as caught:
+        find(Wanted("anthropic", here, account="work"))
+    text = str(caught.value.problem)
+    for named in ("--api-key-stdin", "ANTHROPIC_API_KEY", "helper command", "`ringfence` / `anthropic:work`"):
+        assert named in text
+    assert KEY not in text + repr(caught.value)
+
+
+@pytest.mark.threat("T20")
+def test_so_does_one_that_a_broken_helper_ends(tmp_path: Path) -> None:
+    with pytest.raises(SecretError) as caught:
+        find(Wanted("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, helper=BAD))
+    assert caught.value.problem.why == (
+        "helper command: it ended with exit code 3 (before it `--api-key-stdin`: not given; "
+        "environment variable `ANTHROPIC_API_KEY`: not set)"
+    )
+
+
+# ---- whole runs
+
+# Everything that would lead to the keyring, and then to the key itself, tried by a program that the policy lets run.
+LEADS = """
+import glob, os, socket
+for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"):
+    if name in os.environ: print("G" + "OT", name)
+for entry in open("bus.txt").read().split(";"):
+    kind, _, path = entry.partition(",")[0].removeprefix("unix:").partition("=")
+    try:
+        socket.socket(socket.AF_UNIX).connect(chr(0) + path if kind == "abstract" else path)
+        print("G" + "OT", kind)
+    except OSError as error: print(kind, error)
+"""
+FILES = """
+print(dict(os.environ))
+places = [*glob.glob("/proc/*/environ"), *glob.glob("/proc/*/cmdline")]
+for top in (os.path.expanduser("~"), "/tmp", "/dev/shm", "/run", "/var/tmp"):
+    places += [os.path.join(folder, name) for folder, _, names in os.walk(top) for name in names]
+for place in places:
+    if os.path.isfile(place):
+        try: print(place, open(place, "rb").read(1 << 20))
+        except OSError as error: print(place, error)
+print("looked")
+"""
+LOOK = f"python3 -c '{LEADS}{FILES}'"
+
+
+def answer(turn: int, headers: str, body: bytes) -> Delta:
+    """Asks for one command, then it is done."""
+    first = b'"role":"tool"' not in body.replace(b'": "', b'":"')
+    return calling(LOOK) if first else {"content": "done"}
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with serving(answer) as server:
+        yield server
+
+
+@pytest.fixture(params=USERS)
+def place(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    with desk(request.param) as made:
+        yield made
+
+
+class Watch:
+    """Reads the arguments and the environment of every process of this machine, again and again."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+        self.looks = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            for entry in os.listdir("/proc"):
+                for name in ("cmdline", "environ"):
+                    with contextlib.suppress(OSError, ValueError):
+                        if entry.isdigit() and KEY.encode() in Path(f"/proc/{entry}/{name}").read_bytes():
+                            self.found.add(name)
+            self.looks += 1
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def test_the_watch_sees_a_key_where_one_is(place: Desk) -> None:
+    with Watch() as watch, contextlib.suppress(AssertionError):
+        place.python("import time; time.sleep(1)", KEY)
+    assert watch.found == {"cmdline"}
+
+
+@pytest.mark.threat("T07")
+@pytest.mark.threat("T20")
+@pytest.mark.threat("T08")
+@pytest.mark.parametrize("source", ["stdin", "keyring"])
+def test_a_key_is_in_one_header_and_in_no_process(place: Desk, model: ModelServer, source: str) -> None:
+    """No argument and no environment of any process, no file, no event, and nothing that leads to it in the sandbox."""
+    words = ["run", "--json", "--model", "openai:m", "--mode", "trust-project"]
+    with place.secret_service():
+        (place.work / "bus.txt").write_text(place.environ["DBUS_SESSION_BUS_ADDRESS"])
+        control = place.python(LEADS)
+        assert control.count("GOT") == 5, f"unconfined, every way leads to the keyring: {control}"
+        if source == "keyring":
+            assert place.agent("auth", "login", "openai", "--account", "work", stdin=KEY).returncode == 0
+            words += ["--account", "work"]
+        else:
+            words += ["--api-key-stdin"]
+        with Watch() as watch:
+            done = place.agent(*words, "hello", stdin=KEY + "\nmore\n", env={"OPENAI_BASE_URL": model.url})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert watch.looks > 2
+    assert watch.found == set()
+    assert "looked" in done.stdout
+    assert "GOT" not in done.stdout
+    assert KEY not in done.stdout + done.stderr
+    assert len(model.requests) == 2
+    for headers, body in model.requests:
+        assert headers.count(KEY) == 1
+        assert f"authorization: Bearer {KEY}\n" in headers
+        assert KEY.encode() not in body
+    assert any(path.name == "audit.db" for path in place.files())
+    assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.threat("T20")
+def test_a_helpers_key_leaves_no_trace(place: Desk) -> None:
+    vault = place.base / "vault"
+    vault.write_text(KEY)
+    vault.chmod(0o600)
+    place.own(vault)
+    place.configure(f'[auth.anthropic]\nhelper = ["cat", "{vault}"]\n')
+    status = place.agent("auth", "status", "anthropic")
+    assert "the key comes from helper command" in status.stdout
+    with Watch() as watch:
+        done = place.agent("run", "--model", "anthropic:m", "hi", env={"ANTHROPIC_BASE_URL": "https://none.invalid"})
+    assert "cannot be resolved" in done.stdout + done.stderr, "the key was there, the server was not"
+    assert watch.found == set()
+    assert KEY not in done.stdout + done.stderr + status.stdout + status.stderr
+    assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == [vault]
+
+
+def test_the_variable_comes_before_the_helper_which_is_not_run(place: Desk) -> None:
+    mark = place.home / "ran"
+    place.configure(f'[auth.openai]\nhelper = ["touch", "{mark}"]\nhelper_timeout = 60\n')
+    assert place.agent("auth", "status", "openai", env={"OPENAI_API_KEY": KEY}).returncode == 0
+    assert not mark.exists()
+    done = place.agent("run", "--model", "openai:m", "hello")
+    assert done.returncode == 2
+    assert "helper command: it printed nothing" in done.stderr
+    assert mark.exists()
+    place.configure('[auth.openai]\nhelper = ["sleep", "60"]\nhelper_timeout = 0.3\n')
+    assert "not done within 0.3 seconds" in place.agent("run", "--model", "openai:m", "hello").stderr
+
+
+@pytest.mark.threat("T81")
+@pytest.mark.threat("T23")
+@pytest.mark.parametrize("name", ["config.toml", "config.local.toml"])
+def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
+    with desk(USERS[0]) as place:
+        mark = place.home / "ran"
+        folder = place.work / ".ringfence"
+        folder.mkdir()
+        (folder / name).write_text(
+            f'[auth.openai]\nhelper = ["touch", "{mark}"]\naccount = "theirs"\nhelper_timeout = 99\n'
+        )
+        done = place.agent("auth", "status", "openai")
+        keys = "`auth.openai.helper`, `auth.openai.account`, `auth.openai.helper_timeout`"
+        said = f"came with the repository and may only tighten: ignored is {keys}, which no repository may set, trusted"
+        assert done.stderr.startswith(f"note: `.ringfence/{name}` {said}"), "one line for all"
+        assert done.stderr.count("\n") == 1
+        assert "helper command: none is set up" in done.stdout
+        assert "theirs" not in done.stdout
+        shown = place.agent("trust", "show")
+        assert "no repository may set it, trusted or not" in shown.stdout
+        assert "nothing in it needs a yes" in shown.stdout
+        state = json.loads(place.agent("trust", "show", "--json").stdout)
+        run = ("run", "--model", "openai:m", "--trust-config", state["sha256"], "hello")
+        assert "no API key for `openai`" in place.agent(*run).stderr
+        assert not mark.exists(), "trusted or not"
+
+
+# fmt: off
+SETTINGS = [
+    ('helper = "pass show x"',              "a list of texts",           "a line for a shell"),
+    ("helper = []",                         "names no program",          "no words"),
+    ('helper = [""]',                       "a list of texts",           "an empty word"),
+    ('helper = ["./x"]',                    "in every folder",           "a program of whatever folder"),
+    ('helper = ["x\\u0000"]',             "names no program",          "a NUL"),
+    ("helper_timeout = 0",                  "a number of seconds",       "no time"),
+    ('account = "a/b"',                     "an account has letters",    "no name"),
+    ("account = 7",                         "a text in quotes",          "a number"),
+    (f'key = "{KEY}"',                      "there is no such key",      "a key in the file"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("line", "said", "why"), SETTINGS, ids=[row[2] for row in SETTINGS])
+def test_what_the_configuration_may_say(line: str, said: str, why: str) -> None:
+    with desk(USERS[0]) as place:
+        place.configure(f"[auth.openai]\n{line}\n")
+        done = place.agent("auth", "status")
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert "config.toml:2" in done.stderr
+        assert KEY not in done.stderr
+
+
+# words, standard input, what is said
+# fmt: off
+STDIN = [
+    (("run", "--api-key-stdin"),                                         KEY, "both the key and the prompt"),
+    (("--api-key-stdin",),                                               KEY, "both the key and the prompt"),
+    (("run", "--api-key-stdin", "--prompt-file", "/dev/stdin"),          KEY, "both the key and the prompt"),
+    (("run", "--api-key-stdin", "--account", "work", "hi"),              KEY, "contradict each other"),
+    (("run", "--account", "a b", "hi"),                                  "",  "cannot be used"),
+    (("run", "--api-key-stdin", "--model", "openai:m", "hi"),            "",  "standard input is empty"),
+    (("run", "--api-key-stdin", "--model", "openai:m", "hi"),            "\n" + KEY, "begins with an empty line"),
+    (("run", "--api-key-stdin", "--model", "openai:m", "hi"),            KEY + " x",  "blanks or other characters"),
+    (("run", "--api-key-stdin", "--model", "openai:m", "hi"),            "x" * 9000,  "too long"),
+    (("run", "--api-key-stdin", "--model", "scripted:x.toml", "hi"),     KEY, "takes no API key"),
+    (("run", "--account", "work", "--model", "scripted:x.toml", "hi"),   "",  "takes no API key"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("words", "stdin", "said"), STDIN)
+def test_mistakes_with_a_key_on_standard_input(words: tuple[str, ...], stdin: str, said: str) -> None:
+    with desk(USERS[0]) as place:
+        done = place.agent(*words, stdin=stdin)
+        assert done.returncode == 2, done.stdout
+        assert said in done.stderr
+        assert KEY not in done.stdout + done.stderr
+
+
+def test_a_conversation_whose_key_is_piped_in(model: ModelServer) -> None:
+    """The pipe holds the key, and the talk goes on at the terminal that it was started at."""
+    with desk(USERS[0]) as place:
+        (place.work / "bus.txt").touch()
+        (place.base / "key").write_text(KEY + "\n")
+        place.environ |= {"OPENAI_BASE_URL": model.url, "PROMPT_TOOLKIT_NO_CPR": "1"}
+        agent = " ".join(place.command)
+        script = f"cat {place.base}/key | {agent} --api-key-stdin --model openai:m --mode plan"
+        with terminal(place, script, command=["/bin/sh", "-c"]) as there:
+            there.until("\x1b[2C")  # the prompt is there
+            there.type("hello\r")
+            there.until("done (2 turns")
+            there.until("\x1b[2C", 2)  # the next prompt: what is typed before it is forgotten
+            there.type("\x04")
+            assert there.end() in (0, 3), there.seen
+            assert KEY not in there.seen
+    assert KEY in model.requests[0][0]
+
+
+def test_at_a_terminal_the_key_is_asked_for(model: ModelServer) -> None:
+    with desk(USERS[0]) as place:
+        place.environ["OPENAI_BASE_URL"] = model.url
+        with terminal(place, "run", "--api-key-stdin", "--model", "openai:m", "--mode", "plan", "hello") as there:
+            there.until("it is not shown): ")
+            there.type(KEY + "\n")
+            there.until("done")
+            there.end()
+            assert KEY not in there.seen
+    assert KEY in model.requests[0][0]
+
+
+def test_each_account_has_its_key(model: ModelServer) -> None:
+    with desk(USERS[0]) as place, place.secret_service():
+        (place.work / "bus.txt").touch()
+        for name, key in (("home", KEY), ("work", OTHER)):
+            assert place.agent("auth", "login", "openai", "--account", name, stdin=key).returncode == 0
+        place.environ["OPENAI_BASE_URL"] = model.url
+        for name, key in (("home", KEY), ("work", OTHER)):
+            model.requests.clear()
+            place.agent("run", "--model", "openai:m", "--mode", "plan", "--account", name, "hello")
+            assert [headers.count(key) for headers, _ in model.requests] == [1] * len(model.requests) != []
+        missing = place.agent("run", "--model", "openai:m", "--account", "play", "hello")
+        assert "no account `play`; it has `home`, `work`" in missing.stderr
+        place.configure('[auth.anthropic]\naccount = "work"\n')
+        assert "`ringfence` / `anthropic:work`" in place.agent("auth", "status", "anthropic").stdout

@@ -1,0 +1,52 @@
+"""The machine of the rules' tests, with somebody who asks, agrees, and comes again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from policy.action import Action, RunScript
+from policy.facts import Facts
+from policy.grant import Grant
+from policy.grant_choices import Choice, choices, drafted
+from policy.grants import Settled, resolve
+from policy.hearing import EvaluationContext
+from policy.tier import Mode
+from policy.verdict import Ask
+from tests.support.permission_world import BOOK, PROFILE, machine, profile
+
+TOP = str(Path(machine().home).parent)
+
+
+def hearing(mode: Mode = Mode.DEFAULT, rules: str = "", facts: Facts | None = None) -> EvaluationContext:
+    return EvaluationContext(facts or machine(), BOOK, profile(rules) if rules else PROFILE, mode, ())
+
+
+def action(given: Action | str) -> Action:
+    if not isinstance(given, str):
+        return given
+    return RunScript(given.replace("@TOP", TOP).replace("@WORK", machine().workspace), machine().workspace)
+
+
+def question(given: Action | str, at: EvaluationContext | None = None) -> Ask:
+    _, verdict = (at or hearing()).evaluate(action(given))
+    assert isinstance(verdict, Ask), (given, verdict)
+    return verdict
+
+
+def offered(given: Action | str, at: EvaluationContext | None = None) -> dict[str, Choice]:
+    """The choices of the question that `given` leads to, by their words."""
+    at = at or hearing()
+    return {each.words.replace(TOP, "@TOP"): each for each in choices(at, question(given, at))}
+
+
+def agreed(given: Action | str, words: str, at: EvaluationContext | None = None) -> tuple[Grant, ...]:
+    """The grants that somebody gives who picks the choice `words`."""
+    found = offered(given, at)
+    assert words in found, (given, tuple(found))
+    return tuple(replace(drafted(what, f"g{index}"), who="me") for index, what in enumerate(found[words].whats))
+
+
+def settled(given: Action | str, grants: Sequence[Grant], at: EvaluationContext | None = None) -> Settled:
+    at = at or hearing()
+    assessment, verdict = at.evaluate(action(given))
+    return resolve(at, assessment, verdict, grants)

@@ -1,0 +1,248 @@
+"""A real Secret Service for tests: gnome-keyring-daemon on a message bus of its own, for any user; and odd ones."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support import forked_agent
+from tests.support.forked_agent import AGENT
+from tests.support.sandbox_bench import NOBODY, ROOT, world_readable_python
+from tests.support.terminal import Terminal
+
+PASSWORD = "the-password-of-the-keyring"
+# A bus that starts nothing by itself, unlike a desktop's, where a message to the Secret Service starts one.
+BARE_BUS = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+ "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen><listen>unix:path=RUNTIME/bus</listen>
+<listen>unix:abstract=RUNTIME/abstract</listen><auth>EXTERNAL</auth>
+<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
+</busconfig>
+"""
+LOCK = """
+import secretstorage
+secretstorage.get_default_collection(secretstorage.dbus_init()).lock()
+"""
+# Takes the name of the Secret Service and answers as the first argument says.
+ODD = """
+import sys
+from jeepney import HeaderFields, MessageType, new_error, new_method_return
+from jeepney.bus_messages import message_bus
+from jeepney.io.blocking import open_dbus_connection
+bus = open_dbus_connection("SESSION")
+bus.send_and_get_reply(message_bus.RequestName("org.freedesktop.secrets"))
+print("ready", flush=True)
+while True:
+    message = bus.receive()
+    if message.header.message_type is not MessageType.method_call or sys.argv[1] == "mute":
+        continue
+    if sys.argv[1] == "refuse":
+        bus.send(new_error(message, "org.freedesktop.DBus.Error.AccessDenied", "s", (sys.argv[2],)))
+    else:
+        bus.send(new_method_return(message, "s", (sys.argv[2],)))
+"""
+
+
+class Desk:
+    """A home, and the command `agent` in it as one user. `environ` is all that a command is given."""
+
+    def __init__(self, user: str, base: Path) -> None:
+        self.user, self.base = user, base
+        self.home, self.work, runtime = base / "home", base / "home" / "work", base / "run"
+        for folder in (self.work, runtime):
+            folder.mkdir(parents=True)
+        runtime.chmod(0o700)
+        self.who: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
+        self.command, path = _command(self.who, base)
+        self.environ = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "LC_ALL": "C.UTF-8",
+            "XDG_RUNTIME_DIR": str(runtime), **path,
+        }  # fmt: skip
+        if self.who:
+            for each in (base, self.home, self.work, runtime):
+                os.chown(each, NOBODY, NOBODY)
+
+    def agent(
+        self, *words: str, stdin: str | bytes = b"", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = forked_agent.run(
+            [*self.command, *words], input=stdin.encode() if isinstance(stdin, str) else stdin, capture_output=True,
+            env={**self.environ, **(env or {})}, cwd=self.work, timeout=180, **self.who,
+        )  # fmt: skip
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def python(self, program: str, *words: str, stdin: str = "") -> str:
+        """The output of a program that has our libraries, as the same user."""
+        argv = (
+            [*self.command[:-1], "-c", program, *words]
+            if len(self.command) > 1
+            else [sys.executable, "-c", program, *words]
+        )
+        done = forked_agent.run(
+            argv, input=stdin, env=self.environ, cwd=self.work, capture_output=True, text=True, timeout=180, **self.who
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def configure(self, text: str) -> Path:
+        """The user's configuration."""
+        folder = self.home / ".config" / "ringfence"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.toml").write_text(text)
+        for each in (folder.parent, folder, folder / "config.toml"):
+            self.own(each)
+        folder.chmod(0o700)
+        return folder / "config.toml"
+
+    def own(self, path: Path) -> Path:
+        if self.who:
+            os.chown(path, NOBODY, NOBODY)
+        return path
+
+    def files(self) -> Iterator[Path]:
+        """Every file that was left anywhere, except the keyring's own."""
+        for path in self.base.rglob("*"):
+            if path.is_file() and "keyrings" not in path.parts:
+                yield path
+
+    @contextlib.contextmanager
+    def secret_service(self, kind: str = "unlocked", said: str = "") -> "Iterator[Service]":
+        """`unlocked` and `locked` are gnome-keyring-daemon; `mute`, `refuse` and `garble` answer oddly with `said`;
+        `none` is a bus without any. `environ` leads to it meanwhile."""
+        config = self.base / "bus.conf"
+        config.write_text(BARE_BUS.replace("RUNTIME", self.environ["XDG_RUNTIME_DIR"]))
+        bus = subprocess.Popen(
+            ["dbus-daemon", f"--config-file={config}", "--nofork", "--nopidfile", "--print-address"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=self.environ, cwd="/", **self.who,
+        )  # fmt: skip
+        assert bus.stdout is not None
+        started = [bus]
+        try:
+            self.environ["DBUS_SESSION_BUS_ADDRESS"] = bus.stdout.readline().strip()
+            service = Service(self)
+            if kind in ("unlocked", "locked"):
+                started.append(self._daemon())
+                service.wait()
+            elif kind != "none":
+                started.append(self._odd(kind, said))
+            if kind == "locked":
+                service.lock()
+            yield service
+        finally:
+            self.environ.pop("DBUS_SESSION_BUS_ADDRESS", None)
+            for process in reversed(started):
+                process.kill()
+                process.wait()
+                for pipe in (process.stdin, process.stdout):
+                    if pipe is not None:
+                        pipe.close()
+
+    def _daemon(self) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            ["gnome-keyring-daemon", "--foreground", "--unlock", "--components=secrets"],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
+            env=self.environ, cwd="/", **self.who,
+        )  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(PASSWORD)
+        process.stdin.close()
+        self.daemon = process.pid
+        return process
+
+    def _odd(self, kind: str, said: str) -> "subprocess.Popen[str]":
+        python = self.command[0] if len(self.command) > 1 else sys.executable
+        process = subprocess.Popen(
+            [python, "-c", ODD, kind, said],
+            stdout=subprocess.PIPE, text=True, env=self.environ, cwd="/", **self.who,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+
+class Service:
+    """The one that runs."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def wait(self) -> None:
+        """Until it can be used."""
+        end = time.monotonic() + 120
+        ask = (
+            "import secretstorage\nbus = secretstorage.dbus_init()\n"
+            "from jeepney.bus_messages import message_bus\n"
+            "print(bus.send_and_get_reply(message_bus.NameHasOwner('org.freedesktop.secrets')).body[0]"
+            " and not secretstorage.get_default_collection(bus).is_locked())"
+        )
+        while self._desk.python(ask).strip() != "True":
+            assert time.monotonic() < end, "gnome-keyring-daemon did not come up"
+            time.sleep(0.05)
+
+    def lock(self) -> None:
+        self._desk.python(LOCK)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        os.kill(self._desk.daemon, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._desk.daemon, signal.SIGCONT)
+
+    def item(self, name: str, value: bytes, program: str = "Python keyring library") -> None:
+        """Put anything there, past the product, as another `program` does."""
+        self._desk.python(
+            "import secretstorage, sys\n"
+            "kept = secretstorage.get_default_collection(secretstorage.dbus_init())\n"
+            "attributes = {'service': 'ringfence', 'username': sys.argv[1], 'application': sys.argv[2]}\n"
+            "kept.create_item('x', attributes, bytes.fromhex(sys.stdin.read()), replace=True)",
+            name, program, stdin=value.hex(),
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def desk(user: str) -> Iterator[Desk]:
+    with tempfile.TemporaryDirectory(prefix="keyring-", dir="/var/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        yield Desk(user, base)
+
+
+@contextlib.contextmanager
+def terminal(desk: Desk, *words: str, command: Sequence[str] | None = None) -> Iterator[Terminal]:
+    """With `agent` in it, or with `command`."""
+    made = Terminal(
+        [*(command or desk.command), *words], desk.work, {**desk.environ, "TERM": "xterm"}, other=bool(desk.who)
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _command(who: dict[str, Any], base: Path) -> tuple[list[str], dict[str, str]]:
+    """How that user starts `agent`, and the variables it takes: ours, or a copy where ours lies in a closed folder."""
+    if not who:
+        return [AGENT], {}
+    with contextlib.suppress(OSError):
+        if subprocess.run([AGENT, "--version"], capture_output=True, cwd="/", env={}, **who).returncode == 0:
+            return [AGENT], {}
+    import keyring
+
+    code = base / "code"
+    skip = shutil.ignore_patterns("__pycache__", "anthropic", "openai", "mypy*", "ruff*", "hypothesis*", "pip*")
+    shutil.copytree(Path(keyring.__file__).parent.parent, code, ignore=skip)
+    for package in ("policy", "sandbox", "profiles", "tools", "runner"):
+        shutil.copytree(
+            ROOT / package, code / package, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True
+        )
+    (code / "agent.py").write_text("import sys\nfrom runner.cli import main\nsys.exit(main())\n")
+    return [world_readable_python(), str(code / "agent.py")], {"PYTHONPATH": str(code)}

@@ -1,0 +1,193 @@
+"""What `agent audit` and `agent audit show` print: golden texts of recorded decisions, and records nobody expected."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from policy.verdict import Problem
+from runner.audit.chain import Record
+from runner.audit.deeds import Deed
+from runner.audit.log import AuditLog
+from runner.audit.records import Refusal, SessionInfo
+from runner.audit.shown import deed_text, record_text
+from runner.audit.stats import Stats
+from runner.audit.stats_text import Known, stats_text
+from runner.audit.view import WIDE, entry, entry_lines, finished_line, json_line
+from tests.support.places import TESTS
+from tests.support.tmux import Tmux
+
+GOLDEN = TESTS / "golden"
+
+
+def records() -> list[Record]:
+    """A few real records, with a time, a folder and a session of their own: some allowed, some asked, one cut."""
+    lines = (GOLDEN / "audit_records.jsonl").read_text("utf-8").splitlines()
+    return [Record(**json.loads(line)) for line in lines]
+
+
+def all_deeds() -> list[Deed]:
+    """As `deeds` walks over them: newest first."""
+    found = records()
+    finished = {record.body["decided"]: record for record in found if record.kind == "finished"}
+    session = next(record for record in found if record.kind == "session")
+    decisions = [record for record in found if record.kind in ("decided", "refused")]
+    return [Deed(record, session, finished.get(record.id)) for record in reversed(decisions)]
+
+
+def golden(name: str, shown: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(shown, "utf-8")
+    assert shown == path.read_text("utf-8"), f"UPDATE_GOLDEN=1 writes {name} anew"
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "colour"), [("plain", WIDE, False), ("narrow", 60, False), ("colour", 110, True)]
+)
+def test_the_list(name: str, width: int, colour: bool) -> None:
+    shown = [line for deed in all_deeds() for line in entry_lines(entry(deed), colour=colour, width=width)]
+    golden(f"audit_list_{name}.txt", "\n".join(shown).replace("\x1b", "ESC") + "\n")
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 83, 84, 110, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for deed in all_deeds():
+        for line in entry_lines(entry(deed), colour=False, width=width):
+            long = max((len(word) for word in line.split()), default=0) + 9
+            assert len(line) <= max(width, long, 50), line
+
+
+def test_everything_about_each() -> None:
+    golden("audit_show.txt", "\n\n".join(deed_text(deed) for deed in all_deeds()) + "\n")
+
+
+def test_of_a_merged_log_the_chain_is_named() -> None:
+    deed = all_deeds()[0]
+    merged = Record(70, deed.record.hash, deed.record.body, "8f3fa94021ba57cd", 17)
+    deed = Deed(merged, deed.session, deed.finished)
+    assert "8f3fa940  exec" in "\n".join(entry_lines(entry(deed), colour=False, width=WIDE))
+    assert f"record 70 (17 of log 8f3fa94021ba57cd): {merged.hash}" in deed_text(deed)
+    told = json.loads(json_line(deed))
+    assert (told["id"], told["log"], told["number"]) == (70, "8f3fa94021ba57cd", 17)
+
+
+def test_everything_about_a_session() -> None:
+    golden("audit_show_session.txt", record_text(records()[0]) + "\n")
+
+
+@pytest.mark.threat("T28")
+def test_nothing_in_a_record_drives_the_terminal() -> None:
+    nasty = "\x1b[2J\u202e\u200b\r\x07"
+
+    def spoiled(value: object) -> object:
+        match value:
+            case str():
+                return value + nasty
+            case list():
+                return [spoiled(item) for item in value]
+            case dict():
+                return {spoiled(key): spoiled(item) for key, item in value.items()} | {
+                    key: spoiled(item) for key, item in value.items()
+                }
+            case _:
+                return value
+
+    for deed in all_deeds():
+        body = {key: spoiled(value) if key != "kind" else value for key, value in deed.record.body.items()}
+        bad = Deed(Record(deed.record.id, deed.record.hash, body), deed.session, deed.finished)
+        text = "\n".join([*entry_lines(entry(bad), colour=False, width=110), deed_text(bad)])
+        assert not {"\x1b", "\u202e", "\u200b", "\r", "\x07"} & set(text)
+
+
+STRANGE: list[object] = [
+    None,
+    0,
+    -1,
+    True,
+    "",
+    "x",
+    [],
+    ["x"],
+    {},
+    {"cut": "x"},
+    {"type": "RunScript"},
+    {"type": "CallMcp"},
+    1e300,
+    10**400,
+    [[]],
+    {"a": [{}]},
+    "\x1b" * 20 + "\n",
+]
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=[json.dumps(value)[:20] for value in STRANGE])
+def test_a_field_of_another_shape_is_shown_somehow(value: object) -> None:
+    """Another version wrote it, or somebody changed it: reading a log must never end in a traceback."""
+    for deed in (deed for deed in all_deeds() if deed.record.id in (8, 11, 13, 16)):
+        parts = {"record": deed.record, "session": deed.session, "finished": deed.finished}
+        for part, record in parts.items():
+            for body in changed(record.body, value) if record else ():
+                bad = Deed(**{**parts, part: Record(record.id, record.hash, body)})  # type: ignore[arg-type,union-attr]
+                if bad.record.kind in ("decided", "refused"):
+                    listed = [*entry_lines(entry(bad), colour=False, width=70)]
+                    assert listed
+                    assert deed_text(bad)
+                    assert "\x1b" not in "".join(listed) + deed_text(bad)
+                    counted = Stats()
+                    counted.add(bad)
+                    assert stats_text(counted, Known(), colour=False, width=70)
+                if bad.finished is not None:
+                    assert "\x1b" not in "".join(finished_line(bad.finished, colour=False, width=70))
+        for record in filter(None, parts.values()):
+            assert record_text(record)
+
+
+def changed(body: dict[str, object], value: object) -> Iterator[dict[str, object]]:
+    """With `value` in the place of each field in turn, and of each field of an object in it."""
+    for field, held in body.items():
+        if field != "kind":
+            yield {**body, field: value}
+        if isinstance(held, dict):
+            yield from ({**body, field: inner} for inner in changed(held, value))
+
+
+def test_what_an_earlier_version_left_out() -> None:
+    for kind in ("decided", "refused"):
+        assert deed_text(Deed(Record(1, "0" * 64, {"kind": kind}), None, None))
+        assert [*entry_lines(entry(Deed(Record(1, "0" * 64, {"kind": kind}), None, None)), colour=False, width=80)]
+
+
+def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:
+    """Text with the caret view, folded lines and no JSON; nothing of the progress is left behind."""
+    agent = str(Path(sys.executable).with_name("agent"))
+    state, work = tmp_path / "state", tmp_path / "work"
+    state.mkdir(mode=0o700)
+    work.mkdir()
+    environ = {**os.environ, "RINGFENCE_STATE_DIR": str(state), "HOME": str(tmp_path), "TERM": "xterm-256color"}
+    environ.pop("NO_COLOR", None)
+    problem = Problem("`command` is missing", "the tool wants one", "give one")
+    with AuditLog.open(state / "audit.db") as log:
+        session = log.session(SessionInfo("default", str(work), True, None))
+        for number in range(3):
+            log.refused(session, Refusal("bash", f'{{"x": {number}, "long": "{"y" * 300}"}}', problem))
+    script = (
+        f"{agent} audit --limit 2; {agent} audit show last; {agent} audit stats; {agent} audit show last | head -c 1"
+    )
+    with closing(Tmux(tmp_path, work, environ, "bash", "-c", script)) as window:
+        screen = window.until("LEFT 0")
+    told = [
+        "malformed",
+        "there are older ones; these are the newest 2",
+        "arguments, as the model sent them",
+        "3 decisions in 1 session",
+    ]
+    for part in told:
+        assert part in screen
+    assert "reading" not in screen, "the progress is gone"
+    assert screen.split("never spoke")[-1].split("LEFT")[0].rstrip().endswith("{"), "JSON in a pipe"
+    assert all(len(line) <= 110 for line in screen.splitlines())

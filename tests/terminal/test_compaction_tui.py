@@ -1,0 +1,104 @@
+"""/compact as a person meets it: it can be stopped, and what is said meanwhile waits."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+from runner.agent import Agent
+from runner.json_mode import JsonMode
+from runner.problems import Exit
+from runner.providers import Opened
+from runner.questions import Questions
+from tests.process.test_compaction import Clerk
+from tests.process.test_json_mode import Front, folder
+from tests.support.model_server import Delta, serving
+from tests.support.tmux import Tmux
+from tests.terminal.test_tui import AGENT, Desk, desk, leave
+
+__all__ = ["desk", "folder"]  # the fixtures
+
+
+def test_who_speaks_while_notes_are_written_is_heard_after_them(desk: Desk) -> None:
+    enough = threading.Event()
+
+    def answer(number: int, headers: str, body: bytes) -> Delta | str:
+        if b"You write notes" in body:
+            enough.wait(120)
+        return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
+
+    with serving(answer) as server:
+        environ = {**desk.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
+        window = Tmux(desk.base, desk.work, environ, AGENT, "--model", "openai:m")
+        desk.windows.append(window)
+        window.type("one", "Enter")
+        window.until("end 1")
+        window.until("done (1 turn)")
+        window.type("two", "Enter")
+        window.until("end 2")
+        window.gone("working")
+        window.type("/compact", "Enter")
+        window.until("writes notes about")
+        window.type("three", "Enter")
+        window.until("waits: three")
+        window.type("C-c")
+        window.until("end 4")
+        assert "nothing yet" not in leave(window)
+        enough.set()
+    assert b"<notes " not in server.requests[-1][1], "what was stopped changed nothing"
+    assert b"three" in server.requests[-1][1]
+
+
+def test_a_program_that_does_not_wait_for_notes_loses_nothing(folder: Path) -> None:
+    """A prompt right behind /compact ended JSON mode."""
+    long = "word " * 4_000
+
+    clerk = Clerk(long, long, "noted", "after the notes")
+
+    async def work() -> tuple[Front, Exit]:
+        front = Front()
+        questions = Questions(front.emit)
+        agent = Agent(folder, model=Opened(clerk, "m"), approver=questions, emit=front.emit)
+        async with agent:
+            serving = asyncio.create_task(JsonMode(agent, questions, front.emit).serve(front))
+            for number in (1, 2):
+                front.say("prompt", text="go on")
+                await front.until("run_ended", number)
+            front.say("command", text="/compact")
+            front.say("prompt", text="and now?")
+            await front.until("run_ended", 3)
+            front.end()
+            return front, await asyncio.wait_for(serving, 60)
+
+    front, code = asyncio.run(work())
+    assert code is Exit.DONE
+    assert len(front.of("compacted")) == 1
+    assert "noted" in clerk.asked
+    assert "and now?" in clerk.asked
+    assert front.of("error") == []
+
+
+def test_notes_are_stopped_at_a_plain_terminal_too(desk: Desk) -> None:
+    enough = threading.Event()
+
+    def answer(number: int, headers: str, body: bytes) -> Delta | str:
+        if b"You write notes" in body:
+            enough.wait(120)
+        return {"content": f"answer {number} " + "word " * 3000 + f"end {number}"}
+
+    with serving(answer) as server:
+        environ = {**desk.environ, "OPENAI_API_KEY": "sk-test-of-nothing", "OPENAI_BASE_URL": server.url}
+        window = Tmux(desk.base, desk.work, environ, AGENT, "--plain", "--model", "openai:m")
+        desk.windows.append(window)
+        window.until("/help for help")
+        for number in (1, 2):
+            window.type("go on", "Enter")
+            window.until(f"end {number}")
+        window.type("/compact", "Enter")
+        window.until("writes notes about")
+        window.type("C-c")
+        window.until("stopped: the model sees what it saw before")
+        window.type("still there?", "Enter")
+        window.until("end 4")
+        window.type("/quit", "Enter")
+        window.until("LEFT 0")
+        enough.set()

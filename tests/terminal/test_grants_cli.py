@@ -1,0 +1,216 @@
+"""Grants as people meet them: a real terminal, a real sandbox, a real audit log, and more than one process."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import forked_agent
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+ASKED = b"instead: "
+
+
+class Desk:
+    def __init__(self, base: Path) -> None:
+        self.base, self.work = base, base / "work"
+        for folder in ("work/docs", "home", "config"):
+            (base / folder).mkdir(parents=True)
+        (self.work / "Makefile").write_text("build:\n\t@echo built\nother:\n\t@echo other\n")
+        self.environ = {
+            "HOME": str(base / "home"),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "RINGFENCE_STATE_DIR": str(base / "state"),
+            "RINGFENCE_CONFIG_DIR": str(base / "config"),
+        }
+
+    def agent(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return forked_agent.run(
+            [AGENT, *words], cwd=self.work, env=self.environ, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
+        )  # fmt: skip
+
+    def listed(self, *words: str) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = json.loads(self.agent("grants", "list", "--json", *words).stdout)
+        return found
+
+    def at_terminal(self, *words: str, answers: tuple[str, ...] = ()) -> tuple[int, str, int]:
+        """Run at a terminal, and answer each question; the exit status, what was on the screen, questions asked."""
+        child, terminal = pty.fork()
+        if child == 0:
+            os.chdir(self.work)
+            os.execve(AGENT, [AGENT, *words], self.environ)
+        seen, left, until = b"", list(answers), time.monotonic() + 60
+        asked = answered = 0
+        while time.monotonic() < until:
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            try:
+                chunk = os.read(terminal, 4096)
+            except OSError:
+                break
+            seen += chunk
+            asked = seen.count(ASKED)
+            if asked > answered:
+                answered += 1
+                os.write(terminal, (left.pop(0) if left else "n").encode() + b"\r")
+        _, status = os.waitpid(child, 0)
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(status), seen.decode().replace("\r", ""), asked
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.mark.threat("T76")
+def test_what_was_answered_at_one_question_answers_the_next_and_nothing_else(desk: Desk) -> None:
+    status, screen, asked = desk.at_terminal("exec", "make build", answers=("p because it is ours",))
+    assert (status, asked) == (0, 1), screen
+    assert "built" in screen
+    grant = desk.listed()[0]
+    name = str(grant["id"])
+    assert f"remembered as {name}" in screen
+    assert grant["says"] == "exactly `make build`"
+    assert (grant["script"], grant["reason"]) == ("$ make build", "it is ours")
+    status, screen, asked = desk.at_terminal("exec", "make build")
+    assert (status, asked) == (0, 0), screen
+    status, screen, asked = desk.at_terminal("exec", "make other")
+    assert (status, asked) == (3, 1), screen
+    record = json.loads(desk.agent("audit", "--json").stdout.splitlines()[1])
+    assert record["grants"] == [name]
+    assert record["because"]["rule"] == f"grant:{name}"
+    assert (record["answer"]["yes"], record["answer"]["by"]) == (True, f"grant {name}")
+    first = json.loads(desk.agent("audit", "--json").stdout.splitlines()[2])
+    assert (first["grants"], first["answer"]["by"]) == ([name], "terminal")
+    listed = desk.agent("audit").stdout
+    assert f"answered: yes, by grant {name}" in listed
+    assert f"answered: yes, by terminal, remembered as {name}" in listed
+    assert name in desk.agent("why", "make build").stdout
+    assert json.loads(desk.agent("why", "--json", "make build").stdout)["because"]["rule"] == f"grant:{name}"
+    assert name not in desk.agent("why", "make other").stdout
+    assert first["answer"]["seconds"] > 0
+    assert record["answer"]["seconds"] is None, "nobody was waited for"
+    assert record["granted"][0]["id"] == name
+    desk.agent("grants", "revoke", name)  # the record has it as it was
+    told = json.loads(desk.agent("audit", "replay", "--json").stdout)
+    assert (told["replayed"], told["differences"], told["unknown"]) == (3, [], [])
+
+
+@pytest.mark.threat("T76")
+def test_where_nobody_is_a_grant_answers_nothing(desk: Desk) -> None:
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
+    assert desk.agent("exec", "make build").returncode == 3
+    assert desk.agent("exec", "--unattended", "make build").returncode == 3
+
+
+@pytest.mark.threat("T77")
+def test_a_remembered_no_holds_where_nobody_is_and_whatever_the_mode(desk: Desk) -> None:
+    status, screen, _ = desk.at_terminal("exec", "make build", answers=("d because it is slow",))
+    assert status == 3, screen
+    for words in (("--mode", "trust-project"), ("--mode", "dangerously"), ("--unattended", "--mode", "trust-project")):
+        done = desk.agent("exec", *words, "make build")
+        assert done.returncode == 3, done
+        assert "it is slow" in done.stderr
+    assert desk.agent("exec", "--mode", "trust-project", "make other").returncode == 0
+    name = str(desk.listed()[0]["id"])
+    assert desk.agent("grants", "revoke", name).returncode == 0
+    assert desk.agent("exec", "--mode", "trust-project", "make build").returncode == 0
+    told = json.loads(desk.agent("audit", "replay", "--json").stdout)
+    assert (told["differences"], told["unknown"]) == ([], []), "a no that was taken back is in the record"
+
+
+@pytest.mark.threat("T78")
+def test_uses_run_out_and_what_is_revoked_is_asked_again(desk: Desk) -> None:
+    assert desk.agent("grants", "add", "make build", "p", "2x").returncode == 0
+    for expected in (0, 0, 1):
+        status, screen, asked = desk.at_terminal("exec", "make build")
+        assert (status, asked) == (3 if expected else 0, expected), screen
+    assert desk.listed() == []
+    assert [grant["uses"] for grant in desk.listed("--all")] == [0]
+    assert "removed g" in desk.agent("grants", "prune").stdout
+    assert desk.listed("--all") == []
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
+    assert desk.at_terminal("exec", "make build")[2] == 0
+    assert desk.agent("grants", "revoke", "--all").returncode == 0
+    assert desk.at_terminal("exec", "make build")[2] == 1
+
+
+@pytest.mark.threat("T79")
+@pytest.mark.parametrize("damage", ["torn", "open", "link"])
+def test_a_file_that_cannot_be_believed_leads_back_to_the_question(desk: Desk, damage: str) -> None:
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
+    path = desk.base / "state" / "grants.json"
+    if damage == "torn":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif damage == "open":
+        path.chmod(0o666)
+    else:
+        path.rename(desk.base / "elsewhere.json")
+        path.symlink_to(desk.base / "elsewhere.json")
+    status, screen, asked = desk.at_terminal("exec", "make build")
+    assert (status, asked) == (3, 1), screen
+    assert "grants.json" in screen
+    assert ("corrupt-1" in screen) is (damage == "torn")
+
+
+def test_grants_of_another_folder_are_listed_when_asked_for(desk: Desk) -> None:
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
+    other = desk.base / "other"
+    other.mkdir()
+    assert len(desk.listed("--workspace", str(desk.work))) == 1
+    assert json.loads(desk.agent("grants", "--json").stdout) == desk.listed(), "the list needs no word of its own"
+    assert desk.listed("--workspace", str(other)) == []
+    assert len(desk.listed("--all", "--workspace", str(other))) == 1
+
+
+@pytest.mark.threat("T77")
+def test_no_command_of_the_agent_gives_itself_a_grant(desk: Desk) -> None:
+    assert desk.agent("grants", "add", "make build", "p").returncode == 0
+    path = desk.base / "state" / "grants.json"
+    before = path.read_bytes()
+    tries = [
+        f"{AGENT} grants add 'make other' 1",
+        f"{AGENT} grants revoke --all",
+        f"RINGFENCE_STATE_DIR={desk.base}/state {AGENT} grants add 'make other' 1",
+        f"python3 -c 'open({str(path)!r}, \"w\")'",
+        f"echo x > {path}",
+        f"rm -rf {desk.base}/state",
+        f'ln -s {path} g; python3 -c \'open("g", "w")\'',
+    ]
+    for line in tries:
+        for mode in ("dont-ask", "dangerously"):
+            desk.agent("exec", "--mode", mode, line)
+            assert path.read_bytes() == before, (mode, line)
+
+
+# fmt: off
+MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
+    (("grants", "show", "g00000000"),           2, "there is no grant",        "a name that nobody has"),
+    (("grants", "revoke"),                      2, "not clear what",           "nothing to take back"),
+    (("grants", "revoke", "--all", "g1"),       2, "not clear what",           "one and all"),
+    (("grants", "revoke", "g\x1b[2J"),          2, "there is no grant",        "a name that drives the terminal"),
+    (("grants", "--json", "prune"),             2, "option stands before",     "an option that nothing would come of"),
+    (("grants", "add", "sudo ls"),              2, "nothing of that",          "dangerous: once at most"),
+    (("grants", "add", "make build", "1"),      2, "is no answer here",        "a number"),
+    (("grants", "add", "make build", "often"),  2, "is no answer",             "words that mean nothing"),
+    (("grants", "add", "cat ~/.ssh/id_rsa"),    3, "private key",              "what no yes allows"),
+    (("grants", "add", "ls"),                   0, "",                         "what needs no answer"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("words", "status", "said", "why"), MISTAKES, ids=[why for *_, why in MISTAKES])
+def test_mistakes(desk: Desk, words: tuple[str, ...], status: int, said: str, why: str) -> None:
+    done = desk.agent(*words)
+    assert (done.returncode, said in done.stderr) == (status, True), done
+    assert "\x1b" not in done.stdout + done.stderr
+    assert not (desk.base / "state" / "grants.json").exists()

@@ -1,0 +1,118 @@
+"""Grants of one session, in a real conversation: they hold while it lasts, come back when it goes on, and stay behind
+in a fork."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.tmux import Tmux
+from tests.terminal.test_cli_sessions import AGENT, Desk
+
+_BUILDS = """
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "make build" } }]
+[[turn]]
+text = "Turn one is over."
+[[turn]]
+calls = [{ name = "bash", arguments = { command = "make build" } }]
+[[turn]]
+text = "Turn two is over."
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    desk = Desk(tmp_path)
+    (tmp_path / "script.toml").write_text(_BUILDS)
+    (desk.work / "Makefile").write_text("build:\n\t@echo built it\n")
+    return desk
+
+
+def _talk(desk: Desk, *words: str) -> Tmux:
+    window = Tmux(desk.base, desk.work, desk.environ, AGENT, "--plain", "--model", desk.model, *words)
+    window.until("/quit to leave")
+    return window
+
+
+@pytest.mark.threat("T77")
+def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(desk: Desk) -> None:
+    window = _talk(desk)
+    try:
+        window.type("go", "Enter")
+        window.until("allow once?")
+        window.type("s", "Enter")
+        window.until("Turn one is over.")
+        window.type("again", "Enter")
+        screen = window.until("Turn two is over.")
+        assert screen.count("allow once?") == 1, "the second call needs no answer"
+        name = re.findall(r"remembered as (g[0-9a-f]{8})", screen)[0]
+        window.type("/grants", "Enter")
+        screen = window.until("in this session, by")
+        assert re.search(rf"^{name}  allow  exactly `make build`", screen, re.MULTILINE), "in line with what is below"
+        window.leave()
+    finally:
+        window.close()
+    id = str(desk.list()[0]["id"])
+    shown = desk.agent("sessions", "show", id).stdout
+    assert f"allowed for the rest of this session, as {name}: exactly `make build`\n" in shown
+    assert not (desk.state / "grants.json").exists()
+    assert desk.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
+
+    (desk.base / "quiet.toml").write_text('[[turn]]\ntext = "done"\n')
+    alone = desk.agent("run", "--model", f"scripted:{desk.base / 'quiet.toml'}", "-c", "go on")
+    assert f"grant {name} of this session allows nothing while nobody is there: " in " ".join(alone.stdout.split())
+    window = _talk(desk, "-c")
+    try:
+        screen = window.until("/quit to leave")
+        assert f"grant {name} of this session allows again: exactly `make build`" in " ".join(screen.split())
+        window.type("go", "Enter")
+        screen = window.until("Turn one is over.")
+        assert "allow once?" not in screen
+        window.type(f"/grants revoke {name}", "Enter")
+        window.until(f"revoked {name}")
+        window.type("again", "Enter")
+        window.until("allow once?")
+        window.type("n", "Enter")
+        window.until("Turn two is over.")
+        window.leave()
+    finally:
+        window.close()
+    records = [json.loads(line) for line in desk.agent("audit", "--json").stdout.splitlines()]
+    assert [(each["verdict"], each["answer"]["by"]) for each in reversed(records)] == [
+        ("allow", "terminal"),
+        ("allow", f"grant {name}"),
+        ("allow", f"grant {name}"),
+        ("deny", "terminal"),
+    ]
+
+    window = _talk(desk, "-c")
+    try:
+        assert name not in window.until("/quit to leave").partition("resumed")[0], "what was revoked does not come back"
+        window.type("/grants", "Enter")
+        window.until("nothing was remembered")
+        window.leave()
+    finally:
+        window.close()
+
+
+def test_a_fork_takes_no_grant_along(desk: Desk) -> None:
+    window = _talk(desk)
+    try:
+        window.type("go", "Enter")
+        window.until("allow once?")
+        window.type("s", "Enter")
+        window.until("Turn one is over.")
+        window.leave()
+    finally:
+        window.close()
+    window = _talk(desk, "--fork", str(desk.list()[0]["id"]))
+    try:
+        window.type("go", "Enter")
+        window.until("allow once?")
+        window.type("n", "Enter")
+        window.until("Turn one is over.")
+        window.leave()
+    finally:
+        window.close()

@@ -1,0 +1,369 @@
+"""A person at the terminal, in tmux: a whole talk with the scripted model, keys in every state, and what is left of it."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.tmux import Tmux
+
+AGENT = str(Path(sys.executable).with_name("agent"))
+
+
+class Desk:
+    """A workspace, a home and a state folder, and the model's script."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.work, self.state = base / "w", base / "state"
+        for folder in (self.work, base / "home"):
+            folder.mkdir()
+        self.environ = {
+            "HOME": str(base / "home"),
+            "PATH": os.environ["PATH"],
+            "RINGFENCE_STATE_DIR": str(self.state),
+            "LANG": "C.UTF-8",
+        }
+        self.windows: list[Tmux] = []
+
+    def start(self, turns: list[dict[str, object]], *words: str, size: tuple[int, int] = (110, 50)) -> Tmux:
+        script = self.base / "script.json"
+        script.write_text(json.dumps({"turn": turns}))
+        command = (AGENT, "--model", f"scripted:{script}", *words)
+        window = Tmux(self.base, self.work, self.environ, *command, size=size)
+        self.windows.append(window)
+        return window
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    for window in desk.windows:
+        window.close()
+
+
+def bash(command: str, text: str = "") -> dict[str, object]:
+    return {"text": text, "calls": [{"name": "bash", "arguments": {"command": command}}]}
+
+
+def test_a_talk_from_the_first_key_to_the_last(desk: Desk) -> None:
+    turns: list[dict[str, object]] = [
+        bash("echo one > kept; cat kept", "I write it."),
+        {"text": "That is **done**."},
+        {"text": "Still here."},
+    ]
+    window = desk.start(turns, "--mode", "trust-project")
+    window.type("write it", "Enter")  # before anything is open
+    screen = window.until("done (2 turns)")
+    assert "That is done." in screen, "drawn as Markdown, and whole"
+    assert screen.count("> write it") == 1
+    window.type("and", "M-Enter", "now?", "Enter")
+    screen = window.until("Still here.")
+    assert "> and\n  now?" in screen
+    window.type("C-d")
+    screen = window.until("LEFT 0")
+    assert re.search(r"to go on: agent --resume [0-9a-f]{8}", screen)
+    assert "sandbox FULL" not in screen.partition("to go on")[2], "the line of status is gone"
+    assert (desk.work / "kept").read_text() == "one\n"
+
+
+def leave(window: Tmux) -> str:
+    window.type("C-u")
+    window.type("C-d")
+    return window.until("LEFT 0")
+
+
+@pytest.mark.threat("T112")
+def test_a_question_takes_no_key_that_was_typed_before_it(desk: Desk) -> None:
+    window = desk.start([bash("curl -s http://example.test/"), {"text": "So be it."}])
+    window.type("go", "Enter")
+    window.until("> go")
+    window.type("y", "y", "Enter")  # into the input, or too early
+    window.until("f no, and say why")
+    window.press("n", "So be it.")
+    assert "you said no" in leave(window)
+
+
+def test_what_is_said_meanwhile_waits_and_can_be_taken_back(desk: Desk) -> None:
+    window = desk.start(
+        [bash("while [ ! -e go ]; do sleep 0.1; done; echo over"), {"text": "Seen both."}], "--mode", "trust-project"
+    )
+    window.type("work", "Enter")
+    window.until("running")
+    window.type("first", "Enter")
+    window.until("waits: first")
+    window.type("second", "Enter")
+    assert "waits: first" in window.until("waits: second")
+    window.type("Escape")
+    screen = window.gone("waits: first")
+    assert "> first\n\n  second" in blank(screen), "in the input again"
+    window.type(", third", "Enter")
+    window.until("waits: first")
+    (desk.work / "go").touch()
+    screen = window.until("Seen both.")
+    assert screen.index("second, third") < screen.index("Seen both."), "inside the turn, after the call"
+    leave(window)
+
+
+def test_enter_may_wait_for_the_end_of_the_turn_and_all_go_at_once(desk: Desk) -> None:
+    (desk.base / "own.toml").write_text('[queue]\nenter = "follow-up"\ndelivery = "all"\n')
+    turns: list[dict[str, object]] = [
+        bash("while [ ! -e go ]; do sleep 0.1; done; echo over"),
+        {"text": "The turn is over."},
+        {"text": "Seen both."},
+    ]
+    window = desk.start(turns, "--mode", "trust-project", "--config", str(desk.base / "own.toml"))
+    window.type("work", "Enter")
+    window.until("running")
+    window.type("first", "Enter")
+    window.until("waits: first")
+    window.type("second", "Enter")
+    window.until("waits: second")
+    (desk.work / "go").touch()
+    screen = window.until("Seen both.")
+    assert screen.index("The turn is over.") < screen.index("> first"), "not inside the turn"
+    assert "> first\n\n  second" in blank(screen), "both at once"
+    leave(window)
+
+
+def blank(screen: str) -> str:
+    return "\n".join(line.rstrip() for line in screen.split("\n"))
+
+
+def test_ctrl_c_in_every_state(desk: Desk) -> None:
+    window = desk.start(
+        [bash("echo $$ > pid; sleep 300"), bash("curl -s http://example.test/"), {"text": "never"}],
+        "--mode",
+        "trust-project",
+    )
+    window.until("sandbox FULL")
+    window.type("some words", "C-c")
+    assert "some words" not in window.gone("some words"), "the input is emptied"
+    window.type("run", "Enter")
+    window.until("running")
+    window.type("C-c")
+    window.until("stopped by the user")
+    window.type("ask", "Enter")
+    window.until("f no, and say why")
+    window.type("C-c")
+    screen = window.gone("f no, and say why")
+    assert screen.count("stopped by the user") == 2
+    window.type("C-c")
+    window.until("Ctrl+C again leaves")
+    window.type("C-c")
+    window.until("LEFT 130")
+    assert not sleeping("300")
+
+
+def test_one_key_stops_a_command_and_leaves_what_was_written(desk: Desk) -> None:
+    window = desk.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
+    window.until("sandbox FULL")
+    window.type("!sleep 298", "Enter")
+    window.until("running")
+    window.type("C-c")
+    screen = window.until("stopped; Ctrl+C again leaves")
+    assert "running" not in screen, "its card has ended"
+    window.type("go", "Enter")
+    window.until("running")
+    window.type("!echo mine", "Enter")
+    assert "> !echo mine" in window.until("one thing at a time"), "not lost: it cannot wait"
+    window.type("C-u", "and then", "Enter")
+    window.until("waits: and then")
+    window.type("C-c")
+    window.until("stopped by the user")
+    window.until("> and then")
+    window.type("C-c")
+    window.gone("> and then")
+    assert "LEFT" not in window.screen(), "the input was emptied, and nothing was left"
+    leave(window)
+
+
+def sleeping(seconds: str) -> list[str]:
+    """Processes `sleep SECONDS` on this machine."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+        except OSError:
+            continue
+        if words[:2] == [b"sleep", seconds.encode()]:
+            found.append(folder.name)
+    return found
+
+
+@pytest.mark.parametrize("how", ["hangup", "killed"])
+def test_a_terminal_that_dies_leaves_nothing_behind_but_the_session(desk: Desk, how: str) -> None:
+    seconds = {"hangup": "41231", "killed": "41232"}[how]
+    window = desk.start([bash(f"sleep {seconds}", "I sleep.")], "--mode", "trust-project")
+    window.type("sleep", "Enter")
+    window.until("running")
+    wait_until(lambda: bool(sleeping(seconds)))
+    if how == "hangup":
+        window.close()
+        desk.windows.clear()
+    else:
+        child = int(Path(f"/proc/{window.pid()}/task/{window.pid()}/children").read_text().split()[0])
+        os.kill(child, signal.SIGTERM)
+        window.until("LEFT 143")
+    wait_until(lambda: not sleeping(seconds))
+    window = desk.start([{"text": "I am back."}], "-c")
+    screen = window.until("resumed")
+    assert "sleep" in screen
+    window.type("again", "Enter")
+    window.until("I am back.")
+    leave(window)
+
+
+def wait_until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.threat("T112")
+def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(desk: Desk) -> None:
+    lines = [f"line {number} of what was pasted" for number in range(10_000)]
+    window = desk.start([{"text": "Read it."}])
+    window.until("sandbox FULL")
+    window.type("see ")
+    window.paste("\n".join(lines) + "\x03\x04")
+    window.until("[pasted 10000 lines #1]")
+    window.type(" and this")
+    window.until("and this")
+    window.type("Enter")
+    window.until("Read it.")
+    leave(window)
+    kept = next(path for path in (desk.state / "sessions").rglob("*.jsonl")).read_text()
+    assert f"{lines[9_998]}\\n{lines[9_999]}" in kept
+    assert "see line 0 of" in kept
+
+
+def test_who_leaves_the_list_of_sessions_begins_none(desk: Desk) -> None:
+    window = desk.start([{"text": "Once."}])
+    window.type("go", "Enter")
+    window.until("done (1 turn)")
+    leave(window)
+    kept = list((desk.state / "sessions").rglob("*.jsonl"))
+    for key in ("Escape", "C-c"):
+        window = desk.start([{"text": "Never."}], "--resume")
+        window.until("resume which session?")
+        window.type(key)
+        window.until("LEFT 0")
+    assert list((desk.state / "sessions").rglob("*.jsonl")) == kept
+
+
+def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(desk: Desk) -> None:
+    desk.environ |= {"LC_ALL": "C"}
+    window = desk.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
+    screen = window.until("sandbox FULL")
+    assert "default - script.json - " in screen, "a terminal without UTF-8 gets marks that it has"
+    window._do("set-option", "-s", "set-clipboard", "on")
+    window.type("go", "Enter")
+    window.until("done (1 turn)")
+    window.type("/copy", "Enter")
+    window.until("for the clipboard")
+    wait_until(lambda: bool(window._do("list-buffers").strip()))
+    assert window._do("show-buffer") == "Take ␛[31mthis␛[201~:\n\n\tcode"
+    leave(window)
+
+
+@pytest.mark.threat("T112")
+def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(desk: Desk) -> None:
+    window = desk.start([{"text": "Read it."}])
+    window.until("sandbox FULL")
+    window.paste("see\x1b[201~\r!touch bad1\r/quit\r\x04")
+    window.until("/quit")
+    window.type("C-c")
+    window.gone("/quit")
+    window.type("C-c", "-l", "one\r!touch bad2\r/quit\r")  # a terminal that marks no paste
+    window.until("bad2")
+    window.type("C-c", "!", "Enter")
+    window.until("runs a command yourself")
+    window.type("C-c", "whole", "Enter")
+    screen = window.until("Read it.")
+    assert "> whole" in screen
+    leave(window)
+    assert not list(desk.work.iterdir())
+
+
+def test_a_window_that_changes_its_size_shows_nothing_twice(desk: Desk) -> None:
+    window = desk.start([{"text": " ".join(f"word{number}" for number in range(200))}])
+    window.until("sandbox FULL")
+    draft = " ".join(f"typed{number}" for number in range(20))
+    window.type(draft)
+    window.until("typed19")
+    for columns, rows in ((60, 30), (40, 30), (110, 50), (80, 24)):
+        window.resize(columns, rows)
+        window.type("x")  # drawn for the new size, with this letter
+        wait_until(lambda: "typed19x" in "".join(line.strip() for line in window.screen().split("\n")))
+        whole = window.until("default")
+        joined = "".join(line.strip() for line in whole.split("\n"))
+        assert joined.count("typed0") == 1, whole
+        assert whole.count("default ·") == 1, whole
+        window.type("BSpace")
+        wait_until(lambda: "typed19x" not in "".join(line.strip() for line in window.screen().split("\n")))
+    window.type("Enter")
+    window.until("word199")
+    whole = window.until("done (1 turn)")
+    assert "".join(line.strip() for line in whole.split("\n")).count("typed0") == 1, whole
+    leave(window)
+
+
+def test_keys_that_help_to_write(desk: Desk) -> None:
+    (desk.work / "src").mkdir()
+    (desk.work / "src/alpha.py").touch()
+    (desk.work / ".env").touch()
+    (desk.work / "my key.pem").touch()
+    (desk.base / "editor").write_text("#!/bin/sh\nprintf 'from the editor' >> \"$1\"\n")
+    (desk.base / "editor").chmod(0o700)
+    desk.environ["EDITOR"] = str(desk.base / "editor")
+    window = desk.start([bash("seq 300"), {"text": "Well."}, {"text": "Again."}], "--mode", "trust-project")
+    window.until("sandbox FULL")
+    window.type("look at @alp")
+    window.until("  @src/alpha.py")
+    window.type("Tab", "closely", "Enter")
+    screen = window.until("Well.")
+    assert "> look at @src/alpha.py closely" in screen
+    assert "\n │ 150" not in screen
+    window.type("C-o")
+    window.until_whole(lambda screen: "│ 150" in screen and screen.count("│ 299") == 2)  # the folded output, whole
+    window.type("@")
+    window.until("  @src/")
+    assert not {"  @.env", "key.pem"} & set(re.findall(r"  @\.env|key\.pem", window.screen()))
+    window.type("C-u", "/mod")
+    window.until("how much is allowed without a question")
+    window.type("Tab", "acc", "Enter")
+    window.until("the mode is now accept-edits")
+    window.type("BTab", "BTab")
+    wait_until(lambda: "\nplan ·" in window.screen())
+    window.type("/cost")
+    window.until("  /cost  tokens and money")
+    window.type("Enter")
+    screen = window.until("received ")
+    assert "the mode is now plan" in screen
+    assert "the mode is now trust-project" not in screen, "only where the walk through the modes ended"
+    window.gone("  /cost  tokens and money")  # what was proposed goes with what was typed: Enter must not send it again
+    window.type("C-r", "closely")
+    window.until("? closely")
+    window.type("Enter")
+    wait_until(lambda: "> look at @src/alpha.py closely" in window.screen())
+    window.type("C-c", "C-g")
+    window.until("from the editor")
+    window.type("C-c", "!echo mine", "Enter")
+    window.until("│ mine")
+    leave(window)
+    window = desk.start([{"text": "Again."}])
+    window.until("sandbox FULL")
+    window.type("Up", "Up", "Up")
+    wait_until(lambda: "/mode accept-edits" in window.screen().partition("limits")[2])
+    leave(window)
+    history = desk.state / "history"
+    assert history.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,119 @@
+"""The gate's questions as a person answers them, in tmux: every key of the card, and what it leads to."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.test_tui import Desk, bash
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    for window in desk.windows:
+        window.close()
+
+
+def test_every_key_of_a_card(desk: Desk) -> None:
+    long = "touch long.txt\n" + "\n".join(f"echo {n}" for n in range(80)) + "\ntouch tail.txt"
+    window = desk.start(
+        [
+            bash("touch yes.txt", "First."),
+            bash("touch no.txt", "Second."),
+            bash("touch why.txt", "Third."),
+            bash("touch typo.txt", "Fourth."),
+            {
+                "text": "Fifth.",
+                "calls": [{"name": "bash", "arguments": {"command": f"touch {name}"}} for name in ("l1", "l2", "l3")],
+            },
+            bash(long, "Sixth."),
+            {"text": "All of it is over."},
+        ]
+    )
+    window.type("go", "Enter")
+    card = window.until("y yes, once")
+    assert "$ touch yes.txt" in card
+    assert "Makes yes.txt" in card
+    assert "write x default = ask" in " ".join(card.split())
+    window.press("x", "back to the question")
+    window.press("Escape", "y yes, once")
+    window.press("y", "Second.")
+    window.until("$ touch no.txt")
+    window.press("n", "Third.")
+    window.until("$ touch why.txt")
+    window.press("f", "tell the model why")
+    window.type("make it a folder", "Enter")
+    window.until("$ touch typo.txt")
+    window.press("e", "the command instead")
+    window.type("C-u", "touch right.txt", "Enter")
+    window.until("as you changed it")
+    window.press("y", "Fifth.")
+    window.until("1 of 3")
+    window.press("A", "Sixth.")
+    window.until("more rows")
+    window.press("y", "not yet")
+    for _ in range(12):
+        window.type("NPage")
+    window.press("y", "All of it is over.")
+    window.type("C-d")
+    window.until("LEFT 0")
+    made = sorted(path.name for path in desk.work.iterdir() if path.is_file())
+    assert made == ["l1", "l2", "l3", "long.txt", "right.txt", "tail.txt", "yes.txt"]
+
+
+def test_stopping_at_a_card_stops_the_turn(desk: Desk) -> None:
+    window = desk.start([bash("touch a.txt"), {"text": "never"}])
+    window.type("go", "Enter")
+    window.until("y yes, once")
+    window.type("C-c")
+    window.until("stopped by the user")
+    window.type("C-d")
+    window.until("LEFT 0")
+    assert not (desk.work / "a.txt").exists()
+
+
+@pytest.mark.threat("T35")
+def test_a_paste_into_a_card_is_no_answer(desk: Desk) -> None:
+    window = desk.start([bash("touch a.txt"), {"text": "So be it."}])
+    window.type("go", "Enter")
+    window.until("y yes, once")
+    time.sleep(1.5)  # the guard is over: the paste alone is what is tried here
+    for _ in range(5):
+        window.type("-l", "yyyyyyyysssspp11y")  # what a terminal without bracketed paste sends
+    window.press("n", "So be it.")
+    window.type("C-d")
+    window.until("LEFT 0")
+    assert not (desk.work / "a.txt").exists()
+
+
+def test_what_the_sandbox_stopped_is_offered_and_runs_again(desk: Desk) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # /tmp is the sandbox's own
+        data = Path(folder) / "data.txt"
+        data.write_text("out there\n")
+        (desk.work / "read.py").write_text(f"print(open({str(data)!r}).read())\n")
+        turns = [
+            bash("python3 read.py", "I look."),
+            {"text": "Seen."},
+            bash("python3 read.py", "Again."),
+            {"text": "End."},
+        ]
+        window = desk.start(turns, "--mode", "trust-project")
+        window.type("go", "Enter")
+        card = " ".join(window.until("y yes, once").split())
+        assert "it ran, and was stopped" in card
+        assert "the program says so itself" in card
+        assert "read-outside" in card
+        assert f"reads the workspace, system files, {data}" in card
+        assert "in this session" not in card, "this once, and nothing is remembered"
+        screen = window.press("y", "Seen.")
+        assert "out there" in screen
+        window.type("go", "Enter")
+        window.until("Again.")
+        window.until("y yes, once")
+        window.press("n", "End.")
+        window.type("C-d")
+        window.until("LEFT 0")

@@ -1,0 +1,128 @@
+"""Answers typed to a question with choices: only a letter keeps a yes, only `d` keeps a no, digits answer nothing."""
+
+import asyncio
+import io
+
+import pytest
+from rich.console import Console
+
+from policy.grant import Key, Span
+from policy.matrix import Ruling
+from runner.approval import Answer, No, Terminal, Yes
+from runner.approval_offer import NOTHING, Offer
+from runner.grant_store import GrantStore, Keep
+from runner.remembered import offer
+from tests.support.grant_world import hearing, question
+from tests.terminal.test_approval import Person
+
+ASK = question("npm test")
+STORE = GrantStore(None, Key("/w", "main", "s"), lambda text: None)
+OFFER = offer(hearing(), ASK, (Span.SESSION, Span.PROJECT), STORE)
+DAY = 86_400.0
+
+
+def asked(*lines: str, given: Offer = OFFER) -> tuple[Answer, str]:
+    screen = io.StringIO()
+    terminal = Terminal(Console(file=screen, width=200), Person(*lines))
+    return asyncio.run(terminal.ask(ASK, given)), screen.getvalue()
+
+
+def kept(
+    choice: int, span: Span, life: float | None = None, uses: int | None = None, reason: str = ""
+) -> tuple[type, Keep]:
+    return Yes, Keep(OFFER.choices[choice].whats, Ruling.ALLOW, span, life, uses, reason)
+
+
+def never(span: Span, life: float | None = None, reason: str = "") -> tuple[type, Keep]:
+    assert OFFER.never is not None
+    return No, Keep(OFFER.never.whats, Ruling.DENY, span, life, None, reason)
+
+
+# fmt: off
+PICKED: list[tuple[str, tuple[type, Keep], str]] = [
+    ("s",                        kept(0, Span.SESSION),                           "the narrowest"),
+    (" p ",                      kept(0, Span.PROJECT),                           "the same for the project"),
+    ("S",                        kept(1, Span.SESSION),                           "with any flags"),
+    ("P",                        kept(1, Span.PROJECT),                           "with any flags, for the project"),
+    ("p 7d",                     kept(0, Span.PROJECT, 7 * DAY),                  "a week"),
+    ("s 12h 3x",                 kept(0, Span.SESSION, DAY / 2, 3),               "half a day, three times"),
+    ("p user",                   kept(0, Span.USER),                              "for every folder"),
+    ("s project 2w",             kept(0, Span.PROJECT, 14 * DAY),                 "for the project after all"),
+    ("s 3x because of x and 7d", kept(0, Span.SESSION, None, 3, "of x and 7d"),   "what is said as a reason stays one"),
+    ("d",                        never(Span.SESSION),                             "never in this session"),
+    ("d project because no",     never(Span.PROJECT, None, "no"),                 "never in this project"),
+    ("d 1h",                     never(Span.SESSION, DAY / 24),                   "not for an hour"),
+]
+FEEDBACK = [
+    ("2 files only, please", "a sentence that begins with a number"),
+    ("1x", "not a number by itself"),
+    ("s 7", "no time"),
+    ("s 0d", "no time at all"),
+    ("s 7d 30m", "two times"),
+    ("s 2x 3x", "two counts"),
+    ("p project user", "two scopes, and the second is the broader"),
+    ("s 9999w", "longer than anybody means"),
+    ("s because", "a reason that is none"),
+    ("s session", "a scope that its letter says already"),
+    ("sS", "two letters"),
+    ("t", "the letter of a third choice, where there are two"),
+    ("-1", "less than one"),
+    ("d 3x", "a no is not counted"),
+    ("do it otherwise", "a sentence that begins with d"),
+    ("D", "a capital"),
+    ("a", "a letter that other programs have"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize(("line", "expected", "why"), PICKED, ids=[why for *_, why in PICKED])
+def test_what_is_kept(line: str, expected: tuple[type, Keep], why: str) -> None:
+    answer, _ = asked(line)
+    assert isinstance(answer, Yes | No)
+    assert (type(answer), answer.keep) == expected
+
+
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize(("line", "why"), FEEDBACK, ids=[why for _, why in FEEDBACK])
+def test_anything_else_is_a_no_in_the_persons_words(line: str, why: str) -> None:
+    assert asked(line)[0] == No(line)
+
+
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize("given", [OFFER, NOTHING], ids=["choices", "none"])
+@pytest.mark.parametrize(
+    "line", ["0", "1", "2", "4", "5", "12", "9" * 5000, "١", "１", "²", "2 7d", "1 3x", "2 user", "2 because I say so"]
+)
+def test_a_number_answers_nothing(line: str, given: Offer) -> None:
+    """Questions are counted with digits, so one that is meant for the second of them must not answer the first."""
+    answer, screen = asked(line, "n", given=given)
+    assert answer == No(), "the second line is the answer"
+    assert "is no answer here" in screen
+    assert asked(line, "y", given=given)[0] == Yes()
+
+
+@pytest.mark.threat("T35")
+def test_without_choices_a_letter_is_only_a_word() -> None:
+    for line in ("s", "P", "d"):
+        answer, screen = asked(line, given=NOTHING)
+        assert answer == No(line)
+        assert "later" not in screen
+
+
+@pytest.mark.threat("T38")
+def test_the_choices_say_what_they_are_and_what_they_are_not() -> None:
+    _, screen = asked("n")
+    for part in (
+        "s  yes, and later exactly `npm test`, in this session",
+        "p  yes, and later the same, in this project for 30 days",
+        "but not `npm test --force` or `npm other`",
+        "S  yes, and later `npm test` with any flags, in this session",
+        "d  no, and never `npm test`, in this session",
+    ):
+        assert part in screen
+    assert "`7d`" in asked("e", "n")[1]
+
+
+def test_a_yes_keeps_nothing() -> None:
+    assert asked("y")[0] == Yes()

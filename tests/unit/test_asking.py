@@ -1,0 +1,280 @@
+"""From a question to a decision: what is answered counts for what was on the screen, and for nothing else."""
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from policy.grant import Span, What
+from policy.matrix import Ruling
+from policy.permission.shape import CommandPattern
+from policy.tier import Mode
+from policy.verdict import Ask
+from runner.approval import Answer, Edited, Halt, No, Question, Yes
+from runner.approval_offer import NOTHING, Offer
+from runner.events import Answered, Asked, Denied, Judged, Proposed
+from runner.grant_store import Keep
+from runner.problems import Exit
+from runner.providers.scripted import Turn
+from runner.transcript import Transcript
+from tests.process import test_loop
+from tests.process.test_loop import DONE, NETWORK, READ, WORK, Make, Stage, bash, call
+
+stage = test_loop.stage
+
+Script = Callable[[Question], object]
+
+
+class Panel:
+    """Answers lists of questions: `first` by what it makes of each question, and so on for the next list."""
+
+    name = "panel"
+
+    def __init__(self, *lists: Script) -> None:
+        self._lists = list(lists)
+        self.asked: list[tuple[Question, ...]] = []
+
+    async def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
+        self.asked.append(tuple(questions))
+        answer = self._lists.pop(0)
+        return [answer(each) for each in questions]  # type: ignore[misc]  # wrong answers are part of the tests
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        raise AssertionError("a list is asked as a list")
+
+
+def yes(_: Question) -> Answer:
+    return Yes()
+
+
+def calls(found: Stage, kind: type[Asked] | type[Answered]) -> list[str]:
+    return [event.call for event in found.events if isinstance(event, kind)]
+
+
+def ask_in(stage: Make, panel: Panel, *turns: Turn, mode: Mode = Mode.DEFAULT) -> Stage:
+    found = stage(*turns, DONE, approver=panel, mode=mode, unattended=False)
+    found.play()
+    return found
+
+
+# ---- the questions of a turn are one list
+
+
+def test_the_questions_of_a_turn_come_as_one_list(stage: Make) -> None:
+    panel = Panel(lambda each: Yes() if "x.py" in each.card.command else No("not that host"))
+    found = ask_in(stage, panel, bash(READ, WORK, NETWORK, "ls docs"))
+    assert [[each.card.command for each in asked] for asked in panel.asked] == [[WORK, NETWORK]]
+    assert found.sandbox.ran == [READ, WORK, "ls docs"]
+    assert "not that host" in found.told()[2]
+    assert calls(found, Asked) == ["1.2", "1.3"]
+    assert calls(found, Answered) == ["1.2", "1.3"]
+    assert len(found.of(Proposed)) == 4, "each call is proposed once"
+
+
+def test_a_single_question_is_a_list_of_one_with_its_card(stage: Make) -> None:
+    panel = Panel(yes)
+    found = ask_in(stage, panel, bash(WORK))
+    (asked,) = found.of(Asked)
+    assert isinstance(asked, Asked)
+    assert asked.card is not None
+    assert asked.card.command == WORK
+    assert found.sandbox.ran == [WORK]
+
+
+def test_stopping_at_the_list_stops_the_turn(stage: Make) -> None:
+    found = stage(
+        bash(READ, WORK, NETWORK), DONE, approver=Panel(lambda _: Halt()), mode=Mode.DEFAULT, unattended=False
+    )
+    assert found.play().exit is Exit.INTERRUPTED
+    assert len(found.results()) == 3, "every call has its result"
+    assert WORK not in found.sandbox.ran
+
+
+def test_a_grant_given_in_the_list_answers_no_other_question_of_it(stage: Make) -> None:
+    """They were all put; each has its own answer."""
+    panel = Panel(lambda each: Yes(each.offer.picked("s")) if each.call == "1.1" else No())  # type: ignore[arg-type]  # a Keep
+    found = ask_in(stage, panel, bash(WORK, WORK))
+    assert found.sandbox.ran == [WORK]
+
+
+# ---- what an answer counts for
+
+
+@pytest.mark.threat("T108")
+@pytest.mark.parametrize("many", [False, True], ids=["one", "a list"])
+def test_a_yes_to_what_has_changed_since_is_asked_again(stage: Make, many: bool, tmp_path: Path) -> None:
+    """While the person looks, `notes.txt` becomes a link out of the workspace."""
+    outside = tmp_path / "precious"
+    outside.write_text("x\n")
+
+    def swap(question: Question) -> Answer:
+        target = tmp_path / "w" / "notes.txt"
+        if not target.is_symlink():
+            target.symlink_to(outside)
+        return Yes()
+
+    panel = Panel(swap, lambda _: No())
+    found = ask_in(stage, panel, bash("echo hi > notes.txt", *([NETWORK] if many else [])))
+    assert panel.asked[1][0].again
+    assert "precious" in panel.asked[1][0].card.line
+    assert "echo hi > notes.txt" not in found.sandbox.ran
+
+
+@pytest.mark.threat("T108")
+def test_a_yes_to_a_diff_counts_for_that_diff(stage: Make, tmp_path: Path) -> None:
+    def rewrite(question: Question) -> Answer:
+        (tmp_path / "w" / "a.txt").write_text("somebody else's work\n")
+        return Yes()
+
+    panel = Panel(rewrite, lambda _: No())
+    found = ask_in(stage, panel, call("write", {"path": "a.txt", "content": "mine\n"}))
+    assert len(panel.asked) == 2
+    assert panel.asked[1][0].card.change is not None
+    assert "-somebody else's work" in panel.asked[1][0].card.change.lines
+    assert found.sandbox.ran == []
+
+
+@pytest.mark.threat("T108")
+def test_a_mode_that_became_stricter_meanwhile_counts(stage: Make) -> None:
+    def tighten(question: Question) -> Answer:
+        found.ctx.live.mode = Mode.PLAN
+        return Yes()
+
+    found = stage(bash(WORK), DONE, approver=Panel(tighten), mode=Mode.DEFAULT, unattended=False)
+    found.play()
+    assert found.sandbox.ran == []
+    assert len(found.of(Denied)) == 1
+
+
+@pytest.mark.threat("T108")
+def test_a_no_holds_although_the_mode_would_allow_it_by_then(stage: Make) -> None:
+    def loosen(question: Question) -> Answer:
+        found.ctx.live.mode = Mode.TRUST_PROJECT
+        return No("never that one") if question.call == "1.1" else Yes()
+
+    found = stage(bash(WORK, f"{WORK} 2"), DONE, approver=Panel(loosen), mode=Mode.DEFAULT, unattended=False)
+    found.play()
+    assert found.sandbox.ran == [f"{WORK} 2"]
+    assert "never that one" in found.told()[0]
+
+
+_FORGED = Keep((What(CommandPattern(("rm",))),), Ruling.DENY, Span.USER)
+# fmt: off
+NO_ANSWER: list[tuple[Script, str]] = [
+    (lambda _: None,                    "nothing"),
+    (lambda _: True,                    "true is no yes"),
+    (lambda _: "y",                     "a letter is no yes"),
+    (lambda _: Yes,                     "the name of a yes is none"),
+    (lambda _: Yes(_FORGED),            "a yes that keeps a no"),
+    (lambda _: Edited(""),              "an edit to nothing"),
+    (lambda _: Edited("  \n"),          "an edit to blanks"),
+    (lambda _: Edited(7),               "an edit that is no text"),  # type: ignore[arg-type]  # that is the point
+]
+# fmt: on
+
+
+@pytest.mark.threat("T108")
+@pytest.mark.parametrize(("answer", "why"), NO_ANSWER, ids=[why for _, why in NO_ANSWER])
+def test_what_is_no_answer_is_a_no(stage: Make, answer: Script, why: str) -> None:
+    found = ask_in(stage, Panel(answer), bash(WORK))
+    assert found.sandbox.ran == [], why
+    assert len(found.of(Denied)) == 1
+
+
+@pytest.mark.threat("T108")
+def test_answers_that_are_not_as_many_as_questions_answer_none(stage: Make) -> None:
+    class Short(Panel):
+        async def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
+            return [Yes()]
+
+    assert ask_in(stage, Short(), bash(WORK, NETWORK)).sandbox.ran == []
+
+
+@pytest.mark.threat("T108")
+def test_a_file_tool_has_no_command_to_edit(stage: Make) -> None:
+    found = ask_in(stage, Panel(lambda _: Edited("ls")), call("write", {"path": "a.txt", "content": "x"}))
+    assert found.sandbox.ran == []
+
+
+# ---- a person who changes the command
+
+# fmt: off
+EDITS = [
+    ("ls",                        [], True,  "what only reads needs no further yes"),
+    ("python3 y.py",              [yes], True,  "what is asked about is asked about"),
+    ("python3 y.py",              [lambda _: No()], False, "and may be refused"),
+    ("cat ~/.ssh/id_rsa",         [], False, "no person's edit lifts a floor"),
+    ("python3 y.py",              [lambda _: Edited("ls")], True, "as often as they like"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T108")
+@pytest.mark.parametrize(("script", "more", "runs", "why"), EDITS, ids=[row[-1] for row in EDITS])
+def test_an_edited_command_is_judged_as_any_other(
+    stage: Make, script: str, more: list[Script], runs: bool, why: str
+) -> None:
+    panel = Panel(lambda _: Edited(script), *more)
+    found = ask_in(stage, panel, bash(NETWORK))
+    last = "ls" if len(panel.asked) == 2 and script != "ls" and why.startswith("as often") else script
+    assert found.sandbox.ran == ([last] if runs else []), why
+    assert last in found.told()[0]
+    assert "changed your command" in found.told()[0]
+    (row,) = found.audit.rows(kind="decided")
+    assert row.body["action"]["script"] == last  # type: ignore[index]  # an object
+    assert row.body["proposed"]["script"] == NETWORK  # type: ignore[index]  # an object
+    edited = [event.edited for event in found.of(Answered) if isinstance(event, Answered) and event.edited]
+    assert edited[0] == script
+    judged = [event for event in found.of(Judged) if isinstance(event, Judged)]
+    assert len(judged) == len(panel.asked) + (not more or why.startswith("as often")), "each time by the same gate"
+
+
+def test_a_transcript_says_that_another_command_was_written(stage: Make) -> None:
+    found = ask_in(stage, Panel(lambda _: Edited("python3 y.py"), yes), bash(NETWORK))
+    screen = io.StringIO()
+    draw = Transcript(Console(file=screen, width=100))
+    for event in found.events:
+        draw(event)
+    told = screen.getvalue()
+    assert told.index(NETWORK) < told.index("you wrote another command") < told.index("$ python3 y.py")
+    assert "you said no" not in told
+    assert told.count("you said yes") == 1
+
+
+def test_an_edit_in_a_list_is_judged_when_its_call_is_due(stage: Make) -> None:
+    panel = Panel(lambda each: Edited("python3 y.py") if each.call == "1.2" else Yes(), yes)
+    found = ask_in(stage, panel, bash(WORK, NETWORK))
+    assert found.sandbox.ran == [WORK, "python3 y.py"]
+    assert panel.asked[1][0].again
+
+
+@pytest.mark.threat("T108")
+def test_an_edit_of_what_only_reads_by_then_runs_alone(stage: Make, tmp_path: Path) -> None:
+    """`cat link` was a question as long as the link led outside; what the person wrote instead is no read."""
+    link, outside = tmp_path / "w" / "link", tmp_path / "data"
+
+    def answer(question: Question) -> Answer:
+        if question.card.command == "cat link":
+            link.unlink()
+            link.write_text("inside\n")
+            return Edited("python3 y.py")
+        return Yes()
+
+    outside.write_text("x\n")
+    panel = Panel(answer, yes)
+    found = stage(bash("cat link", WORK), DONE, approver=panel, mode=Mode.DEFAULT, unattended=False)
+    link.symlink_to(outside)
+    found.play()
+    assert found.sandbox.ran == ["python3 y.py", WORK]
+    assert found.sandbox.most == 1
+    assert [each.card.command for each in panel.asked[1]] == ["python3 y.py"]
+
+
+def test_an_approver_without_lists_is_asked_one_by_one(stage: Make) -> None:
+    person = test_loop.Person(Yes())
+    found = stage(bash(WORK, NETWORK), DONE, approver=person, mode=Mode.DEFAULT, unattended=False)
+    found.play()
+    assert [ask.assessment.action.script for ask in person.asked] == [WORK, NETWORK]  # type: ignore[union-attr]  # scripts
+    assert found.sandbox.ran == [WORK, NETWORK]

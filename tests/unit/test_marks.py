@@ -1,0 +1,116 @@
+"""The prompts that /rewind goes back to: those which a later process finds in the file are those that this one knew."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from policy.tier import Mode
+from runner.providers.scripted import ScriptedProvider, Turn
+from runner.sessions.begin import Beginning
+from runner.sessions.journal import Journal
+from runner.sessions.mark import Mark
+from runner.talk import Talk
+from tests.process.test_loop import Make, bash, stage  # noqa: F401  # a fixture
+from tests.support.session_files import ID, begun, new_store, run_of
+
+STEPS = ("prompt", "steered", "queued", "command", "nothing left", "shell", "mode", "rewind", "reopen", "fork", "early")
+
+
+class Played:
+    """One conversation over files; each step is one thing that a person does."""
+
+    def __init__(self, talk: Talk, store: object, journal: Journal) -> None:
+        self.talk, self.store, self.journal, self.name = talk, store, journal, ID
+        self.emit = talk.ctx.emit
+        self.numbers = count()
+        self.enter(journal)
+
+    def enter(self, journal: Journal) -> None:
+        self.journal = journal
+        self.talk.ctx = replace(self.talk.ctx, journal=journal, emit=journal.watch(self.emit))
+
+    def model(self, *turns: Turn) -> None:
+        self.talk.ctx.live.provider = ScriptedProvider(turns)
+
+    async def prompt(self, *turns: Turn, typed: str = "") -> None:
+        self.model(*turns)
+        await self.talk.prompt(f"prompt {next(self.numbers)}", typed)
+
+    async def do(self, step: str, number: int) -> None:
+        talk, done = self.talk, Turn("done")
+        match step:
+            case "prompt":
+                await self.prompt(bash("ls"), done)
+            case "steered":
+                talk.steer("and this")  # goes in behind the call
+                await self.prompt(bash("ls"), done)
+            case "queued":
+                talk.follow_up("and then", "/then" if number % 2 else "")
+                await self.prompt(done, done)
+            case "command":
+                await self.prompt(done, typed=f"/go {number}")
+            case "nothing left":
+                await self.prompt()
+            case "shell":
+                await talk.shell("ls")
+            case "mode":
+                talk.set_mode(Mode.PLAN if talk.ctx.live.mode is Mode.DEFAULT else Mode.DEFAULT)
+            case "rewind" if talk.marks:
+                talk.rewind(talk.marks[number % len(talk.marks)])
+            case "reopen" | "fork" if self.journal.kept:
+                self.again(fork=step == "fork")
+            case "early":
+                work = asyncio.ensure_future(talk.prompt("never begun"))
+                await asyncio.sleep(0)
+                talk.interrupt()
+                await work
+            case _:
+                pass
+
+    def again(self, *, fork: bool) -> None:
+        """Another process goes on with it, or with a copy."""
+        talk, before = self.talk, (self.talk.marks, self.talk.history)
+        assert self.journal.close() is None
+        if fork:
+            begin = Beginning.forked(self.store, self.name, self.store)  # type: ignore[arg-type]
+            self.name = f"{int(self.name, 16) + 1:016x}"
+        else:
+            begin = Beginning.resumed(self.store, self.name)  # type: ignore[arg-type]
+        assert begin.past is not None
+        assert list(begin.past.history) == before[1]
+        assert places(list(begin.past.marks)) == places(before[0])
+        assert [mark.text for mark in begin.past.marks] == [mark.text for mark in before[0]]
+        self.talk = Talk(talk.ctx, list(begin.past.history), begin.past.marks)
+        self.enter(begin.journal(run_of(self.store, self.name), None))  # type: ignore[arg-type]
+
+
+def places(marks: list[Mark]) -> list[tuple[int, str | None]]:
+    return [(mark.length, mark.leaf) for mark in marks]
+
+
+def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path) -> None:  # noqa: F811
+    found, numbers = stage(), count()
+
+    @example([("early", 0), ("prompt", 0), ("rewind", 0), ("reopen", 0)])
+    @example([("prompt", 0), ("reopen", 0), ("rewind", 0), ("reopen", 0), ("steered", 0), ("fork", 0), ("rewind", 1)])
+    @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), max_size=12))
+    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    def holds(steps: list[tuple[str, int]]) -> None:
+        store = new_store(tmp_path / str(next(numbers)))
+        played = Played(Talk(found.ctx, []), store, begun(store))
+
+        async def work() -> None:
+            async with asyncio.timeout(60):
+                for step, number in (*steps, ("reopen", 0)):
+                    await played.do(step, number)
+
+        with contextlib.closing(asyncio.new_event_loop()) as loop:
+            loop.run_until_complete(work())
+        assert played.journal.close() is None
+
+    holds()

@@ -1,0 +1,338 @@
+"""Everything that a script may hide: each construct, each place that evaluates, each variable that is obeyed, each limit.
+
+What must come out is one of three: the tree shows the inner command (and the tier counts it), the text is Opaque with a
+reason that names the place, or the walk says which word it cannot vouch for. `touch x` stands for what is hidden.
+"""
+
+import pytest
+
+from policy.assessment import Assessment
+from policy.script.reader import read
+from policy.script.show import show
+from policy.script.tree import Command, Opaque
+from policy.tier import Tier
+from tests.unit.test_classify import judge
+
+# fmt: off
+# Every word position: what is substituted there is in the tree, and counts.
+SHOWN: tuple[tuple[str, str], ...] = (
+    ("ls $(touch x)",                                    "an argument"),
+    ("$(touch x) ls",                                    "a command name"),
+    ("ls `touch x`",                                     "backquotes"),
+    ("ls \"a $(touch x) b\"",                            "inside double quotes"),
+    ("ls $\"$(touch x)\"",                               "inside translated quotes"),
+    ("ls <(touch x)",                                    "a process to read from"),
+    ("ls >(touch x)",                                    "a process to write to"),
+    ("ls $(echo $(echo `touch x`))",                     "in each other"),
+    ("ls $(true\ntouch x)",                              "D1: behind a newline"),
+    ("ls \"$(true\ntouch x)\"",                          "D1: behind a newline, quoted"),
+    ("ls <(true\ntouch x)",                              "D1: behind a newline, in a process"),
+    ("y=$(true\ntouch x)",                               "D1: behind a newline, in an assignment"),
+    ("y=$(touch x)",                                     "a value"),
+    ("y+=$(touch x)",                                    "a value that is added"),
+    ("y=$(touch x) ls",                                  "a value for one command"),
+    ("2>/dev/null y=$(touch x) ls",                      "D9: a value after a redirection"),
+    ("y=(a $(touch x))",                                 "an element"),
+    ("y+=($(touch x))",                                  "an element that is added"),
+    ("local y=($(touch x))",                             "an element of a declared array"),
+    ("export y=$(touch x)",                              "a declared value"),
+    ("ls > \"$(touch x)\"",                              "a target"),
+    ("cat < $(touch x)",                                 "a source"),
+    ("cat <<< $(touch x)",                               "a here-string"),
+    ("cat <<E\n$(touch x)\nE",                           "D5: a here-document"),
+    ("cat <<E\n`touch x`\nE",                            "D5: with backquotes"),
+    ("cat <<E\n${y:-$(touch x)}\nE",                     "D5: in a default"),
+    ("cat <<-E\n\t$(touch x)\n\tE",                      "D5: with tabs"),
+    ("{ ls; } <<E\n$(touch x)\nE",                       "D5: for a group"),
+    ("f() { cat; } <<E\n$(touch x)\nE\nf",               "D5: for a function"),
+    ("for y in $(touch x); do ls; done",                 "a list"),
+    ("for y in a; do $(touch x); done",                  "a body"),
+    ("for ((y=0; y<$(touch x); y++)); do ls; done",      "a head"),
+    ("while $(touch x); do ls; done",                    "a condition"),
+    ("until touch x; do ls; done",                       "a condition that must fail"),
+    ("if ls; then touch x; fi",                          "a branch"),
+    ("if ls; then ls; elif touch x; then ls; fi",        "another branch"),
+    ("if ls; then ls; else touch x; fi",                 "the last branch"),
+    ("case $(touch x) in a) ls;; esac",                  "what is compared"),
+    ("case a in $(touch x)) ls;; esac",                  "a pattern"),
+    ("case a in b) ls;; *) touch x;; esac",              "a branch of it"),
+    ("[[ -n $(touch x) ]]",                              "a condition's word"),
+    ("[[ a == $(touch x) ]]",                            "its right side"),
+    ("[[ a =~ $(touch x) ]]",                            "a regular expression"),
+    ("[[ $(touch x) -gt 0 ]]",                           "a number in it"),
+    ("(( $(touch x) > 0 ))",                             "a number"),
+    ("ls $((1 + $(touch x)))",                           "a number in a word"),
+    ("ls ${y:-$(touch x)}",                              "D4: a default"),
+    ("ls ${y-`touch x`}",                                "D4: a default"),
+    ("ls ${y:+$(touch x)}",                              "D4: an alternative"),
+    ("ls ${y:?$(touch x)}",                              "D4: a complaint"),
+    (": ${y:=$(touch x)}",                               "D4: a default that is kept"),
+    ("ls ${y#$(touch x)}",                               "D4: a prefix"),
+    ("ls ${y%%$(touch x)}",                              "D4: a suffix"),
+    ("ls ${y/$(touch x)/b}",                             "D4: a pattern"),
+    ("ls ${y//a/$(touch x)}",                            "D4: a replacement"),
+    ("ls \"${y:-$(touch x)}\"",                          "D4: quoted"),
+    ("ls ${y[0]:-$(touch x)}",                           "D4: of an element"),
+    ("cat \"\"$(touch x)",                               "D3: glued to quotes"),
+    ("(touch x)",                                        "a subshell"),
+    ("{ touch x; }",                                     "a group"),
+    ("time touch x",                                     "timed"),
+    ("time -p touch x",                                  "timed, plainly"),
+    ("! touch x",                                        "negated"),
+    ("ls | touch x",                                     "piped"),
+    ("ls |& touch x",                                    "piped with errors"),
+    ("ls && touch x || touch x",                         "joined"),
+    ("ls & touch x &",                                   "in the background"),
+    ("ls \\\n; touch x",                                 "on a continued line"),
+    ("ls # a\ntouch x",                                  "behind a comment"),
+)
+
+# What these run is no node of the tree: the walk knows it.
+RUN: tuple[tuple[str, Tier, str], ...] = (
+    ("eval 'touch x'",                    Tier.WRITE,   "`eval`"),
+    ("eval touch 'x;' ls",                Tier.WRITE,   "its words are joined"),
+    ("eval \"$y\"",                       Tier.UNKNOWN, "known only when it runs"),
+    ("trap 'touch x' EXIT",               Tier.WRITE,   "`trap`"),
+    ("trap 'touch x' DEBUG; ls",          Tier.WRITE,   "before each command"),
+    ("trap \"$y\" EXIT",                  Tier.UNKNOWN, "known only when it runs"),
+    ("exec touch x",                      Tier.WRITE,   "`exec`"),
+    ("command touch x",                   Tier.WRITE,   "`command`"),
+    ("builtin eval 'touch x'",            Tier.WRITE,   "`builtin`"),
+    ("source ./run.sh",                   Tier.EXECUTE, "`source`"),
+    (". <(echo touch x)",                 Tier.EXECUTE, "what a process prints"),
+    ("bash -c 'touch x'",                 Tier.WRITE,   "a script in a word"),
+    ("bash -c '\"$@\"' _ touch x",        Tier.WRITE,   "a command in its arguments"),
+    ("ls() { touch x; }; ls",             Tier.WRITE,   "a function that shadows"),
+    ("f() { \"$@\"; }; f touch x",        Tier.WRITE,   "called with literals"),
+    ("f() { touch x; }; ls",              Tier.READ,    "never called"),
+    ("set -- touch x; \"$@\"",            Tier.WRITE,   "the arguments of the script"),
+    ("y='touch x'; $y",                   Tier.WRITE,   "a value that is split"),
+    ("y=(touch x); \"${y[@]}\"",          Tier.WRITE,   "an array"),
+    ("mapfile -C 'touch x' y < a.txt",    Tier.UNKNOWN, "D-list: a command for every line"),
+    ("compgen -C 'touch x'",              Tier.UNKNOWN, "D-list: a command for completions"),
+    ("compgen -W '$(touch x)'",           Tier.UNKNOWN, "D-list: a text that is expanded"),
+    ("complete -C 'touch x' ls",          Tier.UNKNOWN, "likewise"),
+    ("enable -f ./x.so x",                Tier.UNKNOWN, "a program that becomes a word of the shell"),
+    ("hash -p ./run.sh ls; ls",           Tier.UNKNOWN, "case 28: another program under that name"),
+    ("bind -x '\"a\": touch x'",          Tier.UNKNOWN, "a command for a key"),
+    ("cat {/etc/shadow,a}",               Tier.SECRET,  "D13: every word of braces"),
+    ("sort {-o,x} a",                     Tier.WRITE,   "D13: a flag in braces"),
+    ("sort -{o,u} x a",                   Tier.WRITE,   "D13: half a flag in braces"),
+    ("sort '{-o,x}' a",                   Tier.READ,    "D13: quoted braces are text"),
+    ("touch x{01..03} y{a..c} z{1..9..4}", Tier.WRITE,  "sequences"),
+    ("cat ~/.ssh/id_rsa",                 Tier.SECRET,  "`~`"),
+    ("cat /etc/hos*",                     Tier.READ_OUTSIDE, "a glob, bounded"),
+    ("sort -'o' x a",                     Tier.WRITE,   "D10: quotes in a flag"),
+    ("sort $'\\x2do' x a",                Tier.WRITE,   "D12: an escape in a flag"),
+    ("sort $\"-o\" x a",                  Tier.WRITE,   "D12: translated quotes"),
+    ("{ echo a; } >&2",                   Tier.READ,    "a copied descriptor"),
+)
+
+# Places that evaluate a text once more. `0`: Opaque, and the reason names it; otherwise the walk's reason does.
+TWICE: tuple[tuple[str, str, str], ...] = (
+    ("ls ${y@P}",                          "a `${..}` form",           "D6"),
+    ("ls \"${@@P}\"",                      "a `${..}` form",           "D6"),
+    ("ls ${1@P}",                          "a `${..}` form",           "D6"),
+    ("ls ${y@A}",                          "a `${..}` form",           "D6"),
+    ("ls ${!y}",                           "a `${..}` form",           "D6: by another name"),
+    ("ls ${!y*}",                          "a `${..}` form",           "names"),
+    ("ls ${y[$(touch x)]}",                "a `${..}` form",           "D7: a subscript"),
+    ("ls ${y[z]}",                         "a `${..}` form",           "D7: a subscript"),
+    ("ls ${HOME:z}",                       "a `${..}` form",           "D7: an offset"),
+    ("ls ${HOME:0:z}",                     "a `${..}` form",           "D7: a length"),
+    ("y[$(touch x)]=1",                    "an array element",         "D7: a subscript"),
+    ("y[0]=1 touch x",                     "an array element",         "D9: hides the command"),
+    ("y=([$(touch x)]=1)",                 "an array with subscripts", "D7"),
+    ("ls $((y[$(touch x)]))",              "arithmetic",               "D7"),
+    ("ls $[y]",                            "arithmetic `$[..]`",       "the old form"),
+    ("[[ -v y[$(touch x)] ]]",             "`-v` in `[[ .. ]]`",       "D7"),
+    ("[[ -R y ]]",                         "`-R` in `[[ .. ]]`",       "D7"),
+    ("[[ 'y[$(touch x)]' -eq 0 ]]",        "a comparison of numbers",  "D7"),
+    ("y='a[$(touch x)]'; [[ y -eq 0 ]]",   "arithmetic on `y`",        "D7: by its name"),
+    ("y='a[$(touch x)]'; ls $((y))",       "arithmetic on `y`",        "D7: by its name"),
+    ("y='a[0]'; ((y))",                    "arithmetic on `y`",        "D7: by its name"),
+    ("test -v 'y[$(touch x)]'",            "a condition of `test`",    "D7"),
+    ("[ -v 'y[$(touch x)]' ]",             "a condition of `[`",       "D7"),
+    ("printf -v 'y[$(touch x)]' a",        "`printf -v`",              "D7"),
+    ("read 'y[$(touch x)]'",               "`read` into a name",       "D7"),
+    ("unset 'y[$(touch x)]'",              "`unset` with a name",      "D7"),
+    ("let 'y[$(touch x)]=1'",              "`let`",                    "D7"),
+    ("declare 'y[$(touch x)]=1'",          "`declare` with a name",    "D7"),
+    ("declare -i y='a[0]'",                "assigned to `y`",          "D7"),
+    ("declare -n y=z",                     "`declare -n`",             "another name"),
+    ("declare -A y",                       "`declare -A`",             "names by text"),
+    ("getopts a 'y[$(touch x)]'",          "`getopts` with a name",    "D7"),
+    ("mapfile 'y[$(touch x)]' < a.txt",    "`mapfile` into a name",    "D7"),
+    ("wait -n -p 'y[$(touch x)]'",         "`-p`",                     "D7"),
+    ("SECONDS='y[$(touch x)]'",            "`SECONDS`",                "D7: a clock"),
+    ("RANDOM=$y",                          "`RANDOM`",                 "D7"),
+    ("OPTIND=$y",                          "`OPTIND`",                 "D7"),
+    ("HISTCMD=$y",                         "`HISTCMD`",                "D7"),
+    ("ls {fd}>x",                          "`{name}>`",                "D8"),
+    ("{fd}>x touch y",                     "`{name}>`",                "D8: hides the command"),
+    ("ls >&'$(touch x)'",                  "`>&`",                     "D14: expanded twice"),
+    ("ls >& \"$y\"",                       "`>&`",                     "D14"),
+    ("cat <& $y",                          "`<&`",                     "D14"),
+    ("y=(): touch x",                      "text right after an array", "glued: runs touch"),
+    ("y=(a)touch x",                       "text right after an array", "glued"),
+    ("cat \"\"<(touch x)",                 "glued to other text",      "D3"),
+    ("ls ~$(touch x)",                     "`~`",                      "D2"),
+    ("ls ~x`touch x`",                     "`~`",                      "D2"),
+    ("ls ~<(touch x)",                     "glued to other text",      "D2"),
+    ("y=~/a:~$(touch x)",                  "`~`",                      "D2: in a value"),
+    ("coproc touch x",                     "`coproc`",                 "runs beside"),
+    ("coproc C { touch x; }",              "`coproc`",                 "runs beside, with a name"),
+    ("select y in a; do touch x; done",    "`select`",                 "asks"),
+    ("case a in a) ls;& b) touch x;; esac", "goes on with the next",   "falls through"),
+    ("case a in a) ls;;& b) touch x;; esac", "goes on with the next",  "tries on"),
+    ("ls @(a|b)",                          "extended glob",            "another grammar"),
+    ("alias ls='touch x'\nls",             "`alias`",                  "another meaning for a word"),
+    ("shopt -s expand_aliases",            "`shopt`",                  "another grammar"),
+    ("shopt -s extglob",                   "`shopt`",                  "another grammar"),
+    ("shopt -s lastpipe",                  "`shopt`",                  "another shell for the last command"),
+    ("set -o posix",                       "`set`",                    "another grammar"),
+    ("set -k",                             "`set`",                    "assignments anywhere"),
+    ("enable -n test",                     "`enable`",                 "another meaning for a word"),
+    ("command_not_found_handle() { touch x; }", "a function named",    "bash calls it by itself"),
+    ("eval() { touch x; }",                "a function named `eval`",  "a word of the shell"),
+    ("export -f f",                        "`export -f`",              "a function for other shells"),
+    ("cat /dev/null | while read \"$y\"; do ls; done", "a flag of `read`", "a name known only when it runs"),
+)
+
+# Assignments that make a later command run something, in every way to make them. An allowlist: any other is the same.
+OBEYED: tuple[str, ...] = (
+    "BASH_ENV", "ENV", "PATH", "PS4", "PS1", "PROMPT_COMMAND", "LD_PRELOAD", "LD_LIBRARY_PATH", "GIT_EXTERNAL_DIFF",
+    "GIT_SSH_COMMAND", "GIT_CONFIG_COUNT", "GIT_DIR", "PAGER", "GIT_PAGER", "MANPAGER", "LESS", "LESSOPEN",
+    "RIPGREP_CONFIG_PATH", "NODE_OPTIONS", "NODE_PATH", "PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5OPT",
+    "PERL5LIB", "RUBYOPT", "JAVA_TOOL_OPTIONS", "EDITOR", "VISUAL", "BROWSER", "GREP_OPTIONS", "TAR_OPTIONS", "CDPATH",
+    "GLOBIGNORE", "HOME", "TMPDIR", "MAKEFLAGS", "DYLD_INSERT_LIBRARIES", "XDG_CONFIG_HOME", "SHELL", "HISTFILE",
+    "TERMINFO", "http_proxy", "npm_config_registry", "CARGO_HOME", "GOFLAGS", "CC", "PIP_INDEX_URL", "DOCKER_HOST",
+    "KUBECONFIG", "AWS_CONFIG_FILE", "SSH_ASKPASS", "UNHEARD_OF",
+)
+
+# Limits and characters: Opaque, with a reason that names them.
+LIMITS: tuple[tuple[str, str, str], ...] = (
+    ("ls " + "a" * 17_000,                 "longer than",              "over 16 KB"),
+    ("(" * 9 + "ls" + ")" * 9,             "",                         "nesting"),
+    ("( " * 9 + "ls" + " )" * 9,           "nested more than 8 deep",  "nesting"),
+    ("ls " + "$(ls " * 9 + ")" * 9,        "nested more than 8 deep",  "nesting of substitutions"),
+    ("if ls; then " * 9 + "ls" + "; fi" * 9, "nested more than 8 deep", "nesting of branches"),
+    ("ls " + "a " * 1_000,                 "more than 1000 words",     "a decision is bounded"),
+    ("ls\0",                               "U+0000",                   "NUL"),
+    ("ls\r\ntouch x",                      "U+000D",                   "a carriage return"),
+    ("ls \x1b[2J",                         "U+001B",                   "an escape sequence"),
+    ("ls\x0bx",                            "U+000B",                   "a vertical tab"),
+    ("ls\x7f",                             "U+007F",                   "delete"),
+    ("ls\u00a0x",                          "U+00A0",                   "a blank that is none"),
+    ("ls\u2003x",                          "U+2003",                   "a blank that is none"),
+    ("ls\u3000x",                          "U+3000",                   "a blank that is none"),
+    ("ls\u200bx",                          "U+200B",                   "no width"),
+    ("ls \u202ex",                         "U+202E",                   "turns the line around"),
+    ("\ufeffls",                           "U+FEFF",                   "a mark"),
+    ("ls \u2800",                          "U+2800",                   "looks like a blank"),
+    ("ls (",                               "`(`",                      "bash refuses it"),
+    ("if ls; then",                        "is missing",               "bash refuses it"),
+    ("ls 'a",                              "never closed",             "bash refuses it"),
+    ("ls \"a",                             "never closed",             "bash refuses it"),
+    ("ls $(",                              "missing",                  "bash refuses it"),
+    ("cat <<E\nx",                         "never meets `E`",          "bash takes the rest"),
+    ("ls )",                               "unexpected `)`",           "bash refuses it"),
+    ("POSIXLY_CORRECT=1",                  "POSIXLY_CORRECT",          "another grammar"),
+)
+
+# Words decode exactly.
+DECODED: tuple[tuple[str, list[str], str], ...] = (
+    ("'a'\\''b'",       ["a'b"],              "D10"),
+    ("'a'\"'\"'b'",     ["a'b"],              "D10"),
+    ("\"a\"'b'c",       ["abc"],              "D10"),
+    ("a'b\"c'd",        ["ab\"cd"],           "D10"),
+    ("a\"b'c\"d",       ["ab'cd"],            "D10"),
+    ("\"a\\nb\"",       ["a\\nb"],            "D11"),
+    ("\"\\a\\$\\\\\"",  ["\\a$\\"],           "D11"),
+    ("$'\\x2d\\x6f'",   ["-o"],               "D12"),
+    ("$'\\101\\t\\''",  ["A\t'"],             "D12"),
+    ("$\"a b\"",        ["a b"],              "D12"),
+    ("a\\ b",           ["a b"],              "an escaped blank"),
+    ("''",              [""],                 "nothing, and yet a word"),
+    ("a \\\n b",        ["a", "b"],           "a continued line"),
+    ("{a,b}{1..2}",     ["a1", "a2", "b1", "b2"], "D13"),
+    ("'{a,b}'",         ["{a,b}"],            "D13"),
+)
+# fmt: on
+
+
+def told(found: Assessment) -> list[str]:
+    return [reason.text for reason in found.reasons]
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize(("script", "why"), SHOWN, ids=[ascii(row[0]) for row in SHOWN])
+def test_what_a_word_runs_is_in_the_tree_and_counts(script: str, why: str) -> None:
+    tree = read(script)
+    assert not isinstance(tree, Opaque), (why, tree)
+    assert "command touch x" in show(tree), why
+    found = judge(script)
+    assert found.tiers[0] >= Tier.WRITE, (why, told(found))
+    assert any("touch" in text for text in told(found)), (why, told(found))
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize(("script", "tier", "why"), RUN, ids=[ascii(row[0]) for row in RUN])
+def test_what_a_command_runs_by_itself_counts(script: str, tier: Tier, why: str) -> None:
+    found = judge(script)
+    assert found.tiers[0] is tier, (why, told(found))
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize(("script", "place", "why"), TWICE, ids=[ascii(row[0]) for row in TWICE])
+def test_what_is_evaluated_twice_is_asked_about_by_its_place(script: str, place: str, why: str) -> None:
+    found = judge(script)
+    assert found.tiers[0] >= Tier.UNKNOWN, (why, told(found))
+    tree = read(script)
+    if isinstance(tree, Opaque):
+        assert place in tree.reason, (why, tree.reason)
+        assert script[tree.span.start : tree.span.end], "and the place is somewhere"
+    else:
+        unknown = [reason.text for reason in found.reasons if reason.tier is Tier.UNKNOWN]
+        assert any(place in text for text in unknown), (why, unknown)
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize("name", OBEYED)
+def test_a_variable_that_later_commands_obey_is_never_set_unasked(name: str) -> None:
+    for script in (
+        f"export {name}=./a\ngit status",
+        f"{name}=./a git status",
+        f"{name}=$y git status",
+        f"declare -x {name}=./a; git status",
+        f"{name}=./a eval 'git status'",
+        f"env {name}=./a git status",
+        f"export {name}; git status",
+        f"f() {{ git status; }}; {name}=./a f",
+        f"(export {name}=./a; git status)",
+        f"ls; eval 'export {name}=./a'; git status",
+        f"read {name} < a.txt; export {name}; git status",
+        f"for {name} in ./a; do export {name}; git status; done",
+        f"printf -v {name} ./a; export {name}; git status",
+    ):
+        found = judge(script)
+        assert found.tiers[0] >= Tier.UNKNOWN, (script, told(found))
+
+
+@pytest.mark.threat("T41")
+@pytest.mark.parametrize(("script", "reason", "why"), LIMITS, ids=[ascii(row[0])[:40] for row in LIMITS])
+def test_beyond_a_limit_nothing_is_vouched_for(script: str, reason: str, why: str) -> None:
+    tree = read(script)
+    assert isinstance(tree, Opaque), why
+    assert reason in tree.reason, (why, tree.reason)
+    assert judge(script).tiers[0] >= Tier.UNKNOWN
+
+
+@pytest.mark.threat("T01")
+@pytest.mark.parametrize(("source", "words", "why"), DECODED, ids=[ascii(row[0]) for row in DECODED])
+def test_words_decode_exactly(source: str, words: list[str], why: str) -> None:
+    tree = read(f"cmd {source}")
+    assert not isinstance(tree, Opaque), (why, tree)
+    (item,) = tree.items
+    assert isinstance(item.node, Command), why
+    assert [word.literal for word in item.node.words] == ["cmd", *words], why
