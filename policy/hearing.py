@@ -4,21 +4,24 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from policy.action import Action
-from policy.assessment import Assessment
-from policy.backend_limits import within_backend
+from policy.assessment import Assessment, EffectKind
 from policy.classify import classify
 from policy.decide import decide
 from policy.facts import Facts
-from policy.matrix import MATRIX, Matrix
+from policy.matrix import MATRIX, Matrix, Ruling
 from policy.permission.rule import PermissionRule, Source
 from policy.profile import Profile
 from policy.record import dataclass
 from policy.rules import RuleBook
 from policy.tier import Mode
-from policy.verdict import Limits, Verdict
+from policy.verdict import Ask, Deny, Limits, Problem, Verdict
 
 if TYPE_CHECKING:
     from policy.typed import FlagRights
+
+_YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
+_OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
+_CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,33 @@ class EvaluationContext:
             matrix=self.matrix,
         )
         return within_backend(verdict, assessment, self.backend)
+
+
+def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None = None) -> Verdict:
+    """Return `verdict`, or a Deny if `backend` (None: not chosen yet) cannot provide what the verdict grants.
+
+    Examples are terms that name hosts on a backend without a proxy, and packets that no proxy forwards. Approval of
+    such an action would end in a refusal by the sandbox, so no user is asked, and no refusal suggests asking a user.
+    """
+    raw = any(effect.kind is EffectKind.CONNECTS and not effect.exact for effect in assessment.effects)
+    if isinstance(verdict, Deny):
+        closed = backend in _CLOSED and any(effect.kind is EffectKind.CONNECTS for effect in assessment.effects)
+        if not (raw or closed) or verdict.cell.ruling is not Ruling.ASK:
+            return verdict
+        return replace(verdict, problem=replace(verdict.problem, fix=_YOURSELF))
+    terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+    if raw:
+        what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
+    elif terms.credentials and backend in _OPEN:
+        named = ", ".join(f"`{name}`" for name in terms.credentials)
+        what, why = f"sandbox {backend} adds no credential", f"other programs of this machine could use {named} as well"
+        fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
+        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
+    elif terms.open_hosts and backend in _CLOSED:
+        hosts = ", ".join(f"`{host}`" for host in terms.hosts)
+        what, why = f"sandbox {backend} opens no host", f"this would talk to {hosts}, and it has no network of its own"
+        fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
+        return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
+    else:
+        return verdict
+    return Deny(Problem(what, why, _YOURSELF), verdict.cell, verdict.reason)

@@ -18,9 +18,9 @@ from runner.answering import Answering, stop
 from runner.approval import Unattended
 from runner.budget_flags import BudgetFlags
 from runner.callback import approver_of
-from runner.model_run import RunArgs
 from runner.one_session import OneSession
 from runner.problems import usage
+from runner.run_options import RunArgs
 from runner.sessions.flags import GoOn
 from runner.starting import Start, starting
 from runner.talk import Talk

@@ -1,4 +1,4 @@
-"""A tool call, from the model's words to a judged action."""
+"""Tool calls of a model, from their arguments to a judged action."""
 
 import json
 from typing import TYPE_CHECKING
@@ -19,26 +19,31 @@ _LONGEST_NAME = 200  # characters
 
 
 def bounded(name: str) -> str:
-    """The name of a tool as a model wrote it, of bounded length: a longer one is of no tool."""
+    """Return the name of a tool as the model wrote it, shortened. No tool has a longer name."""
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of this session. `key` is ours and unique; the id is the provider's and may repeat."""
+    """One call of a session.
+
+    Attributes:
+        key: The unique key of the call in the session. The id of the provider may repeat.
+        of: The call as the provider sent it.
+    """
 
     key: str
     of: ToolCall
 
     @property
     def name(self) -> str:
-        """What the model called, as it stands in events and records."""
+        """Return the name of the called tool for events and records."""
         return bounded(self.of.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A call that makes sense: `tool` planned `action` from it and will word its result."""
+    """A call with the action that `tool` planned. The tool renders the outcome for the model."""
 
     call: Call
     tool: Tool
@@ -79,5 +84,5 @@ def plan(call: Call, ctx: RunContext) -> Planned | Problem:
 
 
 def raw_arguments(call: Call) -> str:
-    """The arguments as the model sent them, for the record."""
+    """Return the arguments as the model sent them, for the record."""
     return call.of.raw or json.dumps(call.of.arguments, default=str)

@@ -24,7 +24,7 @@ from runner.cli_run import (
 )
 from runner.gate_args import parse_backend
 from runner.key_flags import KeyFlags
-from runner.model_run import RunArgs
+from runner.run_options import RunArgs
 from runner.sessions.flags import GoOn
 
 

@@ -11,8 +11,9 @@ from runner.budget_flags import BudgetFlags
 from runner.cli_gate import ACCEPT, BACKEND, CONFIG, CWD, FLAG, LIMIT, MODE, REQUIRE, UNATTENDED
 from runner.gate_args import least, parse_backend
 from runner.key_flags import KeyFlags
-from runner.model_run import RunArgs, prompt_text, start_conversation, start_run
+from runner.model_run import prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
+from runner.run_options import RunArgs
 from runner.sessions.flags import go_on
 
 

@@ -14,7 +14,7 @@ from runner.starting import starting
 from runner.stdin_lines import Lines
 
 if TYPE_CHECKING:
-    from runner.model_run import RunArgs
+    from runner.run_options import RunArgs
 
 
 def serve(args: "RunArgs", prompt: str | None) -> int:

@@ -1,19 +1,16 @@
-"""Starting a model: which one, on what prompt, watched by whom. The one `asyncio.run` of a session is here."""
+"""The launch of an agent from the command line: on one prompt, or as a conversation at the terminal."""
 
 import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from policy.record import dataclass
-from policy.tier import Mode
-from runner.budget_flags import BudgetFlags
-from runner.key_flags import KeyFlags, is_stdin, take_terminal, wanted
+from runner.key_flags import is_stdin, take_terminal
 from runner.problems import Exit, Stopped, usage
-from runner.sessions.flags import GoOn
+from runner.run_options import RunArgs
+from runner.starting import begun, chosen_model, opener, prepared
 from runner.stderr import unwritten
 from runner.tui.ground import at_terminal, spell_out
 
@@ -24,35 +21,9 @@ if TYPE_CHECKING:
     from runner.json_output import JsonLines
     from runner.loop import Ending
     from runner.providers import Opened
-    from runner.run_limits import RunLimits
-    from runner.secrets import Secret
     from runner.session import SessionOptions
-    from runner.trust.question import Asker
 
 _LONGEST_PROMPT = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class RunArgs:
-    """The options of `agent run` and of plain `agent`, as typed."""
-
-    mode: Mode | None = None
-    model: str | None = None
-    provider: str | None = None
-    json: bool = False
-    unattended: bool = False
-    cwd: str | None = None
-    limits: tuple[str, ...] = ()
-    config: str | None = None
-    backend: str | None = None
-    least: str | None = None
-    go_on: GoOn = field(default_factory=GoOn)
-    trust_config: str | None = None
-    no_instructions: bool = False
-    key: KeyFlags = field(default_factory=KeyFlags)
-    budget: BudgetFlags = field(default_factory=BudgetFlags)
-    plain: bool = False
-    fallback: str | None = None
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
@@ -153,129 +124,6 @@ def start_conversation(args: RunArgs) -> int:
         return asyncio.run(work())
     except asyncio.CancelledError:  # by a signal
         return Exit.INTERRUPTED
-
-
-def begun(args: RunArgs, options: "SessionOptions", settings: "Settings", model: "Opened") -> "SessionOptions":
-    """Choose the session that is gone on with, while nothing is open that a picker could disturb; and see the price."""
-    from runner.budget import priced
-    from runner.sessions.choice import beginning
-
-    where = beginning(args.go_on, options.cwd, os.environ, model.named, unattended=options.unattended)
-    return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
-
-
-def prepared(
-    args: RunArgs,
-    unattended: bool,
-    *,
-    repository: bool = True,
-    usual: "RunLimits | None" = None,
-    asks: bool = True,
-    asker: "Asker | None" = None,
-) -> "tuple[SessionOptions, Settings]":
-    """What flags and settings come to. Without `repository`, nothing that came with the folder counts, not even what
-    tightens. `usual`: the bounds where nobody said any. `asks`: about trust, on this terminal, or by `asker`."""
-    from functools import partial
-
-    from runner.amounts import apply_limits
-    from runner.budget import bounds
-    from runner.config import load
-    from runner.config.flags import said, with_flags
-    from runner.context.given import given
-    from runner.gate import folder, refuse_folder
-    from runner.session import SessionOptions
-    from runner.trust.start import Wish, started, workspace_at
-
-    cwd = folder(args.cwd)
-    config = Path(args.config) if args.config else None
-    again = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
-    settings = again()
-    refuse_folder(str(cwd), os.environ, settings.profile)
-    wish = Wish(
-        workspace=workspace_at(str(cwd), os.environ),
-        attended=not unattended,
-        pinned=args.trust_config,
-        reads=bool(settings.value("instructions")) and not args.no_instructions,
-        asks=asks,
-        asker=asker,
-        skilled=bool(settings.value("skills")),
-        cwd=str(cwd),
-    )
-    instructions, brought = "", None
-    if repository:
-        settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
-    told = given(brought, os.environ, skilled=bool(settings.value("skills")))
-    settings = replace(settings, notices=(*settings.notices, *told.notices))
-    flags = said(
-        mode=args.mode,
-        model=args.model,
-        fallback=args.fallback,
-        max_turns=args.budget.turns,
-        budget=args.budget.said(),
-        least=args.least,
-        no_instructions=args.no_instructions,
-        limits=args.limits,
-        total=apply_limits(settings.profile.limits, args.limits),
-    )
-    settings = with_flags(settings, flags)
-    options = SessionOptions(
-        cwd=cwd,
-        unattended=unattended,
-        mode=args.mode,
-        limits=args.limits,
-        backend=args.backend,
-        least=args.least,
-        bounds=bounds(args.budget, settings, usual),
-        argv=("agent", *sys.argv[1:]),
-        instructions=instructions,
-        context=told.context,
-    )
-    return options, settings
-
-
-def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "Opened":
-    """The model that flags and settings come to. `given`: the key that standard input held, once it was read."""
-    from runner.providers import PROVIDERS, open_provider
-
-    spec = args.model or args.provider or settings.model
-    if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):
-        if args.model.partition(":")[0] in PROVIDERS:
-            raise usage(
-                f"`{args.model}` is not a model of `{args.provider}`",
-                "--provider and --model name two providers",
-                "leave --provider out, since --model says it too",
-            )
-        spec = f"{args.provider}:{args.model}"
-    if not spec:
-        raise usage(
-            "no model is chosen",
-            "neither --model nor --provider was given, and the configuration names none",
-            "add for example --model anthropic:claude-sonnet-5-5, or try `agent demo`, which needs no model",
-        )
-    if ":" not in spec and spec in settings.models:
-        spec = f"{spec}:{settings.models[spec]}"
-    name = spec.strip().partition(":")[0]
-    key = wanted(settings, name, os.environ, cwd, args.key)
-    key = key if given is None else replace(key, stdin_key=given)
-    api = settings.value("provider", "openai", "api") if name == "openai" else None
-    url = settings.base_urls.get(name)
-    return open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None)
-
-
-def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "Opened") -> "Callable[[str], Opened]":
-    """Opens another model in the session that began with `first`.
-
-    THREAT T21: what was said about the key (--api-key-stdin, --account) is about the provider of the first model;
-    another one's server is never sent that key. Standard input is not read again.
-    """
-
-    def another(spec: str) -> "Opened":
-        same = spec.strip().partition(":")[0] == first.provider.name
-        flags = args.key if same and not args.key.from_stdin else KeyFlags()
-        given = first.secrets[0] if same and args.key.from_stdin and first.secrets else None
-        return chosen_model(replace(args, model=spec, provider=None, key=flags), settings, cwd, given)
-
-    return another
 
 
 def on_stdout(show: "Emit | None" = None) -> "Emit":

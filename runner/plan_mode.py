@@ -1,7 +1,7 @@
-"""The end of plan mode: the model hands over its plan, and a person says whether, and how, work begins.
+"""The end of plan mode: the model hands over its plan, and the user decides whether and in which mode work begins.
 
-THREAT T102: a model must not talk itself out of plan mode. The only way out is a person's answer: nothing in the plan's
-text is an answer, nobody there means no, and what it leaves into is what the person picked.
+THREAT T102: a model must not end plan mode by itself. Only an answer of the user ends it: no text of the plan is an
+answer, an unattended session means no, and the next mode is the one that the user picked.
 """
 
 import time
@@ -26,7 +26,10 @@ class Proposal:
 
 
 def proposal(call: Call, ctx: RunContext) -> Proposal | CallResult | None:
-    """What a call of the tool says; None for any other call, and where the tool is not offered."""
+    """Return the plan that `call` hands over, or the result of an unreadable one.
+
+    Return None for a call of another tool, and if the plan tool is not offered.
+    """
     if call.name != NAME or not plan_tool(ctx.live.mode, unattended=ctx.unattended):
         return None
     arguments = call.of.arguments or {}
@@ -40,8 +43,10 @@ def proposal(call: Call, ctx: RunContext) -> Proposal | CallResult | None:
 
 
 async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
-    """Put the plan before the person; a yes changes the mode from the next call on, and not before it is recorded.
-    Raises AuditError."""
+    """Show the plan to the user. A yes changes the mode from the next call on, after it is recorded.
+
+    Raise AuditError if the answer cannot be recorded.
+    """
     from runner.audit.records import Planned  # a terminal asks for its first key before any plan
 
     ctx.emit(PlanProposed(asked.call.key, asked.plan))

@@ -1,4 +1,4 @@
-"""The end of one call, told to the model and to whoever watches."""
+"""Results of calls, as messages to the model and as events."""
 
 import codecs
 from dataclasses import replace
@@ -21,7 +21,13 @@ _REFUSED = 1000  # characters of an action that was refused; the event that prop
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What the model is told of one call, the denial if there was one, and how many bytes the action answered."""
+    """The result of one call.
+
+    Attributes:
+        result: The result for the model.
+        denied: The denial, or None.
+        output: The number of bytes that the action printed.
+    """
 
     result: ToolResult
     denied: Denied | None = None
@@ -29,8 +35,10 @@ class CallResult:
 
 
 def refused(call: Call, problem: Problem, ctx: RunContext, note: str | None = None) -> ToolResult:
-    """A refusal in words, with the way out: the model can act on it. `note` comes behind it; without one the call made
-    no sense, which is counted."""
+    """Return a refusal with its cause and an alternative, so that the model can act on it.
+
+    `note` is appended. Without a note the call could not become an action, which is counted.
+    """
     if note is None:
         note = ctx.refusals.malformed(call.name)
     text = ctx.redactor.text(f"not done: {problem.what}\nwhy: {problem.why}\ninstead: {problem.fix}{note}")
@@ -38,7 +46,7 @@ def refused(call: Call, problem: Problem, ctx: RunContext, note: str | None = No
 
 
 def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> CallResult:
-    """Policy or a person said no."""
+    """Report that the policy or a user denied the action."""
     action = one_line(action_words(planned.action, ctx.cwd), _REFUSED)
     event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem, record)
     ctx.emit(event)
@@ -46,9 +54,9 @@ def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> Cal
 
 
 def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -> CallResult:
-    """The action ended, well or not. A long output is kept whole on the shelf; the model sees what the tool shows.
+    """Report the outcome of the action. A long output is stored whole, and the model gets what the tool shows of it.
 
-    Neither holds a live secret: what the sandbox answered is masked first, so that no cut can hide a part of one.
+    Neither text contains a live secret: the outcome is masked before it is shortened, so that no part of it stays.
     """
     outcome = ctx.redactor.mask(outcome)
     kept: list[str] = []
@@ -85,20 +93,20 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
 
 
 def edited(report: CallResult, planned: Planned, ctx: RunContext) -> CallResult:
-    """The same report, with what the model has to know first: a person put another command in the place of its own."""
+    """Return `report` with a first line saying that the user replaced the command of the model."""
     said = action_words(planned.action, ctx.cwd)
     return _headed(report, f"{answerer(ctx.approver.name)} changed your command; this is about:\n{said}\n", ctx)
 
 
 def again(report: CallResult, right: str, ctx: RunContext) -> CallResult:
-    """The same report, of a second run."""
+    """Return `report` with a first line saying that the action ran again with the additional `right`."""
     who = answerer(ctx.approver.name)
     told = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
     return _headed(report, f"{told}:\n", ctx)
 
 
 def stopped(report: CallResult, problem: Problem, ctx: RunContext) -> CallResult:
-    """The same report, of a run that a person gave no further right to."""
+    """Return `report` with a first line saying that the user refused the additional right."""
     return _headed(report, f"the sandbox stopped this, and {problem.why}\n", ctx)
 
 
@@ -108,7 +116,7 @@ def _headed(report: CallResult, told: str, ctx: RunContext) -> CallResult:
 
 
 def listener(call: Call, emit: Emit) -> Listener:
-    """Turns output bytes into events as they come; a character split over two chunks stays one character."""
+    """Return a listener that emits output as text. A character split over two chunks stays one character."""
     decoders = {stream: codecs.getincrementaldecoder("utf-8")("replace") for stream in (1, 2)}
 
     def listen(stream: int, chunk: bytes) -> None:

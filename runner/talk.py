@@ -1,4 +1,4 @@
-"""A conversation: the one thing of a session that changes. Terminal, JSON and programs talk through it."""
+"""A conversation with a model, which the terminal, JSON mode and programs use."""
 
 import asyncio
 from collections.abc import Sequence
@@ -29,31 +29,39 @@ _HALTED = "it was stopped"
 
 
 class Talk:
-    """One conversation over a RunContext that is replaced as settings change.
+    """One conversation. Only the thread of the event loop calls its methods.
 
-    Every method belongs to the event loop's thread.
+    Attributes:
+        ctx: The services and the live settings of the session.
+        history: The messages of the conversation.
+        marks: The prompts that the user can return to.
+        usage: The tokens of all runs, as the provider counts them.
+        cost: The cost of all runs, or None if the price is unknown.
+        turns: The number of turns of all runs.
     """
 
     def __init__(self, ctx: RunContext, history: list[Message], marks: Sequence[Mark] = ()) -> None:
-        """`history` is what was said in earlier runs of the session, `marks` its prompts."""
+        """`history` and `marks` are those of earlier runs of the session."""
         self.ctx = ctx
         self.history = history
         self.marks = list(marks)
-        self.usage = Usage()  # of all runs of this talk, as the provider counts it
+        self.usage = Usage()
         self.cost: float | None = None
         self.turns = 0
         self._running: asyncio.Task[object] | None = None
-        self._typed = 0  # commands of the person's own
+        self._typed = 0  # commands that the user typed
 
     @property
     def busy(self) -> bool:
-        """Whether a run is on its way."""
+        """Return True while a run is in progress."""
         return self._running is not None
 
     async def prompt(self, text: str, typed: str = "") -> Ending:
-        """Work on `text`, then on what was queued meanwhile; the Ending of the last run. `typed` stands for it where a
-        person reads it. After one that was stopped, or that failed, what is queued stays so. Raises Stopped while
-        `busy`."""
+        """Work on `text` and then on the queued messages, and return the end of the last run.
+
+        `typed` is shown to users in place of `text`. Messages stay queued after a run that was stopped or that failed.
+        Raise Stopped while `busy`.
+        """
         self._free()
         words = Words(text, typed)
         while True:
@@ -83,7 +91,7 @@ class Talk:
             self._running = None
 
     def unbegun(self, text: str, typed: str = "") -> Ending:
-        """Tell of a prompt that was interrupted before its first step."""
+        """Report a prompt that was interrupted before its first step."""
         mask = self.ctx.redactor.text
         self.ctx.emit(Prompted(mask(text), mask(typed)))
         ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
@@ -101,8 +109,10 @@ class Talk:
             self.cost = (self.cost or 0.0) + cost
 
     def rewind(self, mark: Mark) -> None:
-        """Go on from before that prompt, as if it had not been said; the session file keeps what was. Raises Stopped
-        while `busy`."""
+        """Continue from before the prompt `mark`. The session file keeps the messages after it.
+
+        Raise Stopped while `busy`.
+        """
         self._free()
         del self.history[mark.length :]
         del self.marks[self.marks.index(mark) :]
@@ -110,8 +120,11 @@ class Talk:
         self.ctx.view.rewound(self.history, self.ctx.model_access())
 
     async def compact(self, focus: str = "") -> bool:
-        """Show the model notes instead of what is old; `focus` is what matters. Whether anything became shorter.
-        Raises ProviderError; CancelledError when it was interrupted; Stopped while `busy`."""
+        """Replace old messages by notes in what the model is sent. Return True if anything became shorter.
+
+        `focus` names what the notes are to keep. Raise ProviderError, CancelledError if it was interrupted, and Stopped
+        while `busy`.
+        """
         self._free()
         ctx, spent = self.ctx, BudgetMeter(self.ctx.live.limits, unattended=self.ctx.unattended)
         self._running = running = asyncio.create_task(ctx.view.compact(self.history, ctx.model_access(), focus, spent))
@@ -122,8 +135,10 @@ class Talk:
             self._spent(spent.usage, spent.money)
 
     async def shell(self, script: str) -> None:
-        """Run a command that the person typed, through the gate and the sandbox as every other, and tell the model of
-        it, who answers with the next prompt. Raises Stopped while `busy`."""
+        """Run a command that the user typed, evaluated and confined like every other, and add it to the conversation.
+
+        The model answers with the next prompt. Raise Stopped while `busy`.
+        """
         self._free()
         self._typed += 1
         self._running = running = asyncio.create_task(self._shell(f"!{self._typed}", script))
@@ -146,7 +161,7 @@ class Talk:
             self.ctx.emit(Failed(error.problem))
 
     async def _shell(self, key: str, script: str) -> str:
-        """What the model is told of it."""
+        """Return the text about the command for the model."""
         try:
             report = await handle_call(Call(key, ToolCall(key, "bash", {"command": script})), self.ctx)
         except BREAKS as error:
@@ -158,40 +173,40 @@ class Talk:
         return "\n".join(block.text for block in report.result.content if isinstance(block, TextBlock))
 
     async def stopped(self) -> None:
-        """Returns when nothing runs any more; what ran was stopped."""
+        """Stop the run in progress, and return when it has ended."""
         running = self._running
         if running is not None:
             self.interrupt()
             await asyncio.wait({running})
 
     def interrupt(self) -> bool:
-        """Stop the run and whatever it started; whether there was one."""
+        """Stop the run with everything it started. Return True if a run was in progress."""
         running = self._running
         if running is None or running.cancelling():  # once: a second cancel would cut short the killing of its child
             return False
         return running.cancel()
 
     def steer(self, text: str) -> None:
-        """Say something to the model inside its turn, after the current batch of calls."""
+        """Send `text` to the model within its turn, after the current batch of calls."""
         text = self.ctx.redactor.text(text)
         self.ctx.steering.steer(text)
         self.ctx.emit(Queued(text, "steer"))
 
     def follow_up(self, text: str, typed: str = "") -> None:
-        """Say something when the turn is over; `typed` as of `prompt`."""
+        """Send `text` to the model at the end of the turn; `typed` is as for `prompt`."""
         words = self.ctx.redactor.mask(Words(text, typed))
         self.ctx.steering.follow_up(words.text, words.typed)
         self.ctx.emit(Queued(words.shown, "follow_up"))
 
     def take_back(self) -> tuple[str, ...]:
-        """Everything that waited, which now does not."""
+        """Remove and return all queued messages."""
         texts = self.ctx.steering.take_back()
         if texts:
             self.ctx.emit(Unqueued(texts))
         return texts
 
     def set_mode(self, mode: Mode, why: str = "") -> None:
-        """From the next call on."""
+        """Change the mode from the next call on."""
         was = self.ctx.live.mode
         if was is not mode:
             self.ctx.live.mode = mode
@@ -199,7 +214,7 @@ class Talk:
             self.ctx.emit(Changed("mode", was.value, mode.value, why))
 
     def set_model(self, spec: str) -> None:
-        """From the next request on. Raises Stopped, SetupError or SecretError: then nothing has changed."""
+        """Change the model from the next request on. Raise Stopped, SetupError or SecretError without a change."""
         ctx = self.ctx
         if ctx.models is None:
             raise Stopped(_ONE_MODEL, Exit.USAGE)
@@ -214,7 +229,7 @@ class Talk:
         ctx.emit(Changed("model", was, now))
 
     def set_thinking(self, thinking: Thinking) -> None:
-        """From the next request on."""
+        """Change the amount of reasoning from the next request on."""
         was = self.ctx.live.thinking
         if was is not thinking:
             self.ctx.live.thinking = thinking
@@ -222,6 +237,6 @@ class Talk:
 
 
 def _cancelled() -> bool:
-    """Whether it is we that are to stop, and not only what we wait for."""
+    """Return True if the current task itself was cancelled, not only the run it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

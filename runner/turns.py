@@ -27,7 +27,7 @@ from runner.reports import CallResult
 from runner.run_context import RunContext
 from runner.spending import BudgetExceeded, BudgetMeter
 
-_MOST_KEPT = 1_000  # calls of one reply that stay in the talk, each with its result
+_MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each with its result
 _STOPPED = TextBlock("not run: the turn was stopped before this call was done")
 
 
@@ -47,17 +47,20 @@ class Turns:
         self._fresh()
 
     def _fresh(self) -> None:
-        """A turn begins."""
-        self._begun: dict[int, ToolCall] = {}  # calls that were begun before the reply was whole, by their place
-        self._seen = 0  # calls of the reply that are whole
-        self._ordered = False  # one that may do more than read has come: what follows it waits for it
+        """Reset the state of a turn."""
+        self._begun: dict[int, ToolCall] = {}  # calls that were started before the reply was complete, by their place
+        self._seen = 0  # complete calls of the reply
+        self._ordered = False  # a call that may do more than read has come: the calls after it wait for it
         self._reading: list[asyncio.Task[None]] = []
         self._results: dict[int, ToolResult] = {}
-        self._written = False  # the message that the calls stand in is written down
-        self._count = 0  # calls of the reply, before those beyond _MOST_KEPT were taken out
+        self._written = False  # the message of the calls is in the journal
+        self._count = 0  # calls of the reply, before those beyond _MOST_KEPT were removed
 
     async def through(self, until: float | None = None) -> str:
-        """Turn after turn; answers why it is over. `until`: when it will be, on the event loop's clock."""
+        """Run turns until the model is done, and return the reason for the end.
+
+        `until` is the end of the run on the clock of the event loop, or None.
+        """
         completion = self._completion
         completion.until = until
         while True:
@@ -82,7 +85,7 @@ class Turns:
             self._steered()
 
     def _kept(self, message: AssistantMessage) -> AssistantMessage:
-        """The message with no more than _MOST_KEPT calls: all of them would be said again in each later request.
+        """Return the message with at most _MOST_KEPT calls, since every later request repeats all of them.
 
         THREAT T121: a model, or a server in its name, can put tens of thousands of calls into one reply.
         """
@@ -97,11 +100,11 @@ class Turns:
         return AssistantMessage(tuple(kept))
 
     def over(self) -> None:
-        """The run is over, however."""
+        """End the run: the next one begins with the chosen model."""
         self._completion.fallback.over(self._ctx, self.messages)
 
     def _steered(self) -> None:
-        """Put what was said meanwhile behind the results of the batch."""
+        """Append the messages that the user sent in the meantime after the results of the batch."""
         for text in self._ctx.steering.injected():
             said = UserMessage((TextBlock(text),))
             self.messages.append(said)
@@ -109,7 +112,7 @@ class Turns:
             self._ctx.emit(Steered(text))
 
     def _begin(self, call: ToolCall) -> None:
-        """A call is whole while the reply is not: begin it if it only reads, and so did all before it."""
+        """Start a complete call of an incomplete reply if it and all calls before it only read."""
         place, self._seen = self._seen, self._seen + 1
         if self._ordered or place >= self._ctx.live.limits.calls:
             return
@@ -125,7 +128,7 @@ class Turns:
             self._ordered = True
 
     def _agreed(self, reply: Reply) -> None:
-        """Raises ProviderError when the reply has other calls than were begun."""
+        """Raise ProviderError if the reply has other calls than those that were started."""
         calls = reply.message.calls
         for place, call in self._begun.items():
             if place >= len(calls) or calls[place] != call:
@@ -146,7 +149,7 @@ class Turns:
             self._close(calls)
 
     def _broken_off(self, text: str, calls: tuple[ToolCall, ...], why: str) -> None:
-        """What there is of an answer that never became whole joins the talk, with the results that there are."""
+        """Append the received part of an incomplete answer to the conversation, with the results of its calls."""
         calls = calls[:_MOST_KEPT]
         blocks = (TextBlock(f"{text}\n[{why}]"),) if text.strip() else ()
         if blocks or calls:
@@ -158,14 +161,14 @@ class Turns:
                 self._close(calls)
 
     def _write(self, message: AssistantMessage) -> None:
-        """Write the message down, and behind it the results that were there before."""
+        """Write the message to the journal, and after it the results that are there already."""
         self._ctx.journal.message(message)
         self._written = True
         for place, result in sorted(self._results.items()):
             self._ctx.journal.result(place, result)
 
     def _close(self, calls: tuple[ToolCall, ...]) -> None:
-        """Every call has a result from here on, in the talk and in the file."""
+        """Give every call a result, in the conversation and in the journal."""
         if not calls:
             return
         found = tuple(
@@ -178,7 +181,7 @@ class Turns:
                 self._ctx.journal.result(place, result)
 
     async def _answer_all(self, calls: tuple[ToolCall, ...]) -> None:
-        """Judge and run in source order; what only reads runs beside its neighbours, everything else alone."""
+        """Evaluate and run the calls in order. Calls that only read run at the same time, all others alone."""
         keyed = [(place, Call(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun]
         most = self._ctx.live.limits.calls
         early = await ask_ahead([call for place, call in keyed if place < most], self._ctx)
@@ -190,12 +193,12 @@ class Turns:
             judged = judge_call(call, self._ctx)
             if isinstance(judged, Judgement) and call.key in early:
                 judged = replace(judged, early=early[call.key])
-            # What somebody answered may be another command by now.
+            # A call with an early answer may have become another command.
             if isinstance(judged, Judgement) and judged.only_reads and judged.early is None:
                 self._read(place, judged)
                 continue
             await asyncio.gather(*self._reading)
-            if isinstance(judged, CallResult):  # no action came of it, so it was not refused either
+            if isinstance(judged, CallResult):  # the call did not become an action, so it was not denied either
                 self._keep(place, judged.result)
                 continue
             report = await execute_call(judged, self._ctx)
@@ -204,7 +207,7 @@ class Turns:
         await asyncio.gather(*self._reading)
 
     async def _refuse(self, place: int, call: Call) -> None:
-        """Refuse a call beyond the bound on the calls of a reply: it is recorded and answered, and not looked at."""
+        """Refuse a call beyond the largest number of calls of a reply. It is recorded, and not evaluated."""
         most = self._ctx.live.limits.calls
         problem = Problem(
             "this call was not done",
@@ -214,13 +217,13 @@ class Turns:
         report = announce(call, problem, self._ctx)
         assert isinstance(report, CallResult)  # of a Problem
         self._keep(place, report.result)
-        await asyncio.sleep(0)  # the time of the run, and who ends it, count between these
+        await asyncio.sleep(0)  # lets the time limit or the user end the run between these
 
     def _key(self, place: int) -> str:
         return f"{self.spent.turns}.{place + 1}"
 
     def _read(self, place: int, judged: Judgement) -> None:
-        """Run what only reads beside its neighbours."""
+        """Run a call that only reads at the same time as others."""
         self.spent.allowed()
 
         async def beside() -> None:
@@ -238,13 +241,13 @@ class Turns:
         await asyncio.gather(*self._reading, return_exceptions=True)
 
     def _keep(self, place: int, result: ToolResult) -> None:
-        """Each result is written down as it comes: a crash loses none that was there."""
+        """Keep a result, and write it to the journal at once so that a crash does not lose it."""
         self._results[place] = result
         if self._written:
             self._ctx.journal.result(place, result)
 
     def _bound(self, report: CallResult) -> None:
-        """Count what came of one call. Raises BudgetExceeded."""
+        """Count the output and the denial of one call. Raise BudgetExceeded if a limit is reached."""
         self.spent.printed(report.output)
         if report.denied is None:
             self.spent.allowed()
@@ -254,7 +257,7 @@ class Turns:
 
 
 def _why_over(reply: Reply, spent: BudgetMeter) -> str:
-    """Why a reply without calls ends the run; raises when that is not a good end."""
+    """Return the reason why a reply without calls ends the run. Raise BudgetExceeded if the answer is not complete."""
     match reply.stop:
         case Stop.LENGTH:
             reason = "the model's answer was cut off at the most tokens it may have"

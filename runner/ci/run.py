@@ -25,11 +25,13 @@ from runner.config import shipped
 from runner.ending_signals import ending_signals
 from runner.events import Emit, Event, Proposed, RunEnded, Said, SessionStarted
 from runner.gate import refuse_folder
-from runner.model_run import RunArgs, begun, chosen_model, on_stdout, opener, play, prepared, prompt_text, transcript
+from runner.model_run import on_stdout, play, prompt_text, transcript
 from runner.problems import Exit, Stopped, known_problem
 from runner.review.deadline import Deadline
 from runner.run_limits import RunLimits
+from runner.run_options import RunArgs
 from runner.spending import Limit
+from runner.starting import begun, chosen_model, opener, prepared
 from runner.stderr import print_problem, unexpected
 
 if TYPE_CHECKING:

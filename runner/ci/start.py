@@ -10,8 +10,8 @@ from policy.record import dataclass
 from runner.ci.outlets import Outlets, no_link
 from runner.ci.run import Run
 from runner.ending_signals import ending_signals
-from runner.model_run import RunArgs
 from runner.problems import usage
+from runner.run_options import RunArgs
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # the name that type checkers know, without the import of
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from runner.model_run import RunArgs
+    from runner.run_options import RunArgs
 
 # option: whether it takes a value. Everything else goes through typer, which knows all of them, help, and mistakes.
 _OPTIONS = {
@@ -105,7 +105,7 @@ def _leave(number: int, frame: object) -> "NoReturn":
 def _parsed(words: list[str]) -> "RunArgs":
     from runner.gate_args import least, parse_backend, parse_mode
     from runner.key_flags import KeyFlags
-    from runner.model_run import RunArgs
+    from runner.run_options import RunArgs
     from runner.sessions.flags import go_on, with_value
 
     given: dict[str, list[str]] = {}

@@ -26,7 +26,7 @@ from runner.tui.keys import suspend
 from runner.tui.painter import canvas
 
 if TYPE_CHECKING:
-    from runner.model_run import RunArgs
+    from runner.run_options import RunArgs
     from runner.starting import Start
 
 

@@ -12,7 +12,6 @@ import pytest
 from runner.ci import changes
 from runner.ci.outlets import Outlets
 from runner.ci.run import Run
-from runner.model_run import RunArgs
 from runner.review import ignored as module
 from runner.review.copy import copied
 from runner.review.deadline import Deadline
@@ -20,6 +19,7 @@ from runner.review.ignored import Ignored, kept_by_git
 from runner.review.lines import Effort, hunks
 from runner.review.patch import patch_of
 from runner.review.tree import OVERTIME
+from runner.run_options import RunArgs
 from tests.process.test_review_patch import nothing_secret
 from tests.support.job import Job, bash, say
 from tests.support.review_world import BARE, base, sh

@@ -43,11 +43,11 @@ from runner.messages import (
     Usage,
     UserMessage,
 )
-from runner.model_run import RunArgs
 from runner.plan_answer import PlanAnswer, Stay
 from runner.problems import Exit, Stopped
 from runner.providers import Opened
 from runner.providers.scripted import ScriptedProvider, Turn
+from runner.run_options import RunArgs
 from runner.sessions.flags import GoOn
 from runner.sessions.store import SessionError
 from runner.starting import starting

@@ -25,15 +25,16 @@ from runner.messages import (
     ThinkingBlock,
     Usage,
 )
-from runner.model_run import RunArgs, opener
 from runner.open_models import OpenModels
 from runner.problems import Exit, usage
 from runner.providers import Opened
 from runner.providers.endpoint import SetupError
 from runner.retry import Patience
 from runner.run_limits import RunLimits
+from runner.run_options import RunArgs
 from runner.secrets import Secret, SecretError
 from runner.sessions.cost import Price
+from runner.starting import opener
 from runner.talk import Talk
 from tests.process.test_loop import Make, Stage, busy, stage  # noqa: F401  # the fixture
 from tests.unit.test_replies import Item, Plays, fatal, ls, says

@@ -4,7 +4,7 @@ import pytest
 
 from policy.action import RunScript
 from policy.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef
-from policy.backend_limits import within_backend
+from policy.hearing import within_backend
 from policy.matrix import Ruling
 from policy.tier import Mode, Tier
 from policy.verdict import _MINT, Allow, Ask, Cell, Deny, Permit, Problem, Rights, Terms, Verdict
