@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import forked_agent
 import pytest
 import typer
 
 from runner.cli_app import app
+from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).parent / "agent")
 
