@@ -93,22 +93,22 @@ class Agent:
 
     @property
     def talk(self) -> Talk:
-        """The conversation that is open. It is another one after `resume`, `clear` and `fork`."""
+        """Return the open conversation. `resume`, `clear` and `fork` open another one."""
         return self._session.talk
 
     @property
     def settings(self) -> "Settings":
-        """What the configuration comes to."""
+        """Return the settings of the configuration."""
         return self._session.start.settings
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """The variables that it was started with."""
+        """Return the environment variables of the agent."""
         return self._session.start.environ
 
     @property
     def busy(self) -> bool:
-        """Whether a run is on its way."""
+        """Return True while a run is in progress."""
         return self._session.found is not None and self._session.found.busy
 
     async def open(self) -> Talk:
@@ -134,15 +134,15 @@ class Agent:
         return ending
 
     def steer(self, text: str) -> None:
-        """Say something to the model inside its turn, after the current batch of calls."""
+        """Send `text` to the model within its turn, after the current batch of calls."""
         self.talk.steer(text)
 
     def follow_up(self, text: str) -> None:
-        """Say something when the turn is over."""
+        """Send `text` to the model at the end of the turn."""
         self.talk.follow_up(text)
 
     def interrupt(self) -> bool:
-        """Stop the run and whatever it started; whether there was one."""
+        """Stop the run with everything it started. Return True if a run was in progress."""
         return self._session.found is not None and self._session.found.interrupt()
 
     async def resume(self, id: str) -> Talk:

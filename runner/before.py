@@ -1,4 +1,4 @@
-"""The text of a file that is about to be written, for the person who is asked; the model is told nothing of it."""
+"""The text of a file before it is overwritten, shown to the user with the question and never to the model."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ _MOST = 1 << 20  # bytes; of more nobody reads a diff
 
 
 def text_before(action: Action) -> str | None:
-    """What stands in the file now; None when there is none, it is no plain text file, or it is larger than 1 MB."""
+    """Return the text of the file now, or None if it does not exist, is not plain text, or is larger than 1 MB."""
     if not isinstance(action, WriteFile | EditFile):
         return None
     try:

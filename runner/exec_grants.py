@@ -43,7 +43,7 @@ def recall(gate: Gate, assessment: Assessment, verdict: Verdict, source: Source,
 
 
 class Asked:
-    """A verdict with what was answered before, and the store that an answer goes into."""
+    """A verdict with remembered answers applied, and the store for a new answer."""
 
     def __init__(self, store: GrantStore, found: Recalled) -> None:
         self.store = store
@@ -51,12 +51,12 @@ class Asked:
 
     @property
     def offer(self) -> Offer:
-        """What the question may leave behind; empty when there is none."""
+        """Return the answers that may be remembered, which are none without a question."""
         question = self.found.question
         return offer(self.found.context, question, _SPANS, self.store) if question else Offer((), None, _SPANS)
 
     def keep(self, wanted: Keep) -> tuple[tuple[str, ...], str]:
-        """Remember an answer; the names of the grants, and what the person is told."""
+        """Remember an answer. Return the names of the grants and a notice for the user."""
         assert self.found.question is not None, "an answer belongs to a question"
         return keep(self.found.context, self.found.question, wanted, self.store)
 

@@ -1,4 +1,4 @@
-"""One action through the gate without a model: what `agent exec` and `agent why` share."""
+"""Evaluation of one action without a model, for `agent exec`, `agent why` and other commands."""
 
 import os
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ def ruling(verdict: Verdict) -> Ruling:
 
 
 def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
-    """Read the configuration, look at the machine, and make the action that `args` asks for."""
+    """Read the configuration and the state of the machine, and return a gate and the action of `args`."""
     from_environment(environ)  # what was typed may hold one
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
@@ -137,7 +137,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
 
 
 def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action:
-    """What a model's file tool would ask for. `text` is the pattern of `glob` and `grep`."""
+    """Return the action of a file tool. `text` is the pattern of `glob` and `grep`."""
     path = f"{home}/{path[2:]}" if path.startswith("~/") else path
     path = path if path.startswith("/") else f"{cwd}/{path}" if path != "." else cwd
     actions: dict[str, Action] = {
@@ -152,12 +152,12 @@ def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action
 
 
 def nobody_there(unattended: bool) -> bool:
-    """Whether a question would be answered by no one: we were told so, or there is no terminal to ask at."""
+    """Return True if no person can answer: the user said so, or there is no terminal."""
     return unattended or not (os.isatty(0) and os.isatty(2))
 
 
 def folder(text: str | None) -> Path:
-    """The real folder to work in: `text`, or where we stand."""
+    """Return the real path of the working folder: `text`, or the current folder."""
     try:
         path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
     except OSError as error:

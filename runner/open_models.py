@@ -1,4 +1,4 @@
-"""The models that a session has opened: the one it began with, and those it turned to since."""
+"""The models that a session has opened: the first one, and those that it changed to."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class OpenModels:
-    """Opens a model once and keeps it; all are closed with the session."""
+    """A pool that opens each model once and closes all models with the session."""
 
     def __init__(
         self, first: Opened, opener: Callable[[str], Opened] | None = None, settings: "Settings | None" = None
     ) -> None:
-        """`settings` say what models cost, beside the list that comes with the program."""
+        """`settings` hold prices of models in addition to the published ones."""
         self._opener = opener
         self._settings = settings
         self._opened = {first.named: first}
         self._all = [first]
 
     def get(self, spec: str) -> Opened:
-        """The model that `spec` (`provider:model`) names. Raises SetupError, SecretError."""
+        """Return the model `spec` (`provider:model`). Raise SetupError or SecretError."""
         if spec not in self._opened:
             if self._opener is None:
                 why = "this program gave the session one model, and no way to open others"
@@ -36,7 +36,7 @@ class OpenModels:
         return self._opened[spec]
 
     def vendors(self, spec: str) -> bool:
-        """Whether that model is open, and its server the vendor's own."""
+        """Return True if the model is open and its server is the vendor's own."""
         return spec in self._opened and self._opened[spec].vendors
 
     def limits(self, limits: "RunLimits", model: Opened) -> "RunLimits":

@@ -1,4 +1,4 @@
-"""Between the gate and a question: what was answered before, what may be answered for later, and keeping it."""
+"""Remembered answers: apply them to a verdict, offer new ones with a question, and store them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,8 +22,15 @@ from runner.wording import action_words
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A verdict with what was answered before. `by`: the grants it rests on. `question`: what would be asked without
-    them, or None when nothing is asked."""
+    """A verdict with remembered answers applied.
+
+    Attributes:
+        context: The context of the evaluation, with every remembered no among the rules.
+        assessment: The effects, tiers and reasons of the action.
+        verdict: The verdict.
+        by: The grants that the verdict rests on.
+        question: The question that would be asked without them, or None.
+    """
 
     context: EvaluationContext
     assessment: Assessment
@@ -33,12 +40,12 @@ class Recalled:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The grants it rests on, for the record."""
+        """Return the names of the grants for the record."""
         return tuple(grant.id for grant in self.by)
 
     @property
     def answer(self) -> Answer | None:
-        """The question that a grant answered, for the record."""
+        """Return the answer of a grant for the record, or None if no grant answered a question."""
         if self.question is None or not self.by or isinstance(self.verdict, Ask):
             return None
         by = f"{'grant' if isinstance(self.verdict, Allow) else 'remembered no'} {', '.join(self.names)}"
@@ -46,7 +53,7 @@ class Recalled:
 
 
 def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> Recalled:
-    """The verdict once the store was asked. Reading alone, and what is refused anyway, is nobody's question."""
+    """Apply the remembered answers in `store` to a verdict. Reads and denials never are a question."""
     question = verdict if isinstance(verdict, Ask) else None
     if isinstance(verdict, Deny) or (assessment.tiers[0] is Tier.READ and not assessment.asked):
         return Recalled(context, assessment, verdict, (), question)
@@ -60,15 +67,17 @@ def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdic
 
 
 def spent(given: Recalled, store: GrantStore) -> Recalled:
-    """Just before an action runs by grants: take a use of each. When one holds no more, the question is asked after
-    all."""
+    """Take one use of each grant before an action runs by them.
+
+    If a grant has no use left, the verdict becomes the question again.
+    """
     if not given.by or not isinstance(given.verdict, Allow) or given.question is None or store.spend(given.by):
         return given
     return replace(given, verdict=given.question, by=())
 
 
 def offer(context: EvaluationContext, question: Ask, spans: Sequence[Span], store: GrantStore) -> Offer:
-    """What this question may leave behind. Nothing that holds a live secret is offered."""
+    """Return the answers to `question` that may be remembered. None of them contains a live secret."""
     found = tuple(
         each for each in choices(context, question) if not any(store.holds_secret(what) for what in each.whats)
     )
@@ -79,9 +88,9 @@ def offer(context: EvaluationContext, question: Ask, spans: Sequence[Span], stor
 
 
 def keep(context: EvaluationContext, question: Ask, wanted: Keep, store: GrantStore) -> tuple[tuple[str, ...], str]:
-    """Remember an answer; the names of the grants, and what a person is told.
+    """Store an answer. Return the names of the grants and a notice for the user.
 
-    A yes is tried once more as it was kept. What cannot be written down holds this once, and that is said.
+    A yes is tried as it was stored. An answer that cannot be stored counts once, and the notice says so.
     """
     script = action_words(question.assessment.action, question.terms.workspace)
     try:

@@ -1,7 +1,7 @@
-"""Where an answer that broke off is gone on with, so that nothing is shown twice.
+"""Removal of repeated text at the point where a model continues an answer that broke off.
 
-The model is asked to begin with the last words that arrived: so it is known whether a word was cut in the middle. What
-it repeats is dropped. A model that does not repeat them loses nothing.
+The model is asked to begin with the last words that arrived, which shows whether a word was cut in the middle. Repeated
+text is removed. The text of a model that repeats nothing stays complete.
 """
 
 REMEMBERED = 4000  # characters that are looked through for what comes again
@@ -10,7 +10,7 @@ _WORDS = 80  # characters, about, that a model is asked to begin with
 
 
 def last_words(text: str) -> str:
-    """The end of `text`, from the beginning of a word."""
+    """Return the end of `text`, from the beginning of a word."""
     end = text[-_WORDS:]
     if len(text) > len(end) and (begin := end.find(" ")) >= 0:
         end = end[begin + 1 :]
@@ -27,7 +27,7 @@ class Seam:
         self._open = bool(self._tail)
 
     def feed(self, text: str) -> str:
-        """What may be shown now. What may turn out to be a repetition waits."""
+        """Add `text` and return the text that may be shown now. Text that may be a repetition is held back."""
         if not self._open:
             return text
         self._held += text
@@ -36,7 +36,7 @@ class Seam:
         return ""
 
     def end(self) -> str:
-        """What waited, without what was there before."""
+        """Return the text that was held back, without the repetition."""
         held, self._held, self._open = self._held, "", False
         said = held.lstrip()
         least = min(_LEAST, len(self._tail)) if self._tail else len(said) + 1

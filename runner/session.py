@@ -50,7 +50,7 @@ from sandbox.choose import open_backend
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What a person chose. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record.
+    """The options of a session. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record.
 
     `instructions`: the texts of the repository that the model is given; `context`: what else it is told.
     """

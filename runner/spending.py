@@ -237,7 +237,7 @@ def _believable(usage: Usage, sent: Sequence[Message], answer: AssistantMessage)
 
 
 def _cheapest(price: Price) -> float:
-    """What a token that is sent costs at least."""
+    """Return the lowest price of a token that is sent."""
     return min((each for each in (price.input, price.cache_read, price.cache_write) if each is not None), default=0.0)
 
 

@@ -1,4 +1,4 @@
-"""An answer that is not whole yet: what came of it, and how the model is asked to go on from there."""
+"""An incomplete answer: the received part, and the request to continue it."""
 
 from dataclasses import field, replace
 
@@ -19,8 +19,16 @@ _LOST = " A tool call that was not complete is lost: make it again after the tex
 
 @dataclass(slots=True)
 class Unfinished:
-    """`kept` came with earlier requests and `said` comes with this one: shown, both. `calls` are those that are whole;
-    `begun`: something came with this request; `calling`: a call was being written when it ended."""
+    """The received part of an answer.
+
+    Attributes:
+        kept: The text of earlier requests, which was shown.
+        said: The pieces of text of this request, which were shown.
+        calls: The complete calls.
+        begun: True if anything was received for this request.
+        calling: True if the answer ended within a call.
+        why: The reason why the answer ended.
+    """
 
     kept: str = ""
     said: list[str] = field(default_factory=list)
@@ -31,17 +39,17 @@ class Unfinished:
 
     @property
     def text(self) -> str:
-        """All of its text that was shown."""
+        """Return all text that was shown."""
         return whole_text((self.kept, *self.said))
 
     @property
     def message(self) -> AssistantMessage:
-        """Its text and the calls that are whole."""
+        """Return a message with the text and the complete calls."""
         text = (TextBlock(self.text),) if self.text.strip() else ()
         return AssistantMessage((*text, *self.calls))
 
     def joined(self, reply: Reply) -> Reply:
-        """The reply that ends it, with what was shown of it before."""
+        """Return `reply`, which completes the answer, with the text that was shown before."""
         if not self.kept:
             return reply
         thoughts = tuple(block for block in reply.message.content if isinstance(block, ThinkingBlock))
@@ -49,12 +57,12 @@ class Unfinished:
         return replace(reply, message=AssistantMessage((*thoughts, *text, *reply.message.calls)))
 
     def ended(self, why: str) -> None:
-        """The request is over, and its answer is not."""
+        """Note that a request ended before the answer was complete."""
         self.kept, self.why, self.begun = self.text, why, False
         self.said.clear()
 
     def resumed(self, redactor: Redactor) -> tuple[Message, ...]:
-        """What is sent behind the conversation so that the model goes on; nothing, where nothing was said."""
+        """Return the messages that ask the model to continue, or an empty tuple if no text was received."""
         if not self.kept.strip():
             return ()
         kept = redactor.mask(AssistantMessage((TextBlock(self.kept),)))

@@ -1,4 +1,4 @@
-"""What a person says to the model: the words that go to it, and those that were typed."""
+"""Messages of a user to the model: the text for the model, and the text as typed."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,12 @@ from policy.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """`text` goes to the model. `typed` is what stands for it wherever a person reads it: a /command whose text is
-    long; empty when it is the same."""
+    """One message of a user.
+
+    Attributes:
+        text: The text for the model.
+        typed: The text that is shown to users, such as a /command whose text is long. Empty if it is the same.
+    """
 
     text: str
     typed: str = ""
@@ -19,6 +23,6 @@ class Words:
 
 
 def joined(several: Sequence[Words]) -> Words:
-    """All of them as one prompt."""
+    """Return several messages as one prompt."""
     text = "\n\n".join(each.text for each in several)
     return Words(text, "\n\n".join(each.shown for each in several) if any(each.typed for each in several) else "")

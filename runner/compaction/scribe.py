@@ -1,4 +1,4 @@
-"""Who writes the notes: the small model, asked aside of the conversation, on the run's budget."""
+"""The summarizer: a small model that writes notes about old messages, on the budget of the run."""
 
 import asyncio
 import random
@@ -28,7 +28,12 @@ _LONGEST = 60.0  # seconds that a server may ask us to wait; the conversation wa
 
 @dataclass(frozen=True, slots=True)
 class Scribe:
-    """`chosen`: the model by the setting `small_model`, empty when nobody said. `price` tells what a model costs."""
+    """A summarizer of old messages.
+
+    Attributes:
+        chosen: The model of the setting `small_model`, or an empty string.
+        price: A function that returns the price of a model, or None if it is unknown.
+    """
 
     chosen: str = ""
     price: "Callable[[Opened], Price | None]" = lambda opened: None
@@ -42,8 +47,10 @@ class Scribe:
         spent: "BudgetMeter | None",
         window: Callable[[str], int | None],
     ) -> str | None:
-        """Notes about `old`; None when the budget has no room for them, or nothing was answered. `window` answers what
-        fits into a model. Raises ProviderError."""
+        """Return notes about `old`, or None if the budget does not allow them or the answer is empty.
+
+        `window` returns the context window of a model. Raise ProviderError.
+        """
         small, price = self._opened(access)
         room = min((window(small.named) or _UNKNOWN) * 3 // 4, _MOST)
         for attempt in count(1):
@@ -68,8 +75,10 @@ class Scribe:
         return cleaned(access.redactor.text(text)) or None
 
     def _opened(self, access: "ModelAccess") -> "tuple[Opened, Price | None]":
-        """The small model and its price. The conversation's own where there is no other, or where money is counted and
-        nobody knows the small one's price."""
+        """Return the small model and its price.
+
+        Return the model of the conversation if there is no other, or if money is counted and the price is unknown.
+        """
         own = Opened(access.provider, access.model)
         main = access.limits.price
         if access.models is None:
@@ -93,7 +102,7 @@ class Scribe:
 
 
 async def _reply(small: Opened, asked: Request, access: "ModelAccess") -> Reply:
-    """Its answer, asked for again where waiting helps. Raises ProviderError."""
+    """Return the answer of the model, with retries if waiting helps. Raise ProviderError."""
     patience = access.limits.patience
     for attempt in count(1):
         try:

@@ -1,7 +1,7 @@
-"""What of a conversation its model is shown; one for a session, kept in `RunContext.view`.
+"""The part of a conversation that its model is sent; one view for a session, in `RunContext.view`.
 
-The history itself is never changed. What is shown of it changes only where a level is reached: between two of them the
-beginning of every request is the same, which is what a provider's cache lives from.
+The history itself never changes. The part that is sent changes only when a level is reached. Between two levels every
+request begins with the same messages, so that the cache of the provider is used.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ _REST = 0.03  # of the window: how much more there must be before what did not h
 
 
 class View:
-    """`shown` is what to send; `fit` makes it fit first. Only the event loop's thread uses it."""
+    """The view of one conversation. `fit` shortens the view if needed. Only the event loop's thread uses it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class View:
         scribe: Scribe | None = None,
         window: Callable[[str], int | None] = lambda spec: None,
     ) -> None:
-        """`window` answers what the person said of a `provider:model`, before what is known of it."""
+        """`window` returns the context window that the user configured for a `provider:model`, or None."""
         self._thresholds = thresholds or Thresholds()
         self._scribe = scribe or Scribe()
         self._said = window
@@ -72,21 +72,24 @@ class View:
         return min(known, proven) if known and proven else known or proven
 
     def eased(self) -> None:
-        """A run begins: what was taken from a refusal counts a quarter more. A refusal can be misread, and a window too
-        small would stay so; one too large costs a refusal. What a server named holds where nobody knows better."""
+        """Raise context windows learned from refusals by a quarter. Called at the start of a run.
+
+        A window inferred too small would never recover, and one too large costs one refusal. A window that the server
+        stated is kept unless the window is known from elsewhere.
+        """
         for spec, tokens in self._proven.items():
             if spec not in self._stated or self._said(spec) or facts_of(spec).window:
                 self._proven[spec] = tokens + tokens // 4
 
     def left(self, messages: Sequence[Message], access: "ModelAccess") -> int | None:
-        """The tokens that the window has for the answer to what `shown` answers; None where nobody knows."""
+        """Return the tokens of the window that are left for the answer to `shown`, or None if the window is unknown."""
         window = self.window(access.named)
         if window is None:
             return None
         return max(window - access.gauge.size(self.shown(messages)).tokens - window // 50, _LEAST)
 
     def shown(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """What is sent of `messages`, the whole history."""
+        """Return the messages to send for the whole history `messages`."""
         while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
             self._made.pop()
             self._rests.clear()
@@ -129,7 +132,7 @@ class View:
         return 0
 
     def asked(self, *, answered: bool) -> None:
-        """Asking is over. Without an answer it was not the images that `refuse` took out: they are back."""
+        """End a request. Without an answer the images were not the cause of the refusal, so they are sent again."""
         if not answered:
             self._refused |= self._before
         self._before = {}
@@ -139,13 +142,16 @@ class View:
         return self._made[-1][0] if self._made else _WHOLE
 
     def restore(self, folds: Sequence[tuple[int, Fold]], messages: Sequence[Message]) -> None:
-        """Go on as an earlier run left off: each fold with the place in `messages` that its numbers count back from."""
+        """Restore the folds of an earlier run, each with the place in `messages` that its numbers count back from."""
         for at, fold in folds:
             self._set(messages, fold.turned(at))
 
     def rewound(self, messages: Sequence[Message], access: "ModelAccess") -> None:
-        """The person went back to where `messages` end. What the session file says of notes made since lies on a branch
-        that is over, and those that tell of nothing later still hold: so it is said again."""
+        """Adapt to a conversation that the user rewound to the end of `messages`.
+
+        The entries about notes made since then are on an abandoned branch of the session file. Notes about earlier
+        messages still hold, so they are written again.
+        """
         now_shown = self.shown(messages)
         if self._made:
             size = access.gauge.size(now_shown).tokens
@@ -154,7 +160,7 @@ class View:
     async def fit(
         self, messages: Sequence[Message], access: "ModelAccess", spent: "BudgetMeter | None" = None
     ) -> tuple[Message, ...]:
-        """What is sent of `messages`, made shorter where the window asks for it. What notes cost, `spent` counts."""
+        """Shorten the view if the context window requires it, and return it. `spent` counts the cost of notes."""
         room = self._room(access)
         if room is None:
             return self.shown(messages)
@@ -174,9 +180,11 @@ class View:
         attempt: int = 1,
         said: int | None = None,
     ) -> tuple[Message, ...]:
-        """The server said that what `shown` answers is too long: less of it, and with each `attempt` (from 1) less
-        still. The model's window is known to be smaller from here on. `said`: the window by the server; where the
-        conversation fits into it, it was the room for the answer that did not, and nothing is lost."""
+        """Shorten the view after the server refused it as too long, further with each `attempt` (from 1).
+
+        The context window of the model is known to be smaller from then on. `said` is the window stated by the server,
+        or None. If the conversation fits into it, only the space for the answer was too large, and nothing is removed.
+        """
         had = access.gauge.size(self.shown(messages)).tokens
         spec = access.named
         if (
@@ -200,8 +208,10 @@ class View:
     async def compact(
         self, messages: Sequence[Message], access: "ModelAccess", focus: str = "", spent: "BudgetMeter | None" = None
     ) -> Compacted | None:
-        """Notes instead of all that is old, since the person wants it so; `focus` is what matters to them. None when
-        there is nothing to make shorter. Raises ProviderError. Not while a run is on its way."""
+        """Replace old messages by notes because the user wants that; `focus` names what the notes are to keep.
+
+        Return None if there is nothing to shorten. Raise ProviderError. Not to be called while a run is in progress.
+        """
         room = self._room(access) or _UNKNOWN
         return await self._reach(Level.ASKED, messages, access, spent, room, access.redactor.text(focus))
 
@@ -220,7 +230,7 @@ class View:
         room: float,
         focus: str = "",
     ) -> Compacted | None:
-        """Do what `level` does, where it is worth it."""
+        """Apply `level` if that gains enough."""
         before = access.gauge.size(self.shown(messages)).tokens
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
         kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
@@ -263,14 +273,14 @@ class View:
         return told
 
     def _rest(self, level: Level, before: int, room: float) -> None:
-        """It did not help: not again with every request."""
+        """Note that `level` did not help, so that it is not tried with every request."""
         if level in (Level.TRIM, Level.ONE_LINE, Level.SUMMARY):
             self._rests[level] = before + room * _REST
 
     def _gains(
         self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", before: int, room: float, level: Level
     ) -> bool:
-        """Whether what `fold` shows is so much less that it is worth sending all of it anew."""
+        """Return True if `fold` removes enough to be worth sending the whole view anew."""
         if replace(fold, space=self._fold.space) == self._fold:
             return False
         least = max(room * GAINS.get(level, 0), 1)
@@ -279,7 +289,7 @@ class View:
     async def _notes(
         self, level: Level, old: Sequence[Message], focus: str, access: "ModelAccess", spent: "BudgetMeter | None"
     ) -> str | None:
-        """Notes about `old` and what was noted before; None when there should be, and are none."""
+        """Return notes about `old` and the notes before, or None if notes are required and cannot be written."""
         why = "there is no budget for it"
         try:
             notes = await self._scribe.notes(old, self._fold.notes, focus, access, spent, self.window)
@@ -295,7 +305,7 @@ class View:
     def _truncated(
         self, fold: Fold, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int
     ) -> Fold:
-        """As much as fits into three fifths of `room`: first less old, then shorter texts."""
+        """Return a fold that fits into three fifths of `room`: first fewer old messages, then shorter texts."""
         target = room * 0.6
         end = len(messages)
         if kept > fold.cut:
@@ -317,7 +327,7 @@ class View:
 
 
 def _fits(fold: Fold, last: Message, messages: Sequence[Message]) -> bool:
-    """Whether `messages` begins as the history did that `fold` was made for, but for what was thought."""
+    """Return True if `messages` begins as the history that `fold` was made for, apart from thoughts."""
     return fold.end <= len(messages) and _thoughtless(messages[fold.end - 1]) == _thoughtless(last)
 
 

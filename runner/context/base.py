@@ -1,4 +1,4 @@
-"""What the model is told of its work and of the gate, before anything that others wrote."""
+"""The system prompt: the instructions of the program about the work and about the gate."""
 
 from typing import TYPE_CHECKING
 

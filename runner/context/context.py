@@ -1,4 +1,4 @@
-"""Everything that a model is told beside the conversation: named parts, in one order, each with its source."""
+"""The texts that a model is sent beside the conversation: named parts in one order, each with its source."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -65,7 +65,7 @@ class Context:
 
     @property
     def before(self) -> str:
-        """What others wrote, in its marks; empty when there is nothing."""
+        """Return the texts of other authors in their marks, or an empty string."""
         return "\n\n".join(part.text for part in self._told())
 
     def told(self, messages: Sequence[Message]) -> tuple[Message, ...]:

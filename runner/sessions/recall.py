@@ -1,4 +1,4 @@
-"""The first thing that a run does with an earlier session: say what it was, and take up its conversation."""
+"""The continuation of an earlier session: report what it was, and restore its conversation."""
 
 from runner.events import Notice, Resumed
 from runner.run_context import RunContext
@@ -7,7 +7,7 @@ from runner.talk import Talk
 
 
 def recall(beginning: Beginning | None, ctx: RunContext) -> Talk:
-    """The conversation as it goes on, empty for a new session; what it was is said first."""
+    """Return the conversation that continues, after an event about the earlier session; a new one is empty."""
     before = beginning.past if beginning is not None else None
     if beginning is None or before is None:
         return Talk(ctx, [])
