@@ -83,7 +83,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
             call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
         else:
             state = replace(call.state, variables={}, arguments=None)
-            call.walk.text(word.text, state, word.span or call.span, call.rule.ref, fed=call.fed)
+            call.run_script(word.text, state, word.span)
     elif role is Role.REVISION:
         _revision(call, word)
     elif role is Role.FOLDER:
@@ -195,7 +195,7 @@ def _revision(call: Call, word: AbstractWord) -> None:
         if text.startswith(("/", "~", "..")) or "/../" in text:
             call.access_path(Role.READ, literal(text, word.span))
         elif call.findings.classifier.secret_parts(path):
-            target = f"{call.walk.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
+            target = f"{call.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
             call.findings.add_effect(EffectKind.READS, target, Scope.SECRET)
             call.add_reason(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
         elif ":" in text and sometimes(path.rpartition("/")[2]):
@@ -204,7 +204,7 @@ def _revision(call: Call, word: AbstractWord) -> None:
 
 def _kept_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
     """Refuse settings as Git keeps them (`REV:PATH`) when that version, or one that may be meant, holds a login."""
-    facts, revision = call.walk.facts, text.partition(":")[0]
+    facts, revision = call.facts, text.partition(":")[0]
     kept = facts.tracked(f"tree of {revision}" if revision else "index")
     here = path[:1] == "." and path.startswith(("./", "../"))  # relative to a folder that may be any
     last = path.rpartition("/")[2]

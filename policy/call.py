@@ -4,62 +4,85 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from policy.assessment import EffectKind, RuleRef, Scope
+from policy.assigning import Variables
 from policy.effects import Findings
 from policy.facts import Facts
-from policy.profile import Profile
+from policy.redirections import Redirections
+from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
 from policy.sense import AbstractWord, literal, tokens
 from policy.span import SourceSpan
-from policy.state import State
+from policy.state import CommandResult, ExecutionFrame, ExitStates, State
 from policy.tier import Tier
+from policy.traps import TrapTable
+from policy.unread_script import find_secrets
 
 
-class Walker(Protocol):
-    """What a command may ask of the walk it is part of."""
+class ShellInterpreter(Protocol):
+    """The interpreter as a command sees it. `policy.walk.Interpreter` is the one implementation."""
 
-    findings: Findings
     facts: Facts
-    profile: Profile
-    given: tuple[AbstractWord, ...]
-    heard: tuple[str, ...]
-    streams: dict[str, tuple[str, ...]]
+    findings: Findings
+    variables: Variables
+    traps: TrapTable
+    redirections: Redirections
+    repositories: Repositories
 
     def simple(
-        self, words: list[AbstractWord], state: State, span: SourceSpan | None, *, fed: bool
-    ) -> tuple[State, State]: ...
+        self, words: list[AbstractWord], state: State, span: SourceSpan | None, frame: ExecutionFrame
+    ) -> CommandResult: ...
 
-    def text(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> None: ...
+    def run_script_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> None: ...
+
+    def run_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> ExitStates: ...
 
 
 @dataclass(slots=True)
 class Call:
-    """A command about to be judged: its words after the name, and the folder and variables at that point.
+    """One command that is about to be judged.
 
-    `label` is how the user would name it (`git log`). `port`: where a bare name of a host is connected to. `fed`: what
-    it reads came from a network. `quiet`: judged as
-    printing a text about itself, whatever its rule says. `prints`: a bound of what it prints, when that is known.
-    `lists`: what each of the words that it prints, NUL after each, may be. `says`: texts that it is known to print.
+    Attributes:
+        label: the command as a user names it (`git log`).
+        words: the words after the name.
+        state: the state of the shell before the command.
+        frame: the input of the command and the place of its text.
+        hosts: number of hosts that were found so far.
+        port: the port to which a bare host name is connected.
+        quiet: the command only prints a text about itself, whatever its rule says.
+        after: the states after the command, if they differ from `state`.
+        prints: a bound on the text that the command prints, if one is known.
+        lists: the words that the command prints, with a NUL after each, if they are known.
+        says: texts that the command is known to print.
+        flags: the values of the flags that were given.
     """
 
-    walk: Walker
+    interpreter: ShellInterpreter
     rule: CommandRule
     label: str
     words: list[AbstractWord]
     state: State
     span: SourceSpan | None
-    fed: bool = False
+    frame: ExecutionFrame
     hosts: int = 0
     port: str = ""
     quiet: bool = False
-    after: tuple[State, State] | None = None
+    after: ExitStates | None = None
     prints: AbstractWord | None = None
     lists: tuple[AbstractWord, ...] = ()
     says: tuple[str, ...] = ()
     flags: dict[str, AbstractWord | None] = field(default_factory=dict)
 
     @property
+    def facts(self) -> Facts:
+        return self.interpreter.facts
+
+    @property
     def findings(self) -> Findings:
-        return self.walk.findings
+        return self.interpreter.findings
 
     def add_reason(self, tier: Tier, text: str, word: AbstractWord | None = None) -> None:
         self.findings.add_reason(tier, text, self.rule.ref, (word.span if word else None) or self.span)
@@ -94,12 +117,24 @@ class Call:
 
     def inner(self, words: list[AbstractWord], state: State | None = None) -> None:
         """Judge the command that this one runs, in its place."""
-        self.walk.simple(words, state or self.state, self.span, fed=self.fed)
+        self.run(words, state or self.state)
 
     def changes(self, tier: Tier) -> None:
         """The effect behind a tier that no operand explains. The sandbox grants what the effects say, and no more."""
         place = self.rule.changes or ("." if tier is Tier.WRITE and not self.rule.operands.writes else "")
         if place and tier is not Tier.READ:
-            workspace = self.walk.facts.workspace
+            workspace = self.facts.workspace
             path = workspace if place == "." else f"{workspace}/{place}"
             self.findings.add_effect(EffectKind.WRITES, path, Scope.WORKSPACE, place != ".")
+
+    def run(self, words: list[AbstractWord], state: State) -> ExitStates:
+        """Judge the command `words` with the input of this one, and return the states after it."""
+        return self.interpreter.simple(words, state, self.span, self.frame).states
+
+    def run_script(self, script: str, state: State, span: SourceSpan | None) -> None:
+        """Judge bash text that this command runs in a shell of its own."""
+        self.interpreter.run_script_text(script, state, self.frame, span or self.span, self.rule.ref)
+
+    def find_secrets(self, text: str) -> None:
+        """Report the secrets that a text of an unknown language names in plain sight."""
+        find_secrets(self.findings, self.facts, text, self.state, self.rule.ref, self.span)

@@ -32,9 +32,10 @@ from policy.rule import Role
 from policy.rules import RuleBook
 from policy.script.tree import Opaque
 from policy.sense import AbstractWord, literal
-from policy.state import State
+from policy.state import ExecutionFrame, State
 from policy.tier import Tier
-from policy.walk import Walk
+from policy.unread_script import refuse
+from policy.walk import Interpreter
 
 if TYPE_CHECKING:
     from policy.typed import FlagRights
@@ -56,7 +57,7 @@ def classify(
     Total: whatever it cannot tell is tier unknown, with the reason.
     """
     try:
-        assessment = _classify(action, Walk(facts, rules, profile, grammar))
+        assessment = _classify(action, Interpreter(facts, rules, profile, grammar))
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"this gate failed on it ({type(error).__name__})"
@@ -81,49 +82,57 @@ def _ruled(
     return ruled(wider, facts, (*profile.permissions, *typed.rules), source)
 
 
-def _classify(action: Action, walk: Walk) -> Assessment:
+def _classify(action: Action, interpreter: Interpreter) -> Assessment:
     tree = ""
     try:
-        tree = _walked(action, walk)
-        if walk.findings.worst > Tier.READ:
-            for again in walk.findings.unless_read:
+        tree = _interpret(action, interpreter)
+        if interpreter.findings.worst > Tier.READ:
+            for again in interpreter.findings.unless_read:
                 again()
     except TooMuchError:
-        walk.classifier.budget.left = MOST_AFTER
+        interpreter.classifier.budget.left = MOST_AFTER
         if isinstance(action, RunScript):
-            walk.opaque(action.script, _TOO_MUCH, State((action.cwd,)), TIME_LIMIT, None)
+            refuse(
+                interpreter.findings,
+                interpreter.facts,
+                action.script,
+                _TOO_MUCH,
+                State((action.cwd,)),
+                TIME_LIMIT,
+                None,
+            )
         else:
-            walk.findings.unknown(_TOO_MUCH, TIME_LIMIT, None)
-    findings = walk.findings
+            interpreter.findings.unknown(_TOO_MUCH, TIME_LIMIT, None)
+    findings = interpreter.findings
     plain = findings.worst is Tier.WRITE and not findings.unplain
     return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
 
 
-def _walked(action: Action, walk: Walk) -> str:
-    """Judge it; the tree of a script, printed."""
+def _interpret(action: Action, interpreter: Interpreter) -> str:
+    """Judge an action, and return the printed tree if it is a script."""
     tree = ""
     match action:
         case RunScript():
-            tree = _script(action, walk)
+            tree = _script(action, interpreter)
         case RunArgv():
-            _argv(action, walk)
+            _argv(action, interpreter)
         case ReadFile(path=path):
-            _file(walk, Role.READ, path, "reads a file")
+            _file(interpreter, Role.READ, path, "reads a file")
         case WriteFile(path=path) | EditFile(path=path):
             if isinstance(action, EditFile):
-                _file(walk, Role.READ, path, "reads a file")
-            _file(walk, Role.WRITE, path, "writes a file")
+                _file(interpreter, Role.READ, path, "reads a file")
+            _file(interpreter, Role.WRITE, path, "writes a file")
         case ListFolder(path=path):
-            _file(walk, Role.NAMES, path, "lists a folder")
+            _file(interpreter, Role.NAMES, path, "lists a folder")
         case GlobFiles(root=root):
-            _file(walk, Role.TREE, root, "finds files by name")
+            _file(interpreter, Role.TREE, root, "finds files by name")
         case GrepFiles(root=root):
-            _file(walk, Role.READ, root, "searches in files")
+            _file(interpreter, Role.READ, root, "searches in files")
     return tree
 
 
-def _script(action: RunScript, walk: Walk) -> str:
-    """Read, let the witness object, and walk."""
+def _script(action: RunScript, interpreter: Interpreter) -> str:
+    """Read a script, compare it with the second reader, interpret it, and return its printed tree."""
     # Imported when there is a script: the exact words of `agent exec -- ...` need none of it, and start sooner.
     from policy.script.reader import read
     from policy.script.show import show
@@ -134,26 +143,33 @@ def _script(action: RunScript, walk: Walk) -> str:
         shown = show(tree)
         tree = disagreement(action.script, tree) or tree
     if isinstance(tree, Opaque):
-        walk.opaque(action.script, tree.reason, State((action.cwd,)), UNREADABLE_SCRIPT, tree.span)
+        refuse(
+            interpreter.findings,
+            interpreter.facts,
+            action.script,
+            tree.reason,
+            State((action.cwd,)),
+            UNREADABLE_SCRIPT,
+            tree.span,
+        )
         return ""
-    walk.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
+    interpreter.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
-        walk.findings.add_reason(Tier.READ, "there is nothing to run", EMPTY_SCRIPT, None)
+        interpreter.findings.add_reason(Tier.READ, "there is nothing to run", EMPTY_SCRIPT, None)
     return shown
 
 
-def _argv(action: RunArgv, walk: Walk) -> None:
+def _argv(action: RunArgv, interpreter: Interpreter) -> None:
     if not action.argv:
-        walk.findings.unknown("there is no program to run", EMPTY_COMMAND, None)
+        interpreter.findings.unknown("there is no program to run", EMPTY_COMMAND, None)
         return
     words: list[AbstractWord] = [literal(word) for word in action.argv]
-    walk.shell = False
-    walk.simple(words, State((action.cwd,)), None, fed=False)
+    interpreter.simple(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False))
 
 
-def _file(walk: Walk, role: Role, path: str, text: str) -> None:
+def _file(interpreter: Interpreter, role: Role, path: str, text: str) -> None:
     if not path.startswith("/"):
-        walk.findings.unknown("the path does not start at the root folder", RELATIVE_PATH, None)
+        interpreter.findings.unknown("the path does not start at the root folder", RELATIVE_PATH, None)
         return
-    walk.findings.add_reason(Tier.READ, text, FILE_TOOL, None)
-    walk.findings.access_path(role, literal(path), ("/",), FILE_TOOL, None)
+    interpreter.findings.add_reason(Tier.READ, text, FILE_TOOL, None)
+    interpreter.findings.access_path(role, literal(path), ("/",), FILE_TOOL, None)

@@ -1,16 +1,25 @@
 """Expansion: what the words of a script become, as far as that is certain."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, assert_never
+from typing import assert_never
 
-from policy.builtin_rules import AMBIGUOUS_WORD, ARITHMETIC_EVALUATION, ARRAY_INDEX, PATTERN_LISTING, UNKNOWN_HOME
+from policy.builtin_rules import (
+    AMBIGUOUS_WORD,
+    ARITHMETIC_EVALUATION,
+    ARRAY_INDEX,
+    PATTERN_LISTING,
+    TOO_MANY_WORDS,
+    UNKNOWN_HOME,
+)
 from policy.effects import Findings
 from policy.facts import Facts, Kind
 from policy.paths import SCRATCH
 from policy.pieces import computed
 from policy.reckon import evaluate, is_number, names, pasted
 from policy.record import dataclass
+from policy.repositories import Repositories
 from policy.rule import Role
 from policy.script.tree import (
     ASSIGNS,
@@ -47,7 +56,7 @@ from policy.sense import (
     unquoted,
 )
 from policy.span import SourceSpan
-from policy.state import State
+from policy.state import CommandResult, ExecutionFrame, State
 from policy.tier import Tier
 
 _LIVE = frozenset("*?[]\\")
@@ -55,6 +64,7 @@ _ENDING = re.compile(r"\.[A-Za-z0-9]+\Z")
 _FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these for more than names
 _BLANKS = frozenset(" \t")
 
+MOST_WORDS = 400  # of one command, after expansion
 _SOME = "\0"  # a word that is not spelled out
 _COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
 _STATED = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes and ids; then times, maybe before 1970
@@ -63,45 +73,52 @@ _COUNTS = frozenset(["?", "#", "$"])
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
 
 
-class Around(Protocol):
-    """The walk, as an expansion sees it. `printed`: a bound of what the last command printed. `said`: texts that the
-    commands since somebody emptied it are known to print."""
+@dataclass(frozen=True, slots=True)
+class Expander:
+    """The expansion of words during one interpretation. Commands inside a word are interpreted on the way.
+
+    Attributes:
+        run_script: interprets the body of a substitution.
+    """
 
     facts: Facts
     findings: Findings
-    fed: bool
-    printed: AbstractWord | None
-    said: list[str]
+    repositories: Repositories
+    run_script: Callable[[Script, State, ExecutionFrame], CommandResult]
 
-    def script(self, script: Script, state: State) -> tuple[State, State]: ...
-
-    def span(self, span: SourceSpan) -> SourceSpan: ...
-
-    def foreign_repository(self, cwd: str) -> str | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Expander:
-    """Expands words for one walk; whatever runs on the way is walked."""
-
-    walk: Around
-
-    def sense(self, word: Word, state: State) -> AbstractWord:
-        """What `word` may become; everything that runs while it is expanded is walked."""
+    def expand_single(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
+        """Return the meaning of `word` where bash does not split it. Its substitutions are interpreted."""
         parts = word.parts
         if len(parts) == 1 and isinstance(parts[0], Text):
-            return AbstractWord(texts=(parts[0].text,), span=self.walk.span(word.span))
-        self.walk.findings.classifier.budget.spend(5 * len(parts))
-        whole = concatenate([self._part(part, state) for part in parts] or [NOTHING], self.walk.span(word.span))
+            return AbstractWord(texts=(parts[0].text,), span=frame.place(word.span))
+        self.findings.classifier.budget.spend(5 * len(parts))
+        whole = concatenate([self._part(part, state, frame) for part in parts] or [NOTHING], frame.place(word.span))
         if len(whole.likely_texts) >= MOST_MAYBE:
-            self.walk.findings.unknown("a word that may mean too many things", AMBIGUOUS_WORD, whole.span)
+            self.findings.unknown("a word that may mean too many things", AMBIGUOUS_WORD, whole.span)
         return whole
 
-    def senses(self, word: Word, state: State) -> list[AbstractWord]:
-        """The words that `word` becomes: several when an unquoted variable with a known value is split for certain."""
-        whole = self.sense(word, state)
+    def expand_all(
+        self,
+        words: tuple[Word, ...],
+        state: State,
+        frame: ExecutionFrame,
+        expand: Callable[[Word, State, ExecutionFrame], list[AbstractWord]] | None = None,
+    ) -> list[AbstractWord]:
+        """Return the words that `words` become by `expand`, or by `self.expand`; at most about `MOST_WORDS`."""
+        self.findings.classifier.budget.spend(3 * len(words))
+        found: list[AbstractWord] = []
+        for word in words:
+            found += (expand or self.expand)(word, state, frame)
+            if len(found) > MOST_WORDS:
+                self.findings.unknown("a command with too many words", TOO_MANY_WORDS, frame.place(word.span))
+                return [*found[:1], ANYTHING]
+        return found
+
+    def expand(self, word: Word, state: State, frame: ExecutionFrame) -> list[AbstractWord]:
+        """Return the words that `word` becomes: several if an unquoted known value is certainly split."""
+        whole = self.expand_single(word, state, frame)
         if whole.pattern:  # bash itself lists the folder, whatever the words are for
-            self.walk.findings.suspect(Role.NAMES, whole, state.cwds, PATTERN_LISTING, whole.span)
+            self.findings.suspect(Role.NAMES, whole, state.cwds, PATTERN_LISTING, whole.span)
         if isinstance(word.parts[0], Glob) and not whole.never_an_option:
             # A bare `*` stays what it is: whoever reads the line later cannot see that the folder held no flag.
             only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
@@ -110,11 +127,11 @@ class Expander:
         if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
             arguments = _arguments(part, state.arguments)
             if arguments is not None:
-                self.walk.findings.classifier.budget.spend(3 * len(arguments))
+                self.findings.classifier.budget.spend(3 * len(arguments))
                 return [replace(item, span=whole.span) for item in arguments]
         if len(word.parts) == 1 and isinstance(part, Parameter) and part.subscript == "@" and not part.length:
             items = self.value(part.name, state, whole=True).items
-            self.walk.findings.classifier.budget.spend(5 * len(items or ()))
+            self.findings.classifier.budget.spend(5 * len(items or ()))
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]
@@ -128,7 +145,7 @@ class Expander:
 
     def _no_dashes(self, state: State) -> bool:
         """Whether no name that `*` may become looks like a flag: none there does, and nothing was changed before."""
-        facts, findings = self.walk.facts, self.walk.findings
+        facts, findings = self.facts, self.findings
         if state.cwds is None or findings.worst > Tier.READ:
             return False
         for cwd in state.cwds:
@@ -137,56 +154,58 @@ class Expander:
                 return False
         return True
 
-    def _part(self, part: Part, state: State) -> AbstractWord:
+    def _part(self, part: Part, state: State, frame: ExecutionFrame) -> AbstractWord:
         match part:
             case Text(text=text):
                 return AbstractWord(texts=(text,))
             case Tilde(user=user, span=span):
                 if user:
-                    self.walk.findings.unknown(
-                        f"`~{user}` is a home folder that is not known", UNKNOWN_HOME, self.walk.span(span)
+                    self.findings.unknown(
+                        f"`~{user}` is a home folder that is not known", UNKNOWN_HOME, frame.place(span)
                     )
                     # Where homes usually are: what would happen there counts, too.
-                    beside = self.walk.facts.home.rpartition("/")[0]
+                    beside = self.facts.home.rpartition("/")[0]
                     likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
                     return AbstractWord(never_an_option=True, likely_texts=likely)
-                return AbstractWord(texts=(self.walk.facts.home,))
+                return AbstractWord(texts=(self.facts.home,))
             case Glob(text=text):
                 return AbstractWord(globbed=True, may_split=True, pattern=text)
             case Parameter():
-                return self._parameter(part, state)
+                return self._parameter(part, state, frame)
             case Expansion():
-                return self._expansion(part, state)
+                return self._expansion(part, state, frame)
             case Arithmetic(expression=expression, span=span):
-                return self.evaluate(expression, state, span)
+                return self.evaluate(expression, state, frame, span)
             case Substitution(body=body, kind=kind, quoted=quoted):
-                return self._substitution(body, kind, quoted, state)
+                return self._substitution(body, kind, quoted, state, frame)
             case never:
                 assert_never(never)
 
-    def evaluate(self, expression: Expression, state: State, span: SourceSpan, *, fails: bool = True) -> AbstractWord:
+    def evaluate(
+        self, expression: Expression, state: State, frame: ExecutionFrame, span: SourceSpan, *, fails: bool = True
+    ) -> AbstractWord:
         """What arithmetic comes to. A name that may hold something else than a number might run something. `fails`: it
         matters when there is no number at all where one must be, so that bash gives up the rest of the line."""
         for name in names(expression):
             if name not in _NUMBERS and not is_number(self.value(name, state)):
-                self.evaluates(f"arithmetic on `{name}`", span)
+                self.require_number(f"arithmetic on `{name}`", frame.place(span))
         for part in outputs(expression):
-            printed = self._substitution(part.body, part.kind, True, state)
+            printed = self._substitution(part.body, part.kind, True, state, frame)
             if not is_number(printed) or (fails and printed.empty):
-                self.evaluates("arithmetic on what a command prints", span)
+                self.require_number("arithmetic on what a command prints", frame.place(span))
         for name in pasted(expression):
             if fails and self.value(name, state).empty:
-                self.evaluates(f"arithmetic on `${name}`", span)
+                self.require_number(f"arithmetic on `${name}`", frame.place(span))
         return evaluate(expression, lambda name: self.value(name, state))
 
-    def evaluates(self, what: str, span: SourceSpan) -> None:
+    def require_number(self, what: str, span: SourceSpan) -> None:
         """Something that bash evaluates may be anything, even the name of an element whose subscript is a command."""
         said = f"{what}, which is not certainly a number: bash evaluates what it holds"
-        self.walk.findings.unknown(said, ARITHMETIC_EVALUATION, self.walk.span(span))
+        self.findings.unknown(said, ARITHMETIC_EVALUATION, span)
 
-    def _parameter(self, part: Parameter, state: State) -> AbstractWord:
+    def _parameter(self, part: Parameter, state: State, frame: ExecutionFrame) -> AbstractWord:
         name = part.name
-        self._from_the_end(part, state)
+        self._from_the_end(part, state, frame)
         if part.length or name in _COUNTS:
             return COUNT
         if name in _NUMBERS:
@@ -221,21 +240,21 @@ class Expander:
         if value is not None:
             return replace(value, items=None)
         if name == "HOME":
-            return literal(self.walk.facts.home)
+            return literal(self.facts.home)
         if name == "TMPDIR":
             return literal(SCRATCH)  # the environment of every command says so
         if name == "PWD" and state.cwds is not None:
             return AbstractWord(texts=state.cwds)
         return ANYTHING
 
-    def _from_the_end(self, part: Parameter | Expansion, state: State) -> None:
+    def _from_the_end(self, part: Parameter | Expansion, state: State, frame: ExecutionFrame) -> None:
         """`${x[-1]}` of an array that has no such element may end the line, and what came after it never runs."""
         if not part.subscript.startswith("-"):
             return
         items = self.value(part.name, state, whole=True).items
         if items is None or len(items) < -int(part.subscript):
             said = f"`{part.name}[{part.subscript}]`, which is not certainly there"
-            self.walk.findings.unknown(said, ARRAY_INDEX, self.walk.span(part.span))
+            self.findings.unknown(said, ARRAY_INDEX, frame.place(part.span))
 
     def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
         """The value of a known variable before it is split; nothing runs a second time for it."""
@@ -246,9 +265,9 @@ class Expander:
             return None if part.length else value
         return computed(part, value)
 
-    def _expansion(self, part: Expansion, state: State) -> AbstractWord:
-        self._from_the_end(part, state)
-        inner = [self._inside(word, state) for word in part.words]  # walked, whether bash gets to it or not
+    def _expansion(self, part: Expansion, state: State, frame: ExecutionFrame) -> AbstractWord:
+        self._from_the_end(part, state, frame)
+        inner = [self._inside(word, state, frame) for word in part.words]  # walked, whether bash gets to it or not
         if part.name in ("@", "*") or part.subscript in ("@", "*"):
             return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else AbstractWord()
         value = self.value(part.name, state, part.subscript)
@@ -283,31 +302,30 @@ class Expander:
         known = computed(part, value)
         return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
 
-    def _inside(self, word: Word, state: State) -> AbstractWord:
+    def _inside(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
         """A word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
-        senses = [self._part(part, state) for part in word.parts]
+        senses = [self._part(part, state, frame) for part in word.parts]
         split = [isinstance(part, Text) and not part.quoted and bool(_BLANKS & set(part.text)) for part in word.parts]
         if any(split):
             return unquoted(senses[0]) if len(senses) == 1 else ANYTHING
         return concatenate(senses, None)
 
-    def _substitution(self, body: Script, kind: str, quoted: bool, state: State) -> AbstractWord:
-        self.walk.printed = None
-        fed, self.walk.fed = self.walk.fed, False
-        said, self.walk.said = self.walk.said, []
-        worst = self.walk.findings.worst
-        self.walk.script(body, state)
-        self.walk.fed = fed
-        told, self.walk.said = tuple(dict.fromkeys(self.walk.said)), said
+    def _substitution(self, body: Script, kind: str, quoted: bool, state: State, frame: ExecutionFrame) -> AbstractWord:
+        worst = self.findings.worst
+        inside = replace(frame, stdin_from_network=False, output=[])
+        result = self.run_script(body, state, inside)
+        texts = tuple(dict.fromkeys(inside.output))
         if kind != "command":
-            return replace(literal("/dev/fd/0"), content=told)  # a pipe that bash makes; its other end was walked
-        result = self._output(body, quoted, worst, state)
-        if result.texts or not told:
-            return result
-        return replace(result, hints=tuple(text.rstrip("\n") for text in told) if quoted else tokens(told))
+            return replace(literal("/dev/fd/0"), content=texts)  # a pipe that bash makes; its other end was interpreted
+        word = self._output(body, result.printed, quoted, worst, state)
+        if word.texts or not texts:
+            return word
+        return replace(word, hints=tuple(text.rstrip("\n") for text in texts) if quoted else tokens(texts))
 
-    def _output(self, body: Script, quoted: bool, worst: Tier, state: State) -> AbstractWord:
-        """Return the text that replaces a command substitution, after its commands were judged."""
+    def _output(
+        self, body: Script, printed: AbstractWord | None, quoted: bool, worst: Tier, state: State
+    ) -> AbstractWord:
+        """Return the text that replaces a command substitution, whose last command prints `printed`."""
         counted = self._counted(body, state)
         if counted is not None:
             return replace(counted, may_split=counted.empty and not quoted)
@@ -317,16 +335,16 @@ class Expander:
         words = [word.literal for word in command.words]
         if not words or words[0] in state.functions:
             return AbstractWord(may_split=not quoted)
-        printed = None if None in words else self.walk.printed
+        printed = None if None in words else printed
         if printed is not None and printed.head:
             return printed  # one word, whose start holds even for what was just made
-        if self.walk.findings.worst > max(worst, Tier.READ):
+        if self.findings.worst > max(worst, Tier.READ):
             return AbstractWord(may_split=not quoted)
         known = self._known_output(words, state)
         if known is not None:
             return literal(known) if quoted else unquoted(literal(known))
         # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
-        if printed is None or any(char.isspace() or char in _LIVE for char in self.walk.facts.workspace):
+        if printed is None or any(char.isspace() or char in _LIVE for char in self.facts.workspace):
             return AbstractWord(may_split=not quoted)
         return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
 
@@ -359,10 +377,10 @@ class Expander:
         if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
             return state.cwds[0]
         if words == ["git", "rev-parse", "--show-toplevel"] and state.cwds is not None:
-            inside = all(self.walk.findings.classifier.within(cwd, self.walk.facts.workspace) for cwd in state.cwds)
-            here = self.walk.facts.look(f"{self.walk.facts.workspace}/.git").kind is not Kind.MISSING
-            if inside and here and not any(self.walk.foreign_repository(cwd) for cwd in state.cwds):
-                return self.walk.facts.workspace
+            inside = all(self.findings.classifier.within(cwd, self.facts.workspace) for cwd in state.cwds)
+            here = self.facts.look(f"{self.facts.workspace}/.git").kind is not Kind.MISSING
+            if inside and here and not any(self.repositories.foreign(cwd) for cwd in state.cwds):
+                return self.facts.workspace
         return None
 
 

@@ -1,152 +1,97 @@
-"""Functions of the script: a call does what the body does with the words of that call."""
+"""Functions of a script: a call does what the body does with the words of that call."""
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 
+from policy.assigning import Variables
 from policy.builtin_rules import FUNCTION_CALL_LIMIT, FUNCTION_DEFINITION
-from policy.flow import Ends, Flow, either_ends
-from policy.script.tree import Function
+from policy.effects import Findings
+from policy.script.tree import Function, Node
 from policy.sense import ANYTHING, AbstractWord
 from policy.span import SourceSpan
-from policy.state import UNDEFINED, Defined, State, join_states
+from policy.state import CommandResult, Defined, ExecutionFrame, ExitStates, State, join_states
 from policy.tier import Tier
+from policy.traps import TrapTable
 
 MOST_DEEP = 8  # calls within calls
-MOST_CALLS = 100  # in one walk: a body is walked anew for each of them
+MOST_CALLS = 100  # in one script: a body is interpreted anew for each of them
 
-Given = list[tuple[str, AbstractWord]]  # assignments before the name of a command
+NamedValues = list[tuple[str, AbstractWord]]  # assignments before the name of a command
 
 
-class Functions(Flow):
-    """The part of the walk that knows what the script has defined. `revealed`: names that a function has unset, so that
-    those of its callers may have come back."""
+class FunctionTable:
+    """The functions that a script defines, and the calls that are being interpreted."""
 
-    printed: AbstractWord | None
-    revealed: set[str]
-    _anchor: SourceSpan | None
-
-    def __init__(self) -> None:
-        self.returned: list[State] = []  # what held where a function was left
-        self.revealed = set()
+    def __init__(self, findings: Findings, variables: Variables, traps: TrapTable) -> None:
+        self._findings = findings
+        self._variables = variables
+        self._traps = traps
         self._running: list[Defined] = []
         self._calls = 0
         self._definitions: dict[int, tuple[Function, Defined]] = {}
 
-    @abstractmethod
-    def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
-        """A name gets a meaning."""
-
-    @abstractmethod
-    def program(
-        self,
-        name: str,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        first: AbstractWord,
-        *,
-        fed: bool,
-    ) -> Ends:
-        """Judge a command that is no function."""
-
-    def define(self, node: Function, state: State) -> Ends:
+    def define(self, node: Function, state: State, frame: ExecutionFrame) -> State:
+        """Return the state after the definition of a function."""
         text = f"defines the function `{node.name}`"
-        self.findings.add_reason(Tier.READ, text, FUNCTION_DEFINITION, self.span(node.span))
+        self._findings.add_reason(Tier.READ, text, FUNCTION_DEFINITION, frame.place(node.span))
         # The same object for the same text, so that a loop that defines a function comes to an end.
-        _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, self._anchor)))
-        self.note_function(node.name, (defined,))
-        state = state.define(node.name, (defined,))
-        return state, state
+        _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, frame.anchor)))
+        self._traps.note_function(node.name, (defined,))
+        return state.define(node.name, (defined,))
 
-    def called(
-        self,
-        name: str,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        first: AbstractWord,
-        given: Given,
-        *,
-        fed: bool,
-    ) -> Ends:
-        """A command by its name, where functions come first."""
-        meanings = state.functions.get(name, UNDEFINED)
-        ends = [
-            self.program(name, words, state, span, first, fed=fed)
-            if meaning is None
-            else self._enter(name, meaning, words, state, span, given, fed=fed)
-            for meaning in meanings
-        ]
-        return either_ends(ends)
-
-    def _enter(
+    def call(
         self,
         name: str,
         meaning: Defined,
         words: list[AbstractWord],
         state: State,
+        frame: ExecutionFrame,
         span: SourceSpan | None,
-        given: Given,
-        *,
-        fed: bool,
-    ) -> Ends:
+        assignments: NamedValues,
+        run_node: Callable[[Node, State, ExecutionFrame], CommandResult],
+    ) -> ExitStates:
+        """Interpret the body of `meaning` with `words` as its arguments, after `assignments`."""
         # The words of the call are those of no program, so no rule about words may cover what the function does.
-        outer, self.findings.step = self.findings.step, self.findings.ground
+        outer, self._findings.step = self._findings.step, self._findings.ground
         self._calls += 1
         try:
             if meaning in self._running:
-                return self._cannot(f"the function `{name}` calls itself", state, span)
+                return self._give_up(f"the function `{name}` calls itself", state, span)
             if len(self._running) >= MOST_DEEP or self._calls > MOST_CALLS:
-                return self._cannot("functions are called too often, or within each other", state, span)
-            return self._inside(meaning, words, state, span, given, fed=fed)
+                return self._give_up("functions are called too often, or within each other", state, span)
+            inside = replace(state, arguments=tuple(words), locals={})
+            for variable, value in assignments:
+                known = value if self._variables.may_assign(variable, value, span, exported=False) else ANYTHING
+                self._traps.note_value(variable, known)
+                inside = inside.own(variable, known)
+            within = replace(frame, anchor=meaning.anchor, loop_exits=[], returns=[])
+            self._running.append(meaning)
+            try:
+                success, failure = run_node(meaning.body, inside, within).states
+            finally:
+                self._running.pop()
+            # Older versions of bash let `break` in a function leave the loop around its call.
+            frame.loop_exits.extend([self._after_call(early, state) for early in within.loop_exits])
+            for early in within.returns:
+                success, failure = join_states(success, early), join_states(failure, early)
+            return ExitStates(self._after_call(success, state), self._after_call(failure, state))
         finally:
-            self.findings.step = outer
+            self._findings.step = outer
 
-    def _inside(
-        self,
-        meaning: Defined,
-        words: list[AbstractWord],
-        state: State,
-        span: SourceSpan | None,
-        given: Given,
-        *,
-        fed: bool,
-    ) -> Ends:
-        inside = replace(state, arguments=tuple(words), locals={})
-        for variable, value in given:
-            known = value if self.may_assign(variable, value, span, exported=False) else ANYTHING
-            self.note(variable, known)
-            inside = inside.own(variable, known)
-        kept = (self._anchor, self.returned, self.left)
-        self._anchor, self.returned, self.left = meaning.anchor, [], []
-        self._running.append(meaning)
-        try:
-            ok, fail = self._fed(fed, lambda: self.node(meaning.body, inside))
-            returned, left = self.returned, self.left
-        finally:
-            self._running.pop()
-            self._anchor, self.returned, self.left = kept
-        # Older versions of bash let `break` in a function leave the loop around its call.
-        self.left += [self._back(early, state) for early in left]
-        for early in returned:
-            ok, fail = join_states(ok, early), join_states(fail, early)
-        self.printed = None
-        return self._back(ok, state), self._back(fail, state)
-
-    def _back(self, after: State, before: State) -> State:
-        """What holds after a call."""
+    def _after_call(self, after: State, before: State) -> State:
+        """Return the caller's state, given the state `after` in which the body ends."""
         if not after.locals:
             return replace(after, arguments=before.arguments, locals=before.locals)
-        old = {name: ANYTHING if name in self.revealed else value for name, value in after.locals.items()}
+        revealed = self._variables.revealed
+        old = {name: ANYTHING if name in revealed else value for name, value in after.locals.items()}
         for name, value in old.items():
-            self.note(name, value)
+            self._traps.note_value(name, value)
         variables = {**after.variables, **old}
         for name, value in old.items():
             if value is ANYTHING and name not in before.variables:
                 del variables[name]  # as unknown as it was
         return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
 
-    def _cannot(self, why: str, state: State, span: SourceSpan | None) -> Ends:
-        self.findings.unknown(why, FUNCTION_CALL_LIMIT, span)
-        after = replace(state, cwds=None, variables={}, stack=None, previous=None)
-        return after, after
+    def _give_up(self, why: str, state: State, span: SourceSpan | None) -> ExitStates:
+        self._findings.unknown(why, FUNCTION_CALL_LIMIT, span)
+        return ExitStates.same(replace(state, cwds=None, variables={}, stack=None, previous=None))

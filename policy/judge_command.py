@@ -124,7 +124,7 @@ def descend(call: Call) -> Call:
             _apply_flag(call, flag, value)
     name = shape.operands[0].text or ""
     label = f"{call.label} {name}"
-    sub = Call(call.walk, found, label, shape.operands[1:], call.state, call.span, call.fed, call.hosts)
+    sub = Call(call.interpreter, found, label, shape.operands[1:], call.state, call.span, call.frame, call.hosts)
     sub.named()
     return descend(sub)
 
@@ -214,14 +214,14 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
         apply(call, flag.role, value)
         if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
             # A list of paths: known when the data is (`<(echo x)`, or the standard input as `-`).
-            listed = value.content or (call.walk.heard if value.text == "-" else ())
+            listed = value.content or (call.frame.stdin_texts if value.text == "-" else ())
             call.access_path(Role.READ, AbstractWord(may_split=True, hints=tokens(listed)))
         elif flag.role is Role.DATA and len(name) > 2:
             for text in value.texts:
                 if found := LOCAL_URL.match(text):
                     call.access_path(Role.READ, literal(text[found.end() :], value.span))
     if name in _REVISIONS_ON_INPUT and call.rule.operands.rest is Role.REVISION:
-        apply(call, Role.REVISION, AbstractWord(may_split=True, hints=tokens(call.walk.heard)))
+        apply(call, Role.REVISION, AbstractWord(may_split=True, hints=tokens(call.frame.stdin_texts)))
 
 
 def _heeded(call: Call) -> str | None:
@@ -232,7 +232,7 @@ def _heeded(call: Call) -> str | None:
     call.findings.unplain = True
     if call.state.cwds is None:
         return "the settings of a folder known only when it runs"
-    facts = call.walk.facts
+    facts = call.facts
     for cwd in call.state.cwds:
         place = call.findings.classifier.place(cwd, "/")
         if place.scope not in (Scope.WORKSPACE, Scope.SYSTEM):

@@ -1,7 +1,8 @@
-"""What the shell that runs a script knows at one point of it: folder and variables."""
+"""The abstract state of a shell at one point of a script, and the frame in which a command runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import NamedTuple
 
 from policy.record import dataclass
 from policy.script.tree import Group, Subshell
@@ -68,8 +69,77 @@ class State:
         return replace(self, cwds=cwds, previous=self.cwds)
 
 
+class ExitStates(NamedTuple):
+    """The states after a command that succeeded and after one that failed."""
+
+    on_success: State
+    on_failure: State
+
+    @classmethod
+    def same(cls, state: State) -> "ExitStates":
+        """Return the exit states of a command after which `state` holds in both cases."""
+        return cls(state, state)
+
+
+class CommandResult(NamedTuple):
+    """The outcome of interpreting one command.
+
+    Attributes:
+        states: the states after success and after failure.
+        printed: a bound on the text that the command prints, or None if there is none.
+        words: the words that the command prints, with a NUL after each; empty if they are not known.
+    """
+
+    states: ExitStates
+    printed: AbstractWord | None = None
+    words: tuple[AbstractWord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionFrame:
+    """The surroundings of a command: its place, its standard input, and the lists that collect what leaves it.
+
+    Attributes:
+        anchor: the place of the interpreted text in the user's script; None for the user's script itself.
+        in_shell: a shell runs the command, so the builtins of the shell are commands.
+        depth: number of scripts around the command that were given as text.
+        program: the command that runs the interpreted text, as a user names it (`bash`).
+        stdin_from_network: the standard input comes from a network.
+        words_from_network: words or input of the command that is being judged come from a network.
+        stdin_texts: texts that are known to arrive on the standard input.
+        stdin_words: the words, with a NUL after each, that are known to arrive on the standard input.
+        output: collects texts that commands are known to print.
+        loop_exits: collects the states in which `break` or `continue` leaves the body of the loop.
+        returns: collects the states in which `return` leaves the function.
+    """
+
+    anchor: SourceSpan | None = None
+    in_shell: bool = True
+    depth: int = 0
+    program: str = ""
+    stdin_from_network: bool = False
+    words_from_network: bool = False
+    stdin_texts: tuple[str, ...] = ()
+    stdin_words: tuple[AbstractWord, ...] = ()
+    output: list[str] = field(default_factory=list)
+    loop_exits: list[State] = field(default_factory=list)
+    returns: list[State] = field(default_factory=list)
+
+    def place(self, span: SourceSpan) -> SourceSpan:
+        """Return the range of the user's script that `span` of the interpreted text stands for."""
+        return self.anchor or span
+
+
+def join_exits(results: Sequence[ExitStates]) -> ExitStates:
+    """Return the exit states of a command that may do any of several things. `results` is not empty."""
+    success, failure = results[0]
+    for other in results[1:]:
+        success, failure = join_states(success, other.on_success), join_states(failure, other.on_failure)
+    return ExitStates(success, failure)
+
+
 def join_states(first: State, second: State) -> State:
-    """What holds when one of two states holds."""
+    """Return the state that covers both `first` and `second`."""
     if first is second or first == second:
         return first
     cwds: tuple[str, ...] | None = None

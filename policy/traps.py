@@ -1,90 +1,109 @@
-"""Traps: shell text that runs later, when the shell ends or a signal comes, with whatever holds by then."""
+"""Traps: shell text that runs later, when the shell ends or a signal arrives, in any state that may hold by then."""
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 
 from policy.assessment import RuleRef
-from policy.flow import Ends
-from policy.functions import Functions
+from policy.effects import Findings
 from policy.record import dataclass
-from policy.script.tree import Script
 from policy.sense import ANYTHING, AbstractWord, join
 from policy.span import SourceSpan
-from policy.state import UNDEFINED, Defined, State
+from policy.state import UNDEFINED, Defined, ExecutionFrame, ExitStates, State
 
 MOST_TRAPS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Trap:
-    """`state` is what held when it was set. `ends`: it runs when the shell ends, so that nothing comes after it."""
+    """One trap that the script sets.
+
+    Attributes:
+        text: the shell text.
+        state: the state in which the trap was set.
+        at_end: the trap only runs when the shell ends, so nothing of the script comes after it.
+    """
 
     text: str
     state: State
     span: SourceSpan | None
     rule: RuleRef
-    ends: bool
+    at_end: bool
 
 
-class Traps(Functions):
-    """The part of the walk that remembers what will run, and what changes until then."""
+# Interprets a text in the shell that runs the script: text, state, frame, place, rule.
+RunText = Callable[[str, State, ExecutionFrame, SourceSpan | None, RuleRef], ExitStates]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.wandered = False  # another folder, since the first trap was set
-        self._traps: list[Trap] = []
-        self._values: dict[str, AbstractWord] = {}  # likewise, what variables were given
+
+class TrapTable:
+    """The traps that a script has set, and what the script has changed since the first of them.
+
+    Attributes:
+        wandered: the shell may have changed its folder.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        self.wandered = False
+        self._findings = findings
+        self._pending: list[Trap] = []
+        self._values: dict[str, AbstractWord] = {}
         self._meanings: dict[str, tuple[Defined | None, ...]] = {}
         self._exports: tuple[str, ...] = ()
         self._fixed: frozenset[str] = frozenset()
 
-    @abstractmethod
-    def inner_script(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> Ends:
-        """Walk shell text in this very shell."""
+    @property
+    def pending(self) -> bool:
+        """Return True if a trap may run."""
+        return bool(self._pending)
 
-    def trap(self, trap: Trap) -> None:
-        if trap not in self._traps:
-            self._traps.append(trap)
+    def add(self, trap: Trap) -> None:
+        """Remember a trap."""
+        if trap not in self._pending:
+            self._pending.append(trap)
 
-    def note(self, name: str, value: AbstractWord) -> None:
-        """A variable gets a value."""
-        if self._traps:
+    def note_value(self, name: str, value: AbstractWord) -> None:
+        """Remember that a variable gets `value`."""
+        if self._pending:
             self._values[name] = join(self._values.get(name, value), value)
 
     def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
-        if self._traps:
+        """Remember that a function gets one of `meanings`."""
+        if self._pending:
             self._meanings[name] = tuple(dict.fromkeys((*self._meanings.get(name, ()), *meanings)))
 
     def note_state(self, state: State) -> None:
-        """What only grows."""
-        if self._traps:
+        """Remember the exported and the read-only names of `state`."""
+        if self._pending:
             self._exports = tuple(dict.fromkeys((*self._exports, *state.exports)))
             self._fixed |= state.fixed
 
-    def run(self, tree: Script, state: State) -> None:
-        """Walk a whole script, and then what it left to run."""
-        self.script(tree, state)
-        self.spring()
+    def in_another_shell(self, run: Callable[[], None]) -> None:
+        """Call `run` for a shell that has no traps yet."""
+        outer, self._pending = self._pending, []
+        run()
+        self._pending = outer
 
-    def spring(self) -> None:
-        """The shell ends: judge every trap in any state that may hold when it runs."""
-        for count, trap in enumerate(self._traps):  # a trap may set another one
+    def spring(self, frame: ExecutionFrame, run_text: RunText, marks: Callable[[], int]) -> None:
+        """Judge every trap at the end of the shell, each in a state that covers all in which it may run.
+
+        `marks` counts the names with a special meaning, which are no part of a State.
+        """
+        for count, trap in enumerate(self._pending):  # a trap may set another one
             if count >= MOST_TRAPS:
-                self.findings.unknown("too many traps", trap.rule, trap.span)
+                self._findings.unknown("too many traps", trap.rule, trap.span)
                 break
-            begin = self._then(trap.state)
-            if not trap.ends:
+            begin = self._state_when_run(trap.state)
+            if not trap.at_end:
                 begin = _marked(begin)
-            outer, self.left, self.returned, self.wandered = (self.left, self.returned, self.wandered), [], [], False
-            marks = self.marks()
-            ends = self.inner_script(trap.text, begin, trap.span, trap.rule, fed=False)
-            leaves = bool(self.left or self.returned) or (self.wandered and begin.cwds is None) or self.marks() > marks
-            self.left, self.returned, wandered = outer
+            wandered, self.wandered = self.wandered, False
+            marked = marks()
+            inside = replace(frame, stdin_from_network=False, loop_exits=[], returns=[])
+            ends = run_text(trap.text, begin, inside, trap.span, trap.rule)
+            leaves = bool(inside.loop_exits or inside.returns) or (self.wandered and begin.cwds is None)
             self.wandered = self.wandered or wandered
-            if not trap.ends and (leaves or any(end != begin for end in ends)):
-                self.findings.unknown("a trap that changes what the rest of the script does", trap.rule, trap.span)
+            if not trap.at_end and (leaves or marks() > marked or any(end != begin for end in ends)):
+                self._findings.unknown("a trap that changes what the rest of the script does", trap.rule, trap.span)
 
-    def _then(self, state: State) -> State:
+    def _state_when_run(self, state: State) -> State:
         variables = dict(state.variables)
         for name, value in self._values.items():
             variables[name] = join(variables.get(name, ANYTHING), value)
@@ -98,7 +117,7 @@ class Traps(Functions):
 
 
 def _marked(state: State) -> State:
-    """The same state, in which every change shows: giving a variable the same value again, dropping an argument."""
+    """Return `state` so that every change shows: also one to the same value, and one that drops an argument."""
     variables = {
         name: replace(value, span=SourceSpan(-number, -number))
         for number, (name, value) in enumerate(state.variables.items(), 1)

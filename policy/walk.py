@@ -1,17 +1,15 @@
-"""One walk over a script: every node, every word in every position."""
+"""The interpreter of scripts: it judges every command that a script may run, for all words that it may run with."""
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
-from policy.assessment import EffectKind, RuleRef, Scope
-from policy.assigning import Assigning
+from policy.assessment import EffectKind, RuleRef
+from policy.assigning import Variables
 from policy.builtin_rules import (
     AMBIGUOUS_COMMAND,
     ASSIGNMENT,
     COMPUTED_PROGRAM_NAME,
-    INHERITED_DESCRIPTOR,
     PROGRAM_BY_PATH,
     REDIRECTION,
     UNLISTED_PROGRAM,
@@ -22,91 +20,86 @@ from policy.denied import denied_reason
 from policy.effects import Findings, StepBuilder
 from policy.expand import Expander
 from policy.facts import Facts
-from policy.flow import MOST_SAID, Ends, either_ends
-from policy.functions import Given
+from policy.flow import ControlFlow
+from policy.functions import FunctionTable, NamedValues
 from policy.getopt import parse
 from policy.judge_command import descend, judge
 from policy.paths import PathClassifier
 from policy.profile import Profile
+from policy.redirections import MOST_OUTPUT, Redirections
 from policy.repositories import Repositories
 from policy.rule import CommandRule, Role
 from policy.rules import RuleBook
-from policy.script.tree import (
-    ArrayAssignment,
-    Assignment,
-    Command,
-    Opaque,
-    Redirect,
-    RedirectOp,
-    Script,
-)
-from policy.secret_words import secret_kind
+from policy.script.tree import ArrayAssignment, Assignment, Command, Opaque, Script
 from policy.sense import ANYTHING, AbstractWord, join, literal, tokens
 from policy.span import SourceSpan
-from policy.state import State
+from policy.state import UNDEFINED, CommandResult, ExecutionFrame, ExitStates, State, join_exits
 from policy.tier import Tier
+from policy.traps import TrapTable
+from policy.unread_script import refuse
 from policy.variables import Standing, standing
 
 MOST_INNER = 6  # scripts inside scripts
-MOST_GLIMPSED = 16 * 1024
-_A_GLIMPSE = 100  # of the budget; and some for each character
 MOST_LIKELY = 40  # readings of one command
 
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
-_TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
-_HOME = re.compile(r"\A(?:~|\$HOME)/")
-_DIGITS = re.compile(r"[0-9]+-?|-")
 
 
-class Walk(Assigning):
-    """Walks one action. `findings` is what it saw; a State goes in and two come out of every node.
+class Interpreter:
+    """The abstract interpreter of one action: a State goes in, and the states after success and failure come out.
 
-    `handler` returns the function that judges a call of a command whose rule names that handler.
+    Attributes:
+        findings: the effects and reasons that were found.
+        variables: the assignments of the script.
+        traps: the traps of the shell that is being interpreted.
+        redirections: the descriptors of the script.
+        repositories: the Git repositories that govern the folders of the script.
     """
 
     def __init__(
         self, facts: Facts, rules: RuleBook, profile: Profile, handler: Callable[[str], Callable[[Call], None]]
     ) -> None:
-        super().__init__()
+        """`handler` returns the function that judges the calls of a command whose rule names that handler."""
         self.facts, self.rules, self.profile = facts, rules, profile
-        self._handler = handler
         self.classifier = PathClassifier(facts, profile)
         self.findings = Findings(self.classifier)
-        self.fed = False  # the standard input of what is walked comes from a network
-        self.poured = False  # words of the command being judged do
-        self.shell = True  # a shell runs it, so the shell's own words mean something
-        self.printed: AbstractWord | None = None  # a bound of what the last simple command prints
-        self.listed: tuple[AbstractWord, ...] = ()  # and what the words may be that it prints, NUL after each
-        self.given: tuple[AbstractWord, ...] = ()  # the same of the command before it in a pipeline
-        self.said: list[str] = []  # texts that commands are known to print, since somebody emptied it
-        self.heard: tuple[str, ...] = ()  # texts that are known to be on the standard input
-        self.left: list[State] = []  # what held where a loop was left or a round cut short
-        self._opened: set[str] = set()  # descriptors that the script has opened, perhaps
-        self.streams: dict[str, tuple[str, ...]] = {}  # texts that are known to come from them
-        self._inner = 0
-        self._interpreter = ""  # what was judged last, when it runs a text
-        self._anchor: SourceSpan | None = None  # where the text being walked stands in the user's script
-        self._repositories = Repositories(facts)
-        self.expander = Expander(self)
+        self.repositories = Repositories(facts)
+        self.traps = TrapTable(self.findings)
+        self._handler = handler
+        self._expander = Expander(facts, self.findings, self.repositories, self.run_script)
+        self.variables = Variables(profile, self.findings, self._expander, self.traps)
+        self.redirections = Redirections(self.findings, self._expander)
+        self._functions = FunctionTable(self.findings, self.variables, self.traps)
+        self._flow = ControlFlow(
+            self.findings, self._expander, self.variables, self._functions, self.redirections, self.command
+        )
 
-    def span(self, span: SourceSpan) -> SourceSpan:
-        return self._anchor or span
+    def run(self, tree: Script, state: State) -> None:
+        """Interpret a whole script, and then the traps that it leaves."""
+        frame = ExecutionFrame()
+        self.run_script(tree, state, frame)
+        self.traps.spring(frame, self.run_text, self.variables.marks)
+
+    def run_script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
+        """Interpret a script in the shell of `frame`."""
+        return self._flow.script(script, state, frame)
 
     # Simple commands
 
-    def command(self, command: Command, state: State) -> Ends:
+    def command(self, command: Command, state: State, frame: ExecutionFrame) -> CommandResult:
+        """Interpret a simple command of a script."""
         before = self.findings.connected
-        span = self.span(command.span)
-        words = self.declaring(command.words, state)
-        values, inside = self.assigned(command.assignments, state)
-        state = self.filled(command.words, state)
-        fed = self.redirects(command.redirects, state)
+        span = frame.place(command.span)
+        words = self.variables.expand_command(command.words, state, frame)
+        values, inside = self.variables.assigned(command.assignments, state, frame)
+        state = self.variables.filled(command.words, state, frame)
+        frame = self.redirections.apply(command.redirects, state, frame)
         if not words and values and any(each.target.literal is None for each in command.redirects):
-            fed = self.redirects(command.redirects, inside) or fed  # without a command, bash assigns first
-        outer, self.poured = self.poured, self.poured or fed or self.findings.connected > before
-        ends = self._ready(command, words, values, state, span, fed=fed)
-        self.poured = outer
-        return ends
+            # Without a command, bash assigns first.
+            frame = self.redirections.apply(command.redirects, inside, frame)
+        if self.findings.connected > before:
+            frame = replace(frame, words_from_network=True)
+        return self._ready(command, words, values, state, frame, span)
 
     def _ready(
         self,
@@ -114,17 +107,17 @@ class Walk(Assigning):
         words: list[AbstractWord],
         values: list[tuple[Assignment | ArrayAssignment, AbstractWord]],
         state: State,
+        frame: ExecutionFrame,
         span: SourceSpan,
-        *,
-        fed: bool,
-    ) -> Ends:
-        """A simple command whose words are expanded and whose redirections are judged."""
+    ) -> CommandResult:
+        """Interpret a simple command whose words are expanded and whose redirections are judged."""
+        variables = self.variables
         if not words:
             for item, value in values:
-                state = self.assign(state, item.name, value, span)
+                state = variables.assign(state, item.name, value, span)
             text, rule = ("sets variables", ASSIGNMENT) if values else ("only redirects", REDIRECTION)
             self.findings.add_reason(Tier.READ, text, rule, span)
-            return state, state
+            return CommandResult(ExitStates.same(state))
         exports = list(state.exports)
         function = any(text in state.functions for text in words[0].texts)
         arrays = [(item, value) for item, value in values if isinstance(item, ArrayAssignment)]
@@ -134,49 +127,63 @@ class Walk(Assigning):
                 continue
             verdict = standing(item.name, value.text, self.profile.environment, exported=True)
             if verdict is Standing.SHELL and (function or self._is_builtin(words[0])):
-                self.obeyed(item.name, span)
+                variables.obeyed(item.name, span)
             if verdict is not Standing.OWN:
                 exports.append(item.name)
         here = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
-        given = [(item.name, value) for item, value in values]
-        lent = given if not _KEEPS.isdisjoint(words[0].texts) else []
-        for name, value in lent:
-            self.note(name, value)
+        assignments = [(item.name, value) for item, value in values]
+        temporary = assignments if not _KEEPS.isdisjoint(words[0].texts) else []
+        for name, value in temporary:
+            self.traps.note_value(name, value)
             here = here.assign(name, value)
-        ok, fail = self.simple(words, here, span, fed=fed, given=given)
-        for name, _ in lent:  # gone afterwards, unless it was exported meanwhile
-            self.note(name, _held(state, name))
-            ok, fail = (each.assign(name, join(_held(state, name), _held(each, name))) for each in (ok, fail))
+        result = self.simple(words, here, span, frame, assignments)
+        success, failure = result.states
+        for name, _ in temporary:  # gone afterwards, unless it was exported meanwhile
+            before = _held(state, name)
+            self.traps.note_value(name, before)
+            success, failure = (each.assign(name, join(before, _held(each, name))) for each in (success, failure))
         if here is not state and words[0].text not in _KEEPS and not function:
-            ok, fail = replace(ok, exports=state.exports), replace(fail, exports=state.exports)
+            success, failure = replace(success, exports=state.exports), replace(failure, exports=state.exports)
         for item, value in arrays:
             known = ANYTHING if item.append or state.locals is None else value
             own = not any(word.text == "-g" for word in words)
-            ok, fail = (self.declare(each, item.name, known, span, own=own) for each in (ok, fail))
-        return ok, fail
+            success = variables.declare(success, item.name, known, span, own=own)
+            failure = variables.declare(failure, item.name, known, span, own=own)
+        return result._replace(states=ExitStates(success, failure))
 
     def _is_builtin(self, word: AbstractWord) -> bool:
         rules = [self.rules.find(text) for text in word.texts]
         return not rules or any(rule is None or rule.builtin for rule in rules)
 
     def simple(
-        self, words: list[AbstractWord], state: State, span: SourceSpan | None, *, fed: bool, given: Given | None = None
-    ) -> Ends:
-        """Judge one command by its expanded words; what it brings belongs to a step of its own. `given`: the shell
-        itself runs it, after these assignments, so that functions come first."""
+        self,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        frame: ExecutionFrame,
+        assignments: NamedValues | None = None,
+    ) -> CommandResult:
+        """Judge one command by its expanded words, in a step of its own.
+
+        `assignments` stand before the command. None means that no shell runs the command by itself, so its name is
+        never the name of a function.
+        """
         self.classifier.budget.spend(50 + 6 * len(words))
         outer = self.findings.step
-        self.findings.begin(_footing(words, state))
+        self.findings.begin(_step(words, state))
         try:
-            return self._simple(words, state, span, fed=fed, given=given)
+            return self._simple(words, state, span, frame, assignments)
         finally:
             self.findings.step = outer
 
     def _simple(
-        self, words: list[AbstractWord], state: State, span: SourceSpan | None, *, fed: bool, given: Given | None
-    ) -> Ends:
-        self.printed = None
-        self.listed = ()
+        self,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        frame: ExecutionFrame,
+        assignments: NamedValues | None,
+    ) -> CommandResult:
         first = words[0]
         for text in first.texts or (None,):
             denied = denied_reason([text, *(word.text for word in words[1:])], self.profile, span)
@@ -188,20 +195,34 @@ class Walk(Assigning):
         if not first.texts or (first.may_split and first.text is None):
             self.findings.unknown("the program is known only when it runs", COMPUTED_PROGRAM_NAME, first.span or span)
             for variant in likely:
-                self.simple(variant, state, span, fed=fed, given=given)
-            return state, state
-        fed_now = fed or self.fed
-        ends = [
-            self.program(text, words[1:], state, span, first, fed=fed_now)
-            if given is None
-            else self.called(text, words[1:], state, span, first, given, fed=fed_now)
-            for text in first.texts
-        ]
-        printed, listed = self.printed, self.listed
-        ends += [self.simple(variant, state, span, fed=fed, given=given) for variant in likely]
-        self.printed = None if likely or len(first.texts) > 1 else printed
-        self.listed = () if likely or len(first.texts) > 1 else listed
-        return either_ends(ends)
+                self.simple(variant, state, span, frame, assignments)
+            return CommandResult(ExitStates.same(state))
+        results = [self._by_name(text, words[1:], state, span, first, frame, assignments) for text in first.texts]
+        results += [self.simple(variant, state, span, frame, assignments) for variant in likely]
+        return _joined(results)
+
+    def _by_name(
+        self,
+        name: str,
+        words: list[AbstractWord],
+        state: State,
+        span: SourceSpan | None,
+        first: AbstractWord,
+        frame: ExecutionFrame,
+        assignments: NamedValues | None,
+    ) -> CommandResult:
+        """Interpret a command by its name. In a shell, functions come before programs."""
+        if assignments is None:
+            return self.program(name, words, state, span, first, frame)
+        run = self._flow.node
+        return _joined(
+            [
+                self.program(name, words, state, span, first, frame)
+                if meaning is None
+                else CommandResult(self._functions.call(name, meaning, words, state, frame, span, assignments, run))
+                for meaning in state.functions.get(name, UNDEFINED)
+            ]
+        )
 
     def program(
         self,
@@ -210,44 +231,44 @@ class Walk(Assigning):
         state: State,
         span: SourceSpan | None,
         first: AbstractWord,
-        *,
-        fed: bool,
-    ) -> Ends:
+        frame: ExecutionFrame,
+    ) -> CommandResult:
+        """Judge a command that is not a function."""
         if first.text is None:
-            self.findings.begin(_footing([literal(name, first.span), *words], state))
+            self.findings.begin(_step([literal(name, first.span), *words], state))
         known = self._program(name, state, first.span or span)
         if known is None:
             self.findings.unplain = True
-            return state, state
+            return CommandResult(ExitStates.same(state))
         rule = self.rules.find(known)
-        if rule is not None and rule.builtin and not self.shell and self.facts.which(known) is None:
+        if rule is not None and rule.builtin and not frame.in_shell and self.facts.which(known) is None:
             rule = None  # a word of the shell, and no shell here
         if rule is None:
             self.findings.unplain = self.findings.step.stranger = True
             text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
             self.findings.unknown(text, UNLISTED_PROGRAM, first.span or span)
-            return state, state
-        call = Call(self, rule, known, words, state, span, fed)
+            return CommandResult(ExitStates.same(state))
+        call = Call(self, rule, known, words, state, span, frame)
         call.named()
         return self._judge(call)
 
-    def _judge(self, call: Call) -> Ends:
+    def _judge(self, call: Call) -> CommandResult:
         rule, begin = call.rule, call.state
         registry = rule.registry
         before = len(self.findings)
         if rule.subs and rule.grammar != "git":
             call = descend(call)
             rule = call.rule
-        self._interpreter = call.label
+        call.frame = frame = replace(call.frame, program=call.label)
         if rule.grammar:
             self._handler(rule.grammar)(call)
             rule = call.rule
         else:
             judge(call)
         if call.label in _LEAVES:
-            self.left.append(begin)
+            frame.loop_exits.append(begin)
         if call.label == "return":
-            self.returned.append(begin)
+            frame.returns.append(begin)
         ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
         opaque = rule.tier is Tier.EXECUTE and not call.quiet and ran
         if begin.exports and not rule.builtin and not opaque:
@@ -256,36 +277,45 @@ class Walk(Assigning):
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
             self.findings.unknown(text, rule.ref, call.span)
         self.findings.step.interprets = (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet
-        if rule.interpreter and not call.quiet and (self.poured or (call.fed and _runs_input(call.words))):
+        from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
+        if rule.interpreter and not call.quiet and from_network:
             call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
             self._asks(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.unplain = True
-        self.printed = call.prints or (
-            AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None
-        )
-        self.listed = () if self._traps else call.lists  # a trap may print between the words
-        said = self.heard if rule.name in _PASSING else call.says
+        self._note_output(call, rule, begin)
+        printed = call.prints or (AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None)
+        words = () if self.traps.pending else call.lists  # a trap may print between the words
+        return CommandResult(call.after or ExitStates.same(begin), printed, words)
+
+    def _note_output(self, call: Call, rule: CommandRule, begin: State) -> None:
+        """Add the texts that a command is known to print to the output of its frame."""
+        frame = call.frame
+        said = frame.stdin_texts if rule.name in _PASSING else call.says
         if rule.name in _PASSING:
             said += tuple(text for word in call.words for text in word.content)
         if rule.name in _PRINTING:
-            said += tuple(text for word in call.words if word.pattern for text in self._words_meant(word, begin))
+            said += tuple(
+                text for word in call.words if word.pattern for text in self.variables.likely_words(word, begin)
+            )
         if call.label in ("grep", "egrep", "fgrep"):
             from policy.little.picking import picked  # only where there is a search
 
             said += picked(parse(rule, call.label, call.words))
-        elif rule.name in _CUTTING and self.heard:
+        elif rule.name in _CUTTING and frame.stdin_texts:
             from policy.little.picking import cut_out  # only where its input is known
 
-            said = cut_out(rule.name, call.words, self.heard)
+            said = cut_out(rule.name, call.words, frame.stdin_texts)
         if rule.name in _NAMING:
-            said = tuple(text for word in call.words for text in self._words_meant(word, begin) if text[:1] != "-")
+            said = tuple(
+                text for word in call.words for text in self.variables.likely_words(word, begin) if text[:1] != "-"
+            )
         if rule.name in _PACKING:  # the names of files may come by their input
-            heard = tokens([*self.heard, *(text for word in call.words for text in word.content)])
+            heard = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
             self.findings.suspect(Role.READ, AbstractWord(hints=heard), begin.cwds, rule.ref, call.span)
-        self.said += [text for text in said if text not in self.said][: MOST_SAID - len(self.said)]
-        return call.after or (begin, begin)
+        known = frame.output
+        known += [text for text in said if text not in known][: MOST_OUTPUT - len(known)]
 
     def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Whom a command talks to that says no host: the registries in the settings, or somebody nobody can tell."""
@@ -325,141 +355,61 @@ class Walk(Assigning):
             self.findings.runs(place.path, text, PROGRAM_BY_PATH, span)
         return None
 
-    def foreign_repository(self, cwd: str) -> str | None:
-        return self._repositories.foreign(cwd)
+    # Scripts given as text
 
-    # Redirections
-
-    def redirects(self, redirects: tuple[Redirect, ...], state: State) -> bool:
-        """Judge every redirection; True when the input comes from a network."""
-        before = self.findings.connected
-        for redirect in redirects:
-            word = self.sense(redirect.target, state)
-            span = self.span(redirect.span)
-            match redirect.op:
-                case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
-                    self._hear(redirect.fd, word.texts or word.likely_texts or word.hints)
-                case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
-                    number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
-                    # What the others lead to was judged where the script opened them.
-                    if number not in _FDS and (number not in self._opened or self.findings.connected):
-                        self.findings.unknown(
-                            "copies a descriptor that was opened elsewhere", INHERITED_DESCRIPTOR, span
-                        )
-                    self._hear(redirect.fd, self.streams.get(number, ()))
-                case RedirectOp.IN:
-                    self._target(Role.READ, word, state, span)
-                    self._hear(redirect.fd, word.content)
-                case RedirectOp.READ_WRITE:
-                    self._target(Role.READ, word, state, span)
-                    self._target(Role.WRITE, word, state, span)
-                case _:
-                    self._target(Role.WRITE, word, state, span)
-            if redirect.fd is not None:
-                self._opened.add(str(redirect.fd))
-        return self.findings.connected > before
-
-    def _hear(self, number: int | None, texts: tuple[str, ...]) -> None:
-        """Note what comes from a descriptor. The script may open one in several places, so all of it counts."""
-        if number in (None, 0):
-            self.heard = texts
-        elif texts:
-            self.streams[str(number)] = tuple(dict.fromkeys((*self.streams.get(str(number), ()), *texts)))[:MOST_SAID]
-
-    def _target(self, role: Role, word: AbstractWord, state: State, span: SourceSpan) -> None:
-        before = len(self.findings)
-        if word.may_split or (word.text is not None and not word.text):
-            self.findings.unknown("redirects to a path known only when it runs", REDIRECTION, span)
-            self.findings.suspect(role, word, state.cwds, REDIRECTION, span)
-        else:
-            self.findings.access_path(role, word, state.cwds, REDIRECTION, span)
-        for text in word.likely_texts:
-            self.findings.access_path(role, literal(text), state.cwds, REDIRECTION, span)
-        if self.findings.changed_since(before, (REDIRECTION,)):
-            self.findings.unplain = True
-
-    # Scripts
-
-    def script(self, script: Script, state: State) -> Ends:
-        outer, self.findings.step = self.findings.step, self.findings.ground
-        try:
-            return super().script(script, state)
-        finally:
-            self.findings.step = outer
-
-    def opaque(self, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
-        """A script that was not understood. A credential store that it names in plain sight keeps the floor."""
-        outer = self.findings.step
-        self.findings.begin(StepBuilder(text=script[:MOST_GLIMPSED], cwds=state.cwds))
-        self.findings.unknown(why, rule, span)
-        self.glimpse(script, state, rule, span)
-        self.findings.step = outer
-
-    def glimpse(self, script: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
-        """Refuse a text, of which nobody knows how it is read, for the secrets that it names in plain sight."""
-        from policy.matches import braced  # only where a script is not understood
-
-        home = self.facts.home
-        seen = script[:MOST_GLIMPSED]
-        for token in dict.fromkeys((*_TOKENS.split(seen), *braced(seen))):
-            text = _HOME.sub(lambda _: f"{home}/", token)
-            name = text.rpartition("/")[2]
-            if name[:1] == "." and self.classifier.secret_name(name):
-                self.findings.add_reason(Tier.SECRET, f"names {name}, {secret_kind(name)}", rule, span)
-            if "/" not in text or "\0" in text:
-                continue
-            for cwd in state.cwds or ("/",):
-                if self.classifier.budget.left < _A_GLIMPSE + 10 * len(text):  # without a look: as it is written
-                    if self.classifier.written_secret(text, cwd):
-                        told = f"names {text}, {secret_kind(text)}"
-                        self.findings.add_reason(Tier.SECRET, told, rule, span)
-                        return
-                    continue
-                place = self.classifier.place(text, cwd)
-                if place.scope is Scope.SECRET and not self.classifier.named_secret(place.path):
-                    self.findings.access_path(Role.READ, literal(text), (cwd,), rule, span)
-
-    def text(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> None:
-        """Walk bash text that a command runs (`bash -c`), in a shell of its own, with the arguments of `state`."""
+    def run_script_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> None:
+        """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`."""
         from policy.script.portable import objection_elsewhere  # with the reader, only where there is a script
 
         self.classifier.budget.spend(len(script) // 4)
-        other = None if self._interpreter in _BASH else objection_elsewhere(script)
-        if other is not None:
-            self.opaque(script, f"{other} is not the same in `{self._interpreter}` as in bash", state, rule, span)
-        state = replace(state, functions={}, locals=None)  # a shell of its own
-        outer, self._traps = self._traps, []
-        self.inner_script(script, state, span, rule, fed=fed)
-        self.spring()
-        self._traps = outer
+        objection = None if frame.program in _BASH else objection_elsewhere(script)
+        if objection is not None:
+            why = f"{objection} is not the same in `{frame.program}` as in bash"
+            refuse(self.findings, self.facts, script, why, state, rule, span)
 
-    def inner_script(self, script: str, state: State, span: SourceSpan | None, rule: RuleRef, *, fed: bool) -> Ends:
-        if self._inner >= MOST_INNER:
-            self.opaque(script, "scripts are nested too deeply", state, rule, span)
-            return state, state
+        def run() -> None:
+            self.run_text(script, replace(state, functions={}, locals=None), frame, span, rule)
+            self.traps.spring(frame, self.run_text, self.variables.marks)
+
+        self.traps.in_another_shell(run)
+
+    def run_text(
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+    ) -> ExitStates:
+        """Interpret bash text in the shell of `frame` (`eval`)."""
+        if frame.depth >= MOST_INNER:
+            refuse(self.findings, self.facts, script, "scripts are nested too deeply", state, rule, span)
+            return ExitStates.same(state)
         from policy.script.reader import read  # only where there is a script
 
         self.classifier.budget.spend(50 + 3 * len(script))
         tree = read(script)
         if isinstance(tree, Opaque):
-            self.opaque(script, f"inside a script: {tree.reason}", state, rule, span)
-            return state, state
-        kept = (self._anchor, self.fed, self.shell, self.poured)
-        self._anchor, self.fed, self.shell, self.poured = span or self._anchor, fed, True, False
-        self._inner += 1
-        self.given = ()
-        try:
-            return self.script(tree, state)
-        finally:
-            self._anchor, self.fed, self.shell, self.poured = kept
-            self._inner -= 1
+            refuse(self.findings, self.facts, script, f"inside a script: {tree.reason}", state, rule, span)
+            return ExitStates.same(state)
+        inside = replace(
+            frame,
+            anchor=span or frame.anchor,
+            in_shell=True,
+            depth=frame.depth + 1,
+            words_from_network=False,
+            stdin_words=(),
+        )
+        return self.run_script(tree, state, inside).states
+
+
+def _joined(results: list[CommandResult]) -> CommandResult:
+    """Return the result of a command that may do any of several things. `results` is not empty."""
+    return results[0] if len(results) == 1 else CommandResult(join_exits([result.states for result in results]))
 
 
 def _held(state: State, name: str) -> AbstractWord:
     return state.variables.get(name, ANYTHING)
 
 
-def _footing(words: list[AbstractWord], state: State) -> StepBuilder:
+def _step(words: list[AbstractWord], state: State) -> StepBuilder:
     return StepBuilder(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
 
 

@@ -52,7 +52,7 @@ def brought(call: Call) -> None:
         moved = repeated or any(_changes(each, _MOVING) for each in others)
         unsure = where and ((counted and moved) or any(_changes(each, _NAMING) for each in others))
         for each in HISTORY if unsure else where:
-            names = call.walk.facts.tracked(each)
+            names = call.facts.tracked(each)
             if names is None:
                 asked(
                     call, f"brings back files that Git keeps ({each}), and whether secrets are among them is not known"
@@ -80,7 +80,7 @@ def _reads(step: Step) -> bool:
 
 
 def _is_missing(call: Call, name: str) -> bool:
-    facts = call.walk.facts
+    facts = call.facts
     return facts.look(f"{facts.workspace}/{name.rstrip('/')}").kind is Kind.MISSING
 
 

@@ -8,11 +8,10 @@ from policy.call import Call
 from policy.getopt import ParsedOptions, parse
 from policy.judge_command import judge
 from policy.little.printing import echoed, printed
-from policy.little.shell import shell_of
 from policy.rule import Role
 from policy.sense import ANYTHING, NUMBER, AbstractWord, join, literal, tokens
 from policy.span import SourceSpan
-from policy.state import UNDEFINED, State
+from policy.state import UNDEFINED, ExitStates, State
 from policy.tier import Tier
 from policy.traps import Trap
 
@@ -28,31 +27,31 @@ def cd(call: Call) -> None:
     shape = parse(call.rule, call.label, call.words)
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
-        call.after = (call.state.moved(None),) * 2
+        call.after = ExitStates.same(call.state.moved(None))
         return
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
-    shell_of(call).wandered = True
+    call.interpreter.traps.wandered = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
 
 
-def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> tuple[State, State]:
-    state, walk = call.state, shell_of(call)
+def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> ExitStates:
+    state = call.state
     if word is None:
-        word = literal(walk.facts.home)
+        word = literal(call.facts.home)
     if word.text == "-":
-        return state.moved(state.previous), state
+        return ExitStates(state.moved(state.previous), state)
     call.access_path(Role.NAMES, word)
     if physical:
-        return enter(call, word), state
+        return ExitStates(enter(call, word), state)
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
-        return state.moved(None), state
+        return ExitStates(state.moved(None), state)
     classifier = call.findings.classifier
     logical = [classifier.logical(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)]
     moved = state.moved(tuple(dict.fromkeys(logical)))
     # A folder of the workspace that is there, in a script that has deleted nothing: `cd` into it works.
     sure = not call.findings.deleted and len(logical) == 1 and classifier.surely_folder(logical[0])
-    return moved, moved if sure else state
+    return ExitStates(moved, moved if sure else state)
 
 
 def push(call: Call) -> None:
@@ -60,31 +59,31 @@ def push(call: Call) -> None:
     words = [word for word in call.words if word.text != "--"]
     if len(words) != 1 or words[0].text is None or words[0].text[:1] in ("-", "+"):
         call.unknown(f"`{call.label}` other than with one folder")
-        call.after = (replace(call.state.moved(None), stack=None),) * 2
+        call.after = ExitStates.same(replace(call.state.moved(None), stack=None))
         return
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    shell_of(call).wandered = True
+    call.interpreter.traps.wandered = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
-    call.after = replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack)
+    call.after = ExitStates(replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack))
 
 
 def popd(call: Call) -> None:
     """`popd` without arguments."""
-    shell_of(call).wandered = True
+    call.interpreter.traps.wandered = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     stack = call.state.stack
     if stack is None:
-        call.after = (call.state.moved(None), call.state)
+        call.after = ExitStates(call.state.moved(None), call.state)
     elif stack:
-        call.after = (replace(call.state.moved(stack[-1]), stack=stack[:-1]), call.state)
+        call.after = ExitStates(replace(call.state.moved(stack[-1]), stack=stack[:-1]), call.state)
 
 
 def assign(call: Call) -> None:
     """`export`, `declare`, `typeset`, `local`, `readonly`: names with or without a value."""
-    walk, state = shell_of(call), call.state
+    variables, state = call.interpreter.variables, call.state
     if call.label in ("declare", "typeset") and _shows_functions(call.words):
         call.add_reason(Tier.READ, f"`{call.label} {call.words[0].text}` shows functions")
         return
@@ -114,46 +113,46 @@ def assign(call: Call) -> None:
             name = found[1]
             names.add(name)
             if integers:
-                walk.integers.add(name)
-            if name in walk.integers:
-                walk.number(name, value, word.span or call.span)
+                variables.integers.add(name)
+            if name in variables.integers:
+                variables.number(name, value, word.span or call.span)
                 value = NUMBER if found[2] else value
             if any(flag.text == "-a" for flag in call.words):
-                walk.arrays.add(name)
+                variables.arrays.add(name)
             if own:
                 state = state.own(name, ANYTHING)
             elif call.label == "local":
                 value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
             elif state.locals is not None and call.label in ("declare", "typeset"):
-                value = walk.beneath(state, name, value)
-            if name in walk.arrays and not _surely_no_array(value):
+                value = variables.beneath(state, name, value)
+            if name in variables.arrays and not _surely_no_array(value):
                 call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
             state = (
-                walk.export(state, name, value, word.span or call.span)
+                variables.export(state, name, value, word.span or call.span)
                 if exports
-                else walk.assign(state, name, value, word.span or call.span)
+                else variables.assign(state, name, value, word.span or call.span)
             )
         elif text is not None and _NAME.fullmatch(text):
             names.add(text)
             if integers:
-                walk.integers.add(text)
+                variables.integers.add(text)
             array = any(flag.text == "-a" for flag in call.words)
             if array:
-                walk.arrays.add(text)
+                variables.arrays.add(text)
             if own or array:
-                state = walk.hidden(state, text, word.span or call.span, array=array)
+                state = variables.hidden(state, text, word.span or call.span, array=array)
             if own:
                 state = state.own(text, ANYTHING)
-                walk.note(text, ANYTHING)
+                call.interpreter.traps.note_value(text, ANYTHING)
             if exports:
-                state = walk.export(state, text, None, word.span or call.span)
+                state = variables.export(state, text, None, word.span or call.span)
         else:
             call.unknown(f"`{call.label}` with a name known only when it runs", word)
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
     if fixes:
         state = replace(state, fixed=state.fixed | names)
-        walk.note_state(state)
-    call.after = (state, state)
+        call.interpreter.traps.note_state(state)
+    call.after = ExitStates.same(state)
 
 
 _DECLARE_FLAGS = frozenset(["-x", "-gx", "-rx", "-i", "-r", "-g", "-p", "-a", "--", "-rg", "-gr"])
@@ -164,15 +163,15 @@ def let(call: Call) -> None:
     """`let EXPRESSION ..`: arithmetic over numbers."""
     from policy.script.reader import read_arithmetic  # only where there is something to compute
 
-    state, walk = call.state, shell_of(call)
+    state, variables = call.state, call.interpreter.variables
     for word in call.words:
         expression = read_arithmetic(word.text) if word.text is not None else None
         if expression is None:
             call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
             return
-        state = walk.compute(expression, state, word.span or call.span or SourceSpan(0, 0))
+        state = variables.compute(expression, state, call.frame, word.span or call.span or SourceSpan(0, 0))
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    call.after = (state, state)
+    call.after = ExitStates.same(state)
 
 
 def _shows_functions(words: list[AbstractWord]) -> bool:
@@ -189,7 +188,7 @@ def _surely_no_array(value: AbstractWord) -> bool:
 
 def unset(call: Call) -> None:
     """`unset NAME`: a name, never a subscript, which bash would evaluate."""
-    state, walk, kind = call.state, shell_of(call), ""
+    state, variables, kind = call.state, call.interpreter.variables, ""
     for word in call.words:
         text = word.text
         if text in ("-v", "-f", "--"):
@@ -197,7 +196,7 @@ def unset(call: Call) -> None:
             continue
         if text is not None and kind == "-f" and _FUNCTION.fullmatch(text):
             state = state.define(text, UNDEFINED)
-            walk.note_function(text, UNDEFINED)
+            call.interpreter.traps.note_function(text, UNDEFINED)
             continue
         if text is None or not _NAME.fullmatch(text):
             call.unknown("`unset` with a name known only when it runs", word)
@@ -205,19 +204,19 @@ def unset(call: Call) -> None:
         if kind == "":
             meanings = (*state.functions.get(text, UNDEFINED), None)  # without such a variable, the function
             state = state.define(text, tuple(dict.fromkeys(meanings)))
-            walk.note_function(text, UNDEFINED)
+            call.interpreter.traps.note_function(text, UNDEFINED)
         if state.locals is not None:
-            walk.revealed.add(text)
+            variables.revealed.add(text)
         known = literal(" \t\n") if text == "IFS" else ANYTHING
-        state = walk.assign(state, text, known, word.span or call.span)
+        state = variables.assign(state, text, known, word.span or call.span)
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    call.after = (state, state)
+    call.after = ExitStates.same(state)
 
 
 def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
     """Return the texts known to arrive on the descriptor that `-u` names, or on the standard input."""
     numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
-    return call.walk.streams.get(numbers[-1] or "", ()) if numbers else call.walk.heard
+    return call.interpreter.redirections.streams.get(numbers[-1] or "", ()) if numbers else call.frame.stdin_texts
 
 
 def read(call: Call) -> None:
@@ -226,20 +225,20 @@ def read(call: Call) -> None:
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
-    state, walk = call.state, shell_of(call)
+    state, variables = call.state, call.interpreter.variables
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     for word in [*shape.operands, *arrays] or [literal("REPLY")]:
         if word.text == "_" and word not in arrays:
             continue  # what nobody wants: the next command gives it another value anyway
         if word in arrays and word.text is not None:
-            walk.arrays.add(word.text)
+            variables.arrays.add(word.text)
         if word.text is None or not _NAME.fullmatch(word.text):
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
-            state = walk.assign(state, word.text, heard, word.span or call.span)
+            state = variables.assign(state, word.text, heard, word.span or call.span)
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    call.after = (state, state)
+    call.after = ExitStates.same(state)
 
 
 def printf(call: Call) -> None:
@@ -253,8 +252,8 @@ def printf(call: Call) -> None:
             return
         # A second -v wins over the first, which bash has looked at by then.
         heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
-        state = shell_of(call).assign(state, name.text, heard, call.span)
-        call.after = (state, state)
+        state = call.interpreter.variables.assign(state, name.text, heard, call.span)
+        call.after = ExitStates.same(state)
     if words and words[0].text is None and not words[0].plain:
         call.unknown("a word known only when it runs may become `printf -v`, which sets a variable", words[0])
         return
@@ -284,7 +283,7 @@ def set_options(call: Call) -> None:
                 call.unknown("`set -o` changes how the shell works", name)
                 return
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    call.after = (replace(call.state, arguments=arguments),) * 2
+    call.after = ExitStates.same(replace(call.state, arguments=arguments))
 
 
 def shift(call: Call) -> None:
@@ -299,7 +298,7 @@ def shift(call: Call) -> None:
         known = None
     elif number <= len(known):
         known = known[number:]
-    call.after = (replace(state, arguments=known),) * 2
+    call.after = ExitStates.same(replace(state, arguments=known))
 
 
 def trap(call: Call) -> None:
@@ -321,7 +320,7 @@ def trap(call: Call) -> None:
         return
     if text.strip():
         ends = set(signals) <= {"EXIT", "0"}
-        shell_of(call).trap(Trap(text, call.state, words[0].span or call.span, call.rule.ref, ends))
+        call.interpreter.traps.add(Trap(text, call.state, words[0].span or call.span, call.rule.ref, ends))
 
 
 _SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2"])
@@ -333,12 +332,12 @@ def getopts(call: Call) -> None:
     if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
         call.unknown("`getopts` with a name known only when it runs")
         return
-    state = shell_of(call).assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
+    state = call.interpreter.variables.assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
     for name in ("OPTARG", "OPTIND"):
-        shell_of(call).note(name, ANYTHING)
+        call.interpreter.traps.note_value(name, ANYTHING)
         state = state.assign(name, ANYTHING)
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    call.after = (state, state)
+    call.after = ExitStates.same(state)
 
 
 def mapfile(call: Call) -> None:
@@ -348,12 +347,12 @@ def mapfile(call: Call) -> None:
     if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
         call.unknown(shape.trouble or f"`{call.label}` into a name known only when it runs", shape.where)
         return
-    walk = shell_of(call)
-    walk.arrays.add(names[0].text)
+    variables = call.interpreter.variables
+    variables.arrays.add(names[0].text)
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
-    state = walk.assign(call.state, names[0].text, heard, names[0].span or call.span)
+    state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    call.after = (state, state)
+    call.after = ExitStates.same(state)
 
 
 def shopt(call: Call) -> None:
@@ -402,16 +401,16 @@ def evaluate(call: Call) -> None:
     if texts[:1] == ["--"]:
         del texts[0]
     call.add_reason(Tier.READ, f"`{call.label}` {call.rule.why}")
-    if shell_of(call).poured:
+    if call.frame.words_from_network:
         call.add_reason(Tier.DANGEROUS, "`eval` runs what was just downloaded")
     if None in texts:
         call.unknown("the script that `eval` runs is known only when it runs")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
-            shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
-        call.after = (_lost(call),) * 2
+            call.find_secrets(text)
+        call.after = ExitStates.same(_lost(call))
         return
     script = " ".join(text for text in texts if text is not None)
-    call.after = shell_of(call).inner_script(script, call.state, call.span, call.rule.ref, fed=call.fed)
+    call.after = call.interpreter.run_text(script, call.state, call.frame, call.span, call.rule.ref)
 
 
 def source(call: Call) -> None:
@@ -422,17 +421,17 @@ def source(call: Call) -> None:
     call.findings.runs(call.label, f"`{call.label}` {call.rule.why}", call.rule.ref, call.span)
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
-    if shell_of(call).poured:
+    if call.frame.words_from_network:
         call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
-    call.after = (_lost(call),) * 2
+    call.after = ExitStates.same(_lost(call))
 
 
 def _lost(call: Call) -> State:
     """After shell text that was not read: any folder, any value."""
-    state, walk = call.state, shell_of(call)
-    walk.wandered = True
+    state = call.state
+    call.interpreter.traps.wandered = True
     for name in state.variables:
-        walk.note(name, ANYTHING)
+        call.interpreter.traps.note_value(name, ANYTHING)
     return replace(state, cwds=None, variables={}, stack=None, previous=None, arguments=None)
 
 

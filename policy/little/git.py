@@ -15,7 +15,6 @@ from policy.judge_command import descend, judge
 from policy.little.brought import brought
 from policy.little.kept import kept
 from policy.little.network import network_code
-from policy.little.shell import shell_of
 from policy.little.tame import prints_one
 from policy.rule import Operands, Role
 from policy.sense import literal
@@ -73,7 +72,7 @@ def _talks(call: Call) -> None:
     texts = [word.text for word in words if word.text is not None]
     given = {text.partition("=")[0] for word in call.words for text in word.texts}
     for cwd in call.state.cwds or ():
-        known = call.walk.facts.remotes(cwd)
+        known = call.facts.remotes(cwd)
         if verb.startswith("submodule"):
             found = tuple(map(known.rewritten, known.modules))
         elif verb in ("remote update", "remote show", "remote prune", "remote set-head"):
@@ -139,7 +138,7 @@ def _judge(call: Call) -> None:
 
 def _given(call: Call, shape: ParsedOptions) -> None:
     """`-c key=value`, and the repository that flags name. THREAT: almost any setting can name a program."""
-    own = call.walk.facts.workspace
+    own = call.facts.workspace
     named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
     for flag, value in shape.flags:
         if flag.name == "-c" and (value is None or value.text is None or not _harmless(value.text)):
@@ -184,12 +183,12 @@ def _whose(call: Call) -> None:
     if call.state.cwds is None:
         call.unknown("`git` in a folder known only when it runs")
         return
-    facts = call.walk.facts
+    facts = call.facts
     if facts.beyond:
         text = f"`git` obeys the settings of this repository, which {facts.beyond}"
         call.findings.runs("git", text, call.rule.ref, call.span)
     for cwd in call.state.cwds:
-        other = shell_of(call).foreign_repository(cwd)
+        other = call.interpreter.repositories.foreign(cwd)
         if other is None:
             continue
         shown = call.findings.classifier.shown(other)
@@ -221,7 +220,7 @@ def _config(call: Call, shape: ParsedOptions) -> None:
         return
     files = [after for flag, after in pairwise(words) if flag in ("-f", "--file")]
     files += [word.partition("=")[2] for word in words if word.startswith("--file=")]
-    files += [f"{call.walk.facts.home}/.gitconfig"] if "--global" in words else []
+    files += [f"{call.facts.home}/.gitconfig"] if "--global" in words else []
     files += ["/etc/gitconfig"] if "--system" in words else []
     if files:
         call.rule = replace(call.rule, changes="")
@@ -238,7 +237,7 @@ def _restored(call: Call, shape: ParsedOptions) -> str:
     texts = [word.text for word in (call.words[dashes + 1 :] if dashes is not None else shape.operands)]
     names = [text for text in texts if text is not None]
     if dashes is None and call.label == "git checkout":
-        own, look = call.walk.facts.workspace, call.walk.facts.look
+        own, look = call.facts.workspace, call.facts.look
         branch = any(look(f"{own}/.git/refs/heads/{name}").kind is not Kind.MISSING for name in names)
         cwds = call.state.cwds or ()
         if branch or any(
@@ -258,14 +257,12 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
     dashes = next((index for index, word in enumerate(call.words) if word.text == "--"), None)
     paths = call.words[dashes + 1 :] if dashes is not None else shape.operands[:]
     sure = dashes is not None or call.label == "git restore"
-    classifier, look, cwds = call.findings.classifier, call.walk.facts.look, call.state.cwds or ()
+    classifier, look, cwds = call.findings.classifier, call.facts.look, call.state.cwds or ()
     for index, word in enumerate(paths):
         text = word.text
         folder = text is not None and any(classifier.place(text, cwd).kind is Kind.FOLDER for cwd in cwds)
         whole = text is None or text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
-        branch = (
-            text is not None and look(f"{call.walk.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
-        )
+        branch = text is not None and look(f"{call.facts.workspace}/.git/refs/heads/{text}").kind is not Kind.MISSING
         if (whole and text is not None) or (text is None and sure) or (folder and (sure or index > 0 or not branch)):
             shown = text if text is not None else "files known only when it runs"
             call.add_reason(Tier.DANGEROUS, f"`{call.label}` throws away all changes to `{shown}` not committed", word)

@@ -75,7 +75,7 @@ def kept(call: Call, before: AbstractSet[str]) -> None:
 def _look(call: Call, shape: ParsedOptions, where: "Where", *, narrowed: bool) -> None:
     names: list[str] = []
     for each in where:
-        found = call.walk.facts.tracked(each)
+        found = call.facts.tracked(each)
         if found is None:
             asked(call, f"prints files that Git keeps ({each}), and whether secrets are among them is not known")
             return
@@ -92,7 +92,7 @@ def named(names: list[str]) -> str:
 
 def asked(call: Call, text: str) -> None:
     """Make the command a question, since `text`, which follows its name."""
-    call.findings.add_effect(EffectKind.READS, f"{call.walk.facts.workspace}/.git", Scope.WORKSPACE, False)
+    call.findings.add_effect(EffectKind.READS, f"{call.facts.workspace}/.git", Scope.WORKSPACE, False)
     call.add_reason(Tier.READ_OUTSIDE, f"`{call.label}` {text}")
 
 
@@ -303,7 +303,7 @@ def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
     words = list(call.words[dashes + 1 :]) if dashes is not None else []
     if dashes is None and call.label.removeprefix("git ") in ("diff", "log", "show", "grep", "whatchanged"):
         words = [word for word in shape.operands if not is_revision(call, word)]
-    workspace, cwds = call.walk.facts.workspace, call.state.cwds or ()
+    workspace, cwds = call.facts.workspace, call.state.cwds or ()
     if not words or len(cwds) != 1 or not inside(cwds[0], workspace) or _GLOB.search(cwds[0]):
         return names
     paths: list[str] = []

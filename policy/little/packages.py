@@ -55,7 +55,7 @@ def npx(call: Call) -> None:
     first = call.words[0].text if call.words else None
     cwds = call.state.cwds or ()
     if first and first[:1] not in ("-", "@", ".") and "/" not in first and cwds:
-        look = call.walk.facts.look
+        look = call.facts.look
         if all(look(f"{cwd}/node_modules/.bin/{first}").kind is not Kind.MISSING for cwd in cwds):
             call.findings.runs(call.label, f"`{first}` is a program of the project", call.rule.ref, call.span)
             call.quiet = True  # nothing is fetched
@@ -88,7 +88,7 @@ def python(call: Call) -> None:
         judge(call)
     if known:
         inner = [literal(module or "", words[1].span), *words[2:]]
-        call.after = call.walk.simple(inner, call.state, call.span, fed=call.fed)
+        call.after = call.run(inner, call.state)
         call.quiet = True
 
 
@@ -96,7 +96,7 @@ def _clean(call: Call) -> bool:
     """Whether the current folder holds nothing by the name of a module that pip may load."""
     from sys import stdlib_module_names
 
-    names = call.walk.facts.names
+    names = call.facts.names
     call.findings.unplain = True  # what the script itself puts there is not looked at
     for cwd in call.state.cwds or ("",):
         found = names(cwd) if cwd else None
@@ -111,7 +111,7 @@ def _clean(call: Call) -> bool:
 
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     """THREAT: a list or a version, and yet the project's own program prints it."""
-    look, workspace = call.walk.facts.look, call.walk.facts.workspace
+    look, workspace = call.facts.look, call.facts.workspace
     call.findings.unplain = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
         call.findings.runs(call.label, f"`{program}` in a folder known only when it runs", call.rule.ref, call.span)

@@ -81,7 +81,7 @@ def parallel(call: Call) -> None:
         return
     words = list(shape.operands)
     marks = [index for index, word in enumerate(words) if word.text in _SOURCES]
-    data, end = replace(ANYTHING, hints=tokens(call.walk.heard)), marks[0] if marks else len(words)
+    data, end = replace(ANYTHING, hints=tokens(call.frame.stdin_texts)), marks[0] if marks else len(words)
     if marks:
         values = words[end + 1 :]
         if len(marks) == 1 and words[end].text == ":::" and len(values) <= LIMIT and all(v.text for v in values):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from policy.argument import apply, enter
 from policy.call import Call
 from policy.getopt import parse
-from policy.little.shell import shell_of
 from policy.rule import Role
 from policy.sense import ANYTHING, AbstractWord, literal, tokens
 from policy.tier import Tier
@@ -24,7 +23,7 @@ def env(call: Call) -> None:
     for flag, value in shape.flags:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
-    state, walk = call.state, shell_of(call)
+    state, variables = call.state, call.interpreter.variables
     operands = list(shape.operands)
     while operands:
         text = operands[0].text if operands[0].text is not None else operands[0].head
@@ -32,10 +31,10 @@ def env(call: Call) -> None:
         if not found:
             break
         value = literal(found[2]) if operands[0].text is not None else ANYTHING
-        state = walk.export(state, found[1], value, operands[0].span or call.span)
+        state = variables.export(state, found[1], value, operands[0].span or call.span)
         del operands[0]
     if operands:
-        call.walk.simple(operands, replace(state, variables=call.state.variables), call.span, fed=call.fed)
+        call.run(operands, replace(state, variables=call.state.variables))
 
 
 def command(call: Call) -> None:
@@ -54,7 +53,7 @@ def command(call: Call) -> None:
     if words[0].text is not None and words[0].text.startswith("-"):
         call.unknown(f"`{words[0].text}` is not a known flag of `{call.label}`", words[0])
         return
-    call.after = call.walk.simple(words, call.state, call.span, fed=call.fed)
+    call.after = call.run(words, call.state)
 
 
 def execute(call: Call) -> None:
@@ -78,8 +77,8 @@ def xargs(call: Call) -> None:
     marker: str | None = None
     counted = False
     names = {flag.name for flag, _ in shape.flags}
-    given = call.walk.given if names & _WHOLE and not names & _CUT else ()
-    call.walk.given = ()
+    given = call.frame.stdin_words if names & _WHOLE and not names & _CUT else ()
+    call.frame = replace(call.frame, stdin_words=())
     for flag, value in shape.flags:
         if flag.role is Role.READ and value is not None:
             apply(call, Role.READ, value)
@@ -88,7 +87,7 @@ def xargs(call: Call) -> None:
         counted = counted or flag.name in _COUNTS
     words = list(shape.operands) or [literal("echo")]
     files = [value for flag, value in shape.flags if flag.name in ("-a", "--arg-file") and value is not None]
-    heard = tokens([text for file in files for text in file.content] if files else call.walk.heard)
+    heard = tokens([text for file in files for text in file.content] if files else call.frame.stdin_texts)
     for data in given or (replace(ANYTHING, hints=heard),):
         if marker is not None:
             call.inner(with_data(words, marker, data))
@@ -170,13 +169,13 @@ def shell(call: Call) -> None:
         call.findings.runs(call.label, f"`{call.label}` runs a script that is not read first", call.rule.ref, call.span)
         if words[0].text != "/dev/fd/0":
             call.access_path(Role.READ, words[0])
-        if shell_of(call).poured:
+        if call.frame.words_from_network:
             call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
     else:
         call.findings.runs(call.label, f"`{call.label}` runs what it is given", call.rule.ref, call.span)
-        for text in call.walk.heard:
-            shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
-        if call.fed:
+        for text in call.frame.stdin_texts:
+            call.find_secrets(text)
+        if call.frame.stdin_from_network:
             call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
 
 
@@ -194,8 +193,8 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
     if words[0].text is None:
         call.unknown(f"the script that `{call.label}` runs is known only when it runs", words[0])
         for text in (*words[0].heads, *words[0].hints, words[0].head):
-            shell_of(call).glimpse(text, call.state, call.rule.ref, call.span)
-        if shell_of(call).poured:
+            call.find_secrets(text)
+        if call.frame.words_from_network:
             call.add_reason(Tier.DANGEROUS, f"`{call.label}` runs what was just downloaded")
         return
     call.add_reason(Tier.READ, f"`{call.label} -c` {call.rule.why}")
@@ -203,7 +202,7 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
     known = not any(word.may_split for word in (words[0], *name))
     inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())
     inside = replace(inside, arguments=arguments if known else None)
-    call.walk.text(words[0].text, inside, words[0].span or call.span, call.rule.ref, fed=call.fed)
+    call.run_script(words[0].text, inside, words[0].span)
     if call.findings.worst < Tier.UNKNOWN:
         return
     for word in words[1:]:

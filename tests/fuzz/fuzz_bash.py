@@ -53,9 +53,9 @@ from policy.script.tree import (
     Word,
 )
 from policy.sense import AbstractWord
-from policy.state import State
+from policy.state import CommandResult, State
 from policy.tier import Tier
-from policy.walk import Walk
+from policy.walk import Interpreter
 from policy.witness import disagreement
 
 # `slurp` records its standard input, `show` the variables x and y. The status is a coin, so that loops end.
@@ -278,20 +278,20 @@ def broken(tree: Script, seen: Seen) -> list[str]:
 # -- what the words may become ------------------------------------------------------------------------------------
 
 
-class Listener(Walk):
-    """A walk that remembers the words of every command that it judged."""
+class Listener(Interpreter):
+    """An interpreter that remembers the words of every command that it judged."""
 
     commands_seen: list[list[AbstractWord]]
 
-    def _ready(self, command: Command, words: list[AbstractWord], *rest: Any, **named: Any) -> tuple[State, State]:
+    def _ready(self, command: Command, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
         self.commands_seen.append(words)
         return super()._ready(command, words, *rest, **named)
 
-    def simple(self, words: list[AbstractWord], *rest: Any, **named: Any) -> tuple[State, State]:
+    def simple(self, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
         self.commands_seen.append(words)  # of `command $x` the name is known only when it runs, and the walk says so
         return super().simple(words, *rest, **named)
 
-    def program(self, name: str, words: list[AbstractWord], *rest: Any, **named: Any) -> tuple[State, State]:
+    def program(self, name: str, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
         self.commands_seen.append([AbstractWord(texts=(name,)), *words])
         return super().program(name, words, *rest, **named)
 
