@@ -1,4 +1,10 @@
-"""What may be asked: one sum type. Tools plan these, the policy judges them, the sandbox runs them."""
+"""The actions that tools plan, the policy judges and the sandbox runs, as one sum type.
+
+`kind` names the class of an action in records, events, JSON and requests to a confined process. It never changes, even
+if the class gets another name.
+"""
+
+from typing import ClassVar
 
 from policy.record import dataclass
 
@@ -7,6 +13,7 @@ from policy.record import dataclass
 class RunScript:
     """Run `script` under bash in `cwd` (absolute). `timeout` is wall seconds."""
 
+    kind: ClassVar[str] = "RunScript"
     script: str
     cwd: str
     timeout: float | None = None
@@ -16,6 +23,7 @@ class RunScript:
 class RunArgv:
     """Run one program with these exact words, no shell in between."""
 
+    kind: ClassVar[str] = "RunArgv"
     argv: tuple[str, ...]
     cwd: str
     timeout: float | None = None
@@ -25,6 +33,7 @@ class RunArgv:
 class ReadFile:
     """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines."""
 
+    kind: ClassVar[str] = "ReadFile"
     path: str
     offset: int = 1
     limit: int = 2000
@@ -34,6 +43,7 @@ class ReadFile:
 class WriteFile:
     """Put `content` at `path` (absolute), making parent folders; atomic, an existing mode is kept."""
 
+    kind: ClassVar[str] = "WriteFile"
     path: str
     content: str
 
@@ -42,6 +52,7 @@ class WriteFile:
 class EditFile:
     """Replace `old` by `new` in `path`. `seen` is the sha256 (hex) of the content the model last read, or None."""
 
+    kind: ClassVar[str] = "EditFile"
     path: str
     old: str
     new: str
@@ -53,6 +64,7 @@ class EditFile:
 class ListFolder:
     """List the entries of the folder `path` (absolute)."""
 
+    kind: ClassVar[str] = "ListFolder"
     path: str
 
 
@@ -60,6 +72,7 @@ class ListFolder:
 class GlobFiles:
     """Find files below `root` (absolute) whose relative path matches `pattern` (`**` crosses folders)."""
 
+    kind: ClassVar[str] = "GlobFiles"
     pattern: str
     root: str
 
@@ -68,6 +81,7 @@ class GlobFiles:
 class GrepFiles:
     """Search file contents below `root` (a file or a folder, absolute) for the regular expression `pattern`."""
 
+    kind: ClassVar[str] = "GrepFiles"
     pattern: str
     root: str
     glob: str | None = None
@@ -78,3 +92,7 @@ class GrepFiles:
 
 
 Action = RunScript | RunArgv | ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
+
+ACTIONS: dict[str, type[Action]] = {
+    each.kind: each for each in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
+}

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict, field, fields
 from enum import StrEnum
+from typing import ClassVar
 
 from policy.action import Action
 from policy.assessment import Assessment, Reason
@@ -25,7 +26,14 @@ class Problem:
 
 
 class ProblemError(Exception):
-    """What is raised on purpose, whatever its kind: `problem` says what hinders us."""
+    """An error that the program raises on purpose. `problem` tells the user about it.
+
+    Attributes:
+        exit_code: The exit status of the program if the error ends it; a value of `Exit` in `runner/problems.py`, as a
+            number, because lower packages do not know the runner. 2 stands for usage and configuration.
+    """
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))

@@ -488,7 +488,7 @@ def _plain(value: object) -> object:
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-        return {"type": type(value).__name__, **fields} if isinstance(value, Action) else fields
+        return {"type": value.kind, **fields} if isinstance(value, Action) else fields
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     if isinstance(value, dict):

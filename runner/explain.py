@@ -58,7 +58,7 @@ class Explanation:
         if self.terms is not None:
             terms = {**asdict(self.terms), "env": [name for name, _ in self.terms.env], "digest": self.terms.digest}
         return {
-            "action": {"type": type(self.action).__name__, **asdict(self.action)},
+            "action": {"type": self.action.kind, **asdict(self.action)},
             "line": self.line,
             "tree": self.tree,
             "effects": [asdict(effect) for effect in self.effects],

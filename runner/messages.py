@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 
 from policy.record import dataclass
 from policy.verdict import Problem, ProblemError
+from runner.problems import Exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,8 @@ class ProviderError(ProblemError):
     """The provider failed. `problem` is fit for a user and holds no secret. `retry_after` is the server's own wish, in
     seconds; `window` the tokens that it says the model takes, where a request was too long; `thoughts` says that what
     it refuses is how the model's earlier thoughts are marked; `images`, that it may be an image."""
+
+    exit_code: ClassVar[int] = Exit.FAILED
 
     def __init__(
         self,

@@ -42,15 +42,7 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
     problem = getattr(error, "problem", None)
     if not isinstance(problem, Problem):
         return starved(error)
-    # By name, so that printing an error loads none of the modules that could have raised it.
-    codes = {
-        "SandboxUnavailable": Exit.SANDBOX,
-        "NoDaemon": Exit.SANDBOX,
-        "AuditError": Exit.FAILED,
-        "ProviderError": Exit.FAILED,
-        "JournalError": Exit.FAILED,
-    }
-    return problem, codes.get(type(error).__name__, Exit.USAGE)
+    return problem, Exit(error.exit_code) if isinstance(error, ProblemError) else Exit.USAGE
 
 
 # What the system refuses to whom it has given too much already: no defect of ours (errno(3)).

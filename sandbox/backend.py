@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import field
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from policy.record import dataclass
 from policy.verdict import Permit, Problem, ProblemError, Terms
@@ -118,6 +118,8 @@ Listener = Callable[[int, bytes], None]
 
 class SandboxUnavailable(ProblemError):
     """Nothing may run: the boundary cannot be built. Carries the Problem; the program exits with 4."""
+
+    exit_code: ClassVar[int] = 4  # `Exit.SANDBOX`
 
 
 class Backend(Protocol):

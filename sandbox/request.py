@@ -16,7 +16,7 @@ def argv_of(action: RunScript | RunArgv) -> tuple[str, ...]:
 
 def file_request(action: Action) -> dict[str, object]:
     """What sandbox/fileops.py performs."""
-    return {"op": type(action).__name__, **asdict(action)}
+    return {"op": action.kind, **asdict(action)}
 
 
 def file_limits(limits: Limits) -> Limits:

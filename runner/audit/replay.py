@@ -6,7 +6,7 @@ from dataclasses import field, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
-from policy.action import Action, EditFile, GlobFiles, GrepFiles, ListFolder, ReadFile, RunArgv, RunScript, WriteFile
+from policy.action import ACTIONS, Action
 from policy.assessment import Assessment
 from policy.facts import PathFact
 from policy.grant import Grant
@@ -26,10 +26,6 @@ from runner.audit.facts import lists
 from runner.audit.facts_again import Recorded
 from runner.grant_json import from_json
 
-_ACTIONS: dict[str, type[Action]] = {
-    kind.__name__: kind
-    for kind in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
-}
 NOT_ASKED = "facts that were not asked for then"  # the kind that today's disk can do something about
 _CONTENTS = ("content", "old", "new")  # what a verdict on a file does not depend on: cut or masked, it is judged
 _DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
@@ -186,7 +182,7 @@ def _judged(
 def _action(body: Mapping[str, object]) -> Action:
     found = body.get("action")
     said = dict(found) if isinstance(found, dict) else {}
-    kind = _ACTIONS.get(str(said.pop("type", "")))
+    kind = ACTIONS.get(str(said.pop("type", "")))
     if kind is None:
         raise _UnknownError("not as this version writes it", "there is no such kind of action")
     lost = body.get("redacted")

@@ -6,17 +6,7 @@ was recorded ends with an ellipsis.
 
 from dataclasses import MISSING, fields, replace
 
-from policy.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.action import ACTIONS, Action
 from policy.assessment import Effect, EffectKind, Reason, RuleRef, Scope
 from policy.matrix import Ruling
 from policy.span import SourceSpan
@@ -25,7 +15,6 @@ from policy.verdict import Cell, Limits, Problem, Rights, Terms
 from runner.audit.bodies import Body, items, mapping, number, text, texts
 from runner.explain import Explanation
 
-_ACTIONS = (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
 _TIERS = {tier.label: tier for tier in Tier}
 
 
@@ -35,7 +24,7 @@ def action_of(body: Body) -> Action | None:
     The words of a command whose whole was cut come back as the beginning of the last one they have.
     """
     told = mapping(body.get("action"))
-    made = next((each for each in _ACTIONS if each.__name__ == told.get("type")), None)
+    made = ACTIONS.get(text(told.get("type")))
     if made is None:
         return None
     values: dict[str, object] = {}

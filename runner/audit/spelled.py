@@ -34,7 +34,7 @@ def text(said: str) -> object:
 
 
 def action(asked: Action) -> dict[str, object]:
-    found: dict[str, object] = {"type": type(asked).__name__}
+    found: dict[str, object] = {"type": asked.kind}
     for item in fields(asked):
         value = getattr(asked, item.name)
         if isinstance(value, tuple):  # argv: cut as one text, so that a million words stay one short record

@@ -19,11 +19,12 @@ what a filter means) is the same for every store and stands beside it: `chain`, 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from policy.record import dataclass
 from policy.verdict import Problem, ProblemError
 from runner.audit.chain import canonical, seal
+from runner.problems import Exit
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
@@ -35,6 +36,8 @@ ODD = (TypeError, ValueError, AttributeError, KeyError, OverflowError, Recursion
 
 class AuditError(ProblemError):
     """The log could not be opened, read or written. When writing failed, the action must not run."""
+
+    exit_code: ClassVar[int] = Exit.FAILED
 
 
 @contextmanager

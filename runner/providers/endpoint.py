@@ -1,15 +1,19 @@
 """Where a provider is reached, and how long it may take."""
 
 import ipaddress
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from policy.record import dataclass
 from policy.verdict import Problem
 from runner.messages import ProviderError
+from runner.problems import Exit
 
 
 class SetupError(ProviderError):
     """A provider cannot be opened as asked: its name, model, base URL or script is wrong. Nothing was sent."""
+
+    exit_code: ClassVar[int] = Exit.USAGE
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)

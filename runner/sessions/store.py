@@ -9,10 +9,11 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 from policy.record import dataclass
 from policy.verdict import Problem, ProblemError
+from runner.problems import Exit
 from runner.workspace_key import workspace_key
 
 _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
@@ -28,6 +29,8 @@ class SessionError(ProblemError):
 
 class JournalError(SessionError):
     """A session cannot be written. What was not written is kept, and tried again before the next line."""
+
+    exit_code: ClassVar[int] = Exit.FAILED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 from policy.tier import Mode
 from policy.verdict import Limits, Problem, limit_names
 from runner.amounts import apply_limits, parse_seconds
+from runner.audit.store import AuditError
 from runner.exec_report import ending
 from runner.gate_args import OPTIONS, GateArgs, parse_gate, wants_help
+from runner.messages import ProviderError
 from runner.problems import Exit, Stopped, known_problem
+from runner.providers.endpoint import SetupError
+from runner.sessions.store import JournalError, SessionError
 from runner.version import VERSION
 from sandbox.backend import Outcome, SandboxUnavailable
+from sandbox.container.daemon import NoDaemon
 from tests.support.places import ROOT
 
 # words after `agent exec`, what they mean
@@ -207,6 +212,16 @@ def test_a_deliberate_error_keeps_its_exit_code() -> None:
     assert known_problem(SandboxUnavailable(problem)) == (problem, Exit.SANDBOX)
     assert known_problem(Stopped(problem, Exit.LIMIT)) == (problem, Exit.LIMIT)
     assert known_problem(ValueError("a defect")) is None
+    for kind, code in (
+        (NoDaemon, Exit.SANDBOX),
+        (AuditError, Exit.FAILED),
+        (ProviderError, Exit.FAILED),
+        (SetupError, Exit.USAGE),
+        (JournalError, Exit.FAILED),
+        (SessionError, Exit.USAGE),
+    ):
+        renamed = type("Renamed", (kind,), {})
+        assert known_problem(renamed(problem)) == (problem, code), "the name of a class is not looked at"
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place() -> None:
     assert fingerprint(profile, grant_world.BOOK) == first
     assert re.fullmatch("[0-9a-f]{64}", first)
     denied = grant_world.profile('deny run=["rm", "**"]').permissions
-    moved = tuple(replace(rule, ref=replace(rule.ref, file="elsewhere.toml", line=99)) for rule in denied)
+    moved = tuple(replace(rule, ref=replace(rule.ref, id="elsewhere.toml", line=99)) for rule in denied)
     assert fingerprint(replace(profile, permissions=denied), rules) == fingerprint(
         replace(profile, permissions=moved), rules
     )

@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy import builtin_rules
+from policy.action import ACTIONS, ReadFile
 from policy.assessment import RuleKind, RuleRef
+from runner.audit import spelled
 from runner.audit.legacy import current, current_rule, rule_beginnings
+from runner.audit.restored import action_of
+from sandbox.request import file_request
 
 # reference, text form, why
 FORMS = [
@@ -88,3 +92,12 @@ FOUND = [
 @pytest.mark.parametrize(("wanted", "held", "found", "why"), FOUND, ids=[f"{row[3]}: {row[0]}" for row in FOUND])
 def test_a_filter_finds_both_spellings(wanted: str, held: str, found: bool, why: str) -> None:
     assert held.startswith(rule_beginnings((wanted,))) is found, why
+
+
+def test_an_action_s_kind_is_the_name_that_records_have_whatever_its_class_is_called() -> None:
+    assert list(ACTIONS) == [
+        "RunScript", "RunArgv", "ReadFile", "WriteFile", "EditFile", "ListFolder", "GlobFiles", "GrepFiles"
+    ]  # fmt: skip
+    renamed = type("Renamed", (ReadFile,), {})("/w/a")
+    assert spelled.action(renamed)["type"] == file_request(renamed)["op"] == "ReadFile"
+    assert action_of({"action": spelled.action(renamed)}) == ReadFile("/w/a")
