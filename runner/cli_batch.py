@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli_gate import CONFIG, FLAG, JSON
-from runner.cli_run import ACCOUNT, MODEL
+from runner.cli_gate import ACCOUNT, CONFIG, FLAG, JSON, MODEL
 from runner.problems import Exit
 
 batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")

@@ -1,15 +1,19 @@
-"""What `agent exec --help` and `agent why --help` say. The words themselves are parsed by runner/gate_args.py."""
+"""The options of `runner/options.py` as typer takes them, and the help pages of `exec`, `why` and `sandbox show`.
 
+The words of these three commands are parsed by `runner/gate_args.py`, without typer.
+"""
+
+import inspect
+from collections.abc import Callable
 from typing import Annotated, NoReturn
 
 import typer
 
 from policy.tier import Mode
 from policy.verdict import limit_names
-from runner.gate_args import FILE_TOOLS
+from runner.options import OPTIONS, Given, Option
 from runner.problems import usage
 
-_MODES = ", ".join(mode.value for mode in Mode)
 FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
 
 
@@ -27,95 +31,101 @@ def _levels(incomplete: str) -> list[str]:
     return [name for name in ("full", "partial") if name.startswith(incomplete)]
 
 
+def _modes(incomplete: str) -> list[str]:
+    return [mode.value for mode in Mode if mode.value.startswith(incomplete)]
+
+
+def _models(incomplete: str) -> list[str]:
+    from runner.model_facts import known_models
+
+    return [name for name in (*known_models(), "scripted:") if name.startswith(incomplete)]
+
+
+_COMPLETIONS: dict[str, Callable[[str], list[str]]] = {
+    "mode": _modes,
+    "model": _models,
+    "limit": _limits,
+    "backend": _backends,
+    "enforcement": _levels,
+}
+
+
+def option(name: str, command: str = "exec") -> typer.models.OptionInfo:
+    """Return the option of that name, as `command` knows it, for the annotation of a parameter."""
+    return _typed(next(each for each in OPTIONS if each.name == name and command in each.commands))
+
+
+def _typed(each: Option) -> typer.models.OptionInfo:
+    names = [name for name in (each.short, each.name) if name]
+    complete = _COMPLETIONS.get(each.complete)
+    found: typer.models.OptionInfo = typer.Option(
+        *names, metavar=each.metavar or FLAG, help=each.help, min=each.least, autocompletion=complete
+    )
+    return found
+
+
+# For commands that share a few of the options.
+UNATTENDED = Annotated[bool, option("--unattended")]
+CWD = Annotated[str | None, option("--cwd")]
+CONFIG = Annotated[str | None, option("--config")]
+JSON = Annotated[bool, option("--json")]
+LIMIT = Annotated[list[str] | None, option("--limit")]
+MODE = Annotated[Mode | None, option("--mode")]
+MODEL = Annotated[str | None, option("--model", "run")]
+ACCOUNT = Annotated[str | None, option("--account", "run")]
+REQUIRE = Annotated[str | None, option("--require")]
+ACCEPT = Annotated[bool, option("--accept-partial")]
+
+
+def takes_options(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Make a typer command of a function with a parameter `given`: one with every option of the command `name`.
+
+    The options stand in the place of `given`, and their values are passed as one `Given`.
+    """
+    options = {each.key: _parameter(each) for each in OPTIONS if name in each.commands}
+
+    def made(command: Callable[..., int]) -> Callable[..., int]:
+        signature = inspect.signature(command, eval_str=True)
+        shown: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            one = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            shown += list(options.values()) if parameter.name == "given" else [one]
+
+        def run(**values: object) -> int:
+            given = Given({key: values.pop(key) for key in options})
+            return command(given=given, **values)
+
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]  # read by typer
+        run.__annotations__ = {each.name: each.annotation for each in shown}
+        return run
+
+    return made
+
+
+def _parameter(each: Option) -> inspect.Parameter:
+    shape: object = str | None
+    if not each.metavar:
+        shape = bool
+    elif each.many:
+        shape = list[str] | None
+    elif each.least is not None:
+        shape = int | None
+    default = None if each.metavar else False
+    annotation = Annotated[shape, _typed(each)]  # type: ignore[valid-type]  # a type made here
+    return inspect.Parameter(each.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
 SCRIPT = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SCRIPT | -- ARGV...", help="One bash script in quotes, or after -- the words of one program."
     ),
 ]
-MODE = Annotated[Mode | None, typer.Option(metavar="MODE", help=f"How much is allowed without a question: {_MODES}.")]
-UNATTENDED = Annotated[
-    bool, typer.Option("--unattended", metavar=FLAG, help="Nobody is there: every question becomes a denial.")
-]
-CWD = Annotated[str | None, typer.Option(metavar="FOLDER", help="Work there instead of here.")]
-CONFIG = Annotated[str | None, typer.Option(metavar="FILE", help="One more configuration file; it may widen.")]
-JSON = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Machine-readable output.")]
-LIMIT = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=VALUE",
-        help=f"What one command may use up: {', '.join(limit_names())}. Repeatable; memory=2G, cpu=30s.",
-        autocompletion=_limits,
-    ),
-]
-TIMEOUT = Annotated[str | None, typer.Option(metavar="TIME", help="Wall time: 30s, 5m. The same as --limit wall=TIME.")]
-TOOL = Annotated[str | None, typer.Option(metavar="NAME", help=f"A file tool of the model: {', '.join(FILE_TOOLS)}.")]
-PATH = Annotated[str | None, typer.Option(metavar="PATH", help="With --tool: what it works on.")]
-READ = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATH", help="Let this one action read PATH as well. Repeatable; never a secret."),
-]
-WRITE = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATH", help="Let it change PATH, which exists, and what is in it. Repeatable."),
-]
-HOST = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="HOST",
-        help="Let it talk to HOST: example.org, *.example.org, example.org:8443, 'localhost:3000 private'. Repeatable.",
-    ),
-]
-ENV = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=VALUE", help="Set a variable for it, unless that would undo a guard. Repeatable."),
-]
-BACKEND = Annotated[
-    str | None,
-    typer.Option(metavar="T1|T2|T3|container", help="Use this sandbox and no other.", autocompletion=_backends),
-]
-REQUIRE = Annotated[
-    str | None,
-    typer.Option(
-        metavar="full|partial",
-        help="The least a sandbox must enforce, whatever the configuration says; else exit 4.",
-        autocompletion=_levels,
-    ),
-]
-ACCEPT = Annotated[
-    bool,
-    typer.Option(
-        "--accept-partial", metavar=FLAG, help="Run even when the sandbox can enforce only a part (`agent doctor`)."
-    ),
-]
-UNIX = Annotated[
-    bool,
-    typer.Option(
-        "--unix",
-        metavar=FLAG,
-        help="Let it make AF_UNIX sockets; a listener whose socket lies in the workspace can then be reached.",
-    ),
-]
 
 
-def exec_help(
-    script: SCRIPT = None,
-    mode: MODE = None,
-    unattended: UNATTENDED = False,
-    cwd: CWD = None,
-    config: CONFIG = None,
-    json: JSON = False,
-    limit: LIMIT = None,
-    timeout: TIMEOUT = None,
-    read: READ = None,
-    write: WRITE = None,
-    host: HOST = None,
-    env: ENV = None,
-    backend: BACKEND = None,
-    accept_partial: ACCEPT = False,
-    require: REQUIRE = None,
-    unix: UNIX = False,
-) -> NoReturn:
+@takes_options("exec")
+def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
     """Run one command behind the gate, without a model.
 
     It is parsed, judged, recorded, and run in a sandbox that grants exactly what was allowed. Its output and exit
@@ -135,23 +145,8 @@ def exec_help(
     raise _misplaced("exec")
 
 
-def why_help(
-    script: SCRIPT = None,
-    mode: MODE = None,
-    unattended: UNATTENDED = False,
-    cwd: CWD = None,
-    config: CONFIG = None,
-    json: JSON = False,
-    limit: LIMIT = None,
-    timeout: TIMEOUT = None,
-    read: READ = None,
-    write: WRITE = None,
-    host: HOST = None,
-    env: ENV = None,
-    tool: TOOL = None,
-    path: PATH = None,
-    unix: UNIX = False,
-) -> NoReturn:
+@takes_options("why")
+def why_help(given: Given, script: SCRIPT = None) -> NoReturn:
     """Explain what the gate would say, and run nothing.
 
     Shows the parse, the effects, every reason with the words it points at and the rule's file and line, the tier, the
@@ -168,21 +163,8 @@ def why_help(
     raise _misplaced("why")
 
 
-def show_help(
-    script: SCRIPT = None,
-    mode: MODE = None,
-    unattended: UNATTENDED = False,
-    cwd: CWD = None,
-    config: CONFIG = None,
-    json: JSON = False,
-    limit: LIMIT = None,
-    timeout: TIMEOUT = None,
-    read: READ = None,
-    write: WRITE = None,
-    host: HOST = None,
-    env: ENV = None,
-    unix: UNIX = False,
-) -> NoReturn:
+@takes_options("sandbox show")
+def show_help(given: Given, script: SCRIPT = None) -> NoReturn:
     """Show the exact rights that a permit for SCRIPT holds, and what the sandbox mounts for them. Runs nothing.
 
     Without SCRIPT: the two standard sets, of what only reads and of what may change the workspace. Exit 3 when the
@@ -199,7 +181,7 @@ def show_help(
 
 
 def _misplaced(command: str) -> Exception:
-    """Reached only when something stands before the command: `main` takes `exec` and `why` before typer is loaded."""
+    """Return the error of an option before the command: otherwise `main` parses these commands without typer."""
     return usage(
         "an option stands before the command",
         f"`{command}` takes its options after its name",

@@ -1,34 +1,9 @@
-"""The words after `agent exec` and `agent why`: the only parser of them, without typer, whose import alone costs 50 ms.
-
-The option table below also feeds the `--help` of the typer command; a test keeps the two equal.
-"""
+"""The words after `agent exec`, `agent why` and `agent sandbox show`, parsed without typer (see runner/options.py)."""
 
 from policy.record import dataclass
 from policy.tier import Mode
+from runner.options import FILE_TOOLS, Given, options_of
 from runner.problems import usage
-
-FILE_TOOLS = ("read", "write", "edit", "ls", "glob", "grep")
-
-# option: whether it takes a value, and which of the two commands know it
-OPTIONS: dict[str, tuple[bool, tuple[str, ...]]] = {
-    "--mode": (True, ("exec", "why", "sandbox show")),
-    "--unattended": (False, ("exec", "why", "sandbox show")),
-    "--cwd": (True, ("exec", "why", "sandbox show")),
-    "--config": (True, ("exec", "why", "sandbox show")),
-    "--json": (False, ("exec", "why", "sandbox show")),
-    "--limit": (True, ("exec", "why", "sandbox show")),
-    "--timeout": (True, ("exec", "why", "sandbox show")),
-    "--tool": (True, ("why",)),
-    "--path": (True, ("why",)),
-    "--read": (True, ("exec", "why", "sandbox show")),
-    "--write": (True, ("exec", "why", "sandbox show")),
-    "--host": (True, ("exec", "why", "sandbox show")),
-    "--env": (True, ("exec", "why", "sandbox show")),
-    "--backend": (True, ("exec",)),
-    "--accept-partial": (False, ("exec",)),
-    "--require": (True, ("exec",)),
-    "--unix": (False, ("exec", "why", "sandbox show")),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +53,7 @@ def without_values(words: list[str]) -> list[str]:
 
 def parse_gate(command: str, words: list[str]) -> GateArgs:
     """Parse the words after `exec`, `why` or `sandbox show`. Raises a usage error that says what to type instead."""
-    values: dict[str, list[str]] = {}
+    known, found = options_of(command), list[tuple[str, str]]()
     plain: list[str] = []
     argv: tuple[str, ...] | None = None
     queue = list(words)
@@ -91,41 +66,42 @@ def parse_gate(command: str, words: list[str]) -> GateArgs:
             plain.append(word)
             continue
         name, sign, value = word.partition("=")
-        takes, commands = OPTIONS.get(name, (False, ()))
-        if command not in commands:
+        if name not in known:
             if plain:  # `agent exec ls -la`: the quotes are missing, not an option
                 _check_form(command, [*plain, word, *queue], None)
-            raise _unknown(command, name)
+            raise _unknown(command, name, list(known))
+        takes = known[name].metavar
         if takes and not sign:
             if not queue:
                 raise usage(f"`{name}` needs a value", "nothing follows it", f"see `agent {command} --help`")
             value = queue.pop(0)
         elif sign and not takes:
             raise usage(f"`{name}` takes no value", f"you gave it `{value}`", f"write just `{name}`")
-        values.setdefault(name, []).append(value)
-    tool = _last(values, "--tool")
+        found.append((name, value))
+    given = Given.of_words(command, found)
+    tool = given.text("tool")
     bare = command == "sandbox show" and not plain and argv is None  # the rights that there are, whatever runs
     if not bare and (tool is None or argv is not None or len(plain) > 1):
         _check_form(command, plain, argv)
     return GateArgs(
         script=plain[0] if plain else None,
         argv=argv,
-        mode=parse_mode(_last(values, "--mode")),
-        unattended="--unattended" in values,
-        cwd=_last(values, "--cwd"),
-        config=_last(values, "--config"),
-        json="--json" in values,
-        limits=tuple(values.get("--limit", ())),
-        timeout=_last(values, "--timeout"),
-        backend=parse_backend(_last(values, "--backend")),
-        least=least("--accept-partial" in values, _last(values, "--require")),
-        unix="--unix" in values,
-        tool=_tool(tool, argv, _last(values, "--path")),
-        path=_last(values, "--path"),
-        read=tuple(values.get("--read", ())),
-        write=tuple(values.get("--write", ())),
-        hosts=tuple(values.get("--host", ())),
-        env=tuple(values.get("--env", ())),
+        mode=parse_mode(given.text("mode")),
+        unattended=given.switch("unattended"),
+        cwd=given.text("cwd"),
+        config=given.text("config"),
+        json=given.switch("json"),
+        limits=given.texts("limit"),
+        timeout=given.text("timeout"),
+        backend=parse_backend(given.text("backend")),
+        least=least(given.switch("accept_partial"), given.text("require")),
+        unix=given.switch("unix"),
+        tool=_tool(tool, argv, given.text("path")),
+        path=given.text("path"),
+        read=given.texts("read"),
+        write=given.texts("write"),
+        hosts=given.texts("host"),
+        env=given.texts("env"),
     )
 
 
@@ -214,8 +190,7 @@ def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) ->
         )
 
 
-def _unknown(command: str, name: str) -> Exception:
-    known = [option for option, (_, commands) in OPTIONS.items() if command in commands]
+def _unknown(command: str, name: str, known: list[str]) -> Exception:
     near = nearest(name, known)
     fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
     return usage(f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}", fix)
@@ -227,8 +202,3 @@ def nearest(text: str, names: list[str]) -> str | None:
     spelled = {name.casefold(): name for name in names}
     found = difflib.get_close_matches(text.casefold(), spelled, n=1)
     return f"did you mean `{spelled[found[0]]}`?" if found else None
-
-
-def _last(values: dict[str, list[str]], name: str) -> str | None:
-    found = values.get(name)
-    return found[-1] if found else None

@@ -5,8 +5,10 @@ from dataclasses import field
 from policy.record import dataclass
 from policy.tier import Mode
 from runner.budget_flags import BudgetFlags
+from runner.gate_args import least, parse_backend, parse_mode
 from runner.key_flags import KeyFlags
-from runner.sessions.flags import GoOn
+from runner.options import Given
+from runner.sessions.flags import GoOn, go_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +32,34 @@ class RunArgs:
     budget: BudgetFlags = field(default_factory=BudgetFlags)
     plain: bool = False
     fallback: str | None = None
+
+
+def run_args(given: Given) -> RunArgs:
+    """Return what the options of `agent run`, `agent ci` or plain `agent` say. Raises a usage error."""
+    latest, unkept = given.switch("continue_"), given.switch("no_session")
+    return RunArgs(
+        parse_mode(given.text("mode")),
+        given.text("model"),
+        given.text("provider"),
+        given.switch("json"),
+        given.switch("unattended"),
+        given.text("cwd"),
+        given.texts("limit"),
+        given.text("config"),
+        parse_backend(given.text("backend")),
+        least(given.switch("accept_partial"), given.text("require")),
+        go_on=go_on(latest, given.text("resume"), given.text("fork"), unkept),
+        trust_config=given.text("trust_config"),
+        no_instructions=given.switch("no_instructions"),
+        key=KeyFlags(given.text("account"), given.switch("api_key_stdin")),
+        fallback=given.text("fallback_model"),
+        plain=given.switch("plain"),
+        budget=BudgetFlags(
+            given.number("max_turns"),
+            given.number("max_tokens"),
+            given.text("max_cost"),
+            given.text("timeout"),
+            given.text("max_output"),
+            given.number("max_denials"),
+        ),
+    )

@@ -14,33 +14,14 @@ if TYPE_CHECKING:
 
     from runner.run_options import RunArgs
 
-# option: whether it takes a value. Everything else goes through typer, which knows all of them, help, and mistakes.
-_OPTIONS = {
-    "--mode": True,
-    "--model": True,
-    "--provider": True,
-    "--fallback-model": True,
-    "--cwd": True,
-    "--limit": True,
-    "--config": True,
-    "--backend": True,
-    "--accept-partial": False,
-    "--require": True,
-    "--continue": False,
-    "-c": False,
-    "--resume": True,
-    "--fork": True,
-    "--no-session": False,
-    "--trust-config": True,
-    "--no-instructions": False,
-    "--account": True,
-}
-
 
 def fits(words: list[str]) -> bool:
     """Whether this is plain `agent` at a terminal that can be drawn on, with options that are read here."""
     if not at_terminal():
         return False
+    from runner.options import options_of
+
+    known = options_of("terminal")  # everything else goes through typer: other options, help, and mistakes
     takes = ""  # the option whose value comes next
     for word in words:
         name, sign, _ = word.partition("=")
@@ -48,9 +29,9 @@ def fits(words: list[str]) -> bool:
             if takes == "--resume" and not (4 <= len(word) <= 16 and set(word) <= set("0123456789abcdef")):
                 return False  # no id, as with_value of sessions.flags has it: another mistake, or another command
             takes = ""
-        elif name not in _OPTIONS or (sign and not _OPTIONS[name]):
+        elif name not in known or (sign and not known[name].metavar):
             return False
-        elif _OPTIONS[name] and not sign:
+        elif known[name].metavar and not sign:
             takes = name
     return not takes
 
@@ -103,33 +84,13 @@ def _leave(number: int, frame: object) -> "NoReturn":
 
 
 def _parsed(words: list[str]) -> "RunArgs":
-    from runner.gate_args import least, parse_backend, parse_mode
-    from runner.key_flags import KeyFlags
-    from runner.run_options import RunArgs
-    from runner.sessions.flags import go_on, with_value
+    from runner.options import Given, options_of
+    from runner.run_options import run_args
+    from runner.sessions.flags import with_value
 
-    given: dict[str, list[str]] = {}
+    known, found = options_of("terminal"), list[tuple[str, str]]()
     queue = with_value(words)
     while queue:
         name, sign, value = queue.pop(0).partition("=")
-        given.setdefault(name, []).append(value if sign or not _OPTIONS[name] else queue.pop(0))
-
-    def last(name: str) -> str | None:
-        return given[name][-1] if name in given else None
-
-    latest = "-c" in given or "--continue" in given
-    return RunArgs(
-        parse_mode(last("--mode")),
-        last("--model"),
-        last("--provider"),
-        cwd=last("--cwd"),
-        limits=tuple(given.get("--limit", ())),
-        config=last("--config"),
-        backend=parse_backend(last("--backend")),
-        least=least("--accept-partial" in given, last("--require")),
-        go_on=go_on(latest, last("--resume"), last("--fork"), "--no-session" in given),
-        trust_config=last("--trust-config"),
-        no_instructions="--no-instructions" in given,
-        key=KeyFlags(last("--account")),
-        fallback=last("--fallback-model"),
-    )
+        found.append((name, value if sign or not known[name].metavar else queue.pop(0)))
+    return run_args(Given.of_words("terminal", found))

@@ -15,8 +15,9 @@ from policy.verdict import Limits, Problem, limit_names
 from runner.amounts import apply_limits, parse_seconds
 from runner.audit.store import AuditError
 from runner.exec_report import ending
-from runner.gate_args import OPTIONS, GateArgs, parse_gate, wants_help
+from runner.gate_args import GateArgs, parse_gate, wants_help
 from runner.messages import ProviderError
+from runner.options import OPTIONS, Given, options_of
 from runner.problems import Exit, Stopped, known_problem
 from runner.providers.endpoint import SetupError
 from runner.sessions.store import JournalError, SessionError
@@ -86,7 +87,7 @@ def test_what_a_mistake_is_told(command: str, words: list[str], what: str, fix: 
     assert fix in caught.value.problem.fix
 
 
-@given(st.lists(st.one_of(st.text(), st.sampled_from([*OPTIONS, "--", "-h", "--mode=plan"]))))
+@given(st.lists(st.one_of(st.text(), st.sampled_from([*options_of("exec"), "--", "-h", "--mode=plan"]))))
 def test_any_words_are_understood_or_a_mistake(words: list[str]) -> None:
     """Law: no words crash the parser, and what follows `--` arrives exactly."""
     try:
@@ -111,10 +112,31 @@ def test_the_help_of_typer_and_our_parser_know_the_same_options() -> None:
 
     group = get_command(app)
     commands = {**group.commands, "sandbox show": group.commands["sandbox"].commands["show"]}  # type: ignore[attr-defined]  # groups have commands
-    for name in ("exec", "why", "sandbox show"):
-        shown = {option for item in commands[name].params for option in item.opts if option.startswith("--")}
-        ours = {option for option, (_, commands) in OPTIONS.items() if name in commands}
-        assert shown - {"--help"} == ours
+    for name in ("exec", "why", "sandbox show", "run", "ci"):
+        shown = {option for item in commands[name].params for option in item.opts if option.startswith("-")}
+        assert shown - {"--help", "-h"} == set(options_of(name))
+    shown = {option for item in group.params for option in item.opts if option.startswith("-")}
+    assert shown - {"--help", "-h", "--install-completion", "--show-completion"} == set(options_of("agent"))
+    assert set(options_of("terminal")) < set(options_of("agent"))
+
+
+def test_a_command_knows_each_option_once() -> None:
+    for command in {command for option in OPTIONS for command in option.commands}:
+        keys = [option.key for option in OPTIONS if command in option.commands]
+        assert len(keys) == len(set(keys)), command
+
+
+def test_options_of_which_none_was_given_have_no_value() -> None:
+    given = Given.of_words("terminal", [("--mode", "plan"), ("--limit", "a=1"), ("--limit", "b=2"), ("-c", "")])
+    assert (given.text("mode"), given.texts("limit"), given.switch("continue_")) == ("plan", ("a=1", "b=2"), True)
+    assert (given.text("cwd"), given.texts("cwd"), given.number("max_turns"), given.switch("fork")) == (
+        None,
+        (),
+        None,
+        False,
+    )
+    assert given.any()
+    assert not Given({"mode": None, "json": False, "limit": []}).any()
 
 
 def test_the_version_is_the_one_of_the_project() -> None:
