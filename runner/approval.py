@@ -88,7 +88,7 @@ class Approver(Protocol):
         ...
 
 
-async def put(approver: Approver, questions: Sequence[Question]) -> tuple[Answer, ...]:
+async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tuple[Answer, ...]:
     """The answer to each question. What is no answer, or one too few, is a no; after a Halt nothing more is asked."""
     ask_all = getattr(approver, "ask_all", None)
     if ask_all is not None:

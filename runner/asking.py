@@ -12,7 +12,7 @@ from policy.hearing import EvaluationContext
 from policy.matrix import Ruling
 from policy.record import dataclass
 from policy.verdict import Allow, Ask, Deny, Verdict
-from runner.approval import Answer, Halt, Question, put
+from runner.approval import Answer, Halt, Question, ask_approver
 from runner.authorize import Authorization, EarlyAnswer, Evaluation, authorize
 from runner.before import text_before
 from runner.calls import Call, Judgement, Planned, plan
@@ -118,5 +118,5 @@ async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tup
     for each in questions:
         ctx.emit(Asked(each.call, each.ask.question, each.card, each.again, each.id))
     began = time.monotonic()
-    answers = await put(ctx.approver, questions)
+    answers = await ask_approver(ctx.approver, questions)
     return answers, time.monotonic() - began

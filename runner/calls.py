@@ -57,11 +57,13 @@ class Judgement:
     Attributes:
         planned: The planned call.
         evaluation: The verdict on its action.
+        model: The model that made the call, as `provider:model`.
         early: The answer that the user gave before the call was due, or None.
     """
 
     planned: Planned
     evaluation: "Evaluation"
+    model: str
     early: "EarlyAnswer | None" = None
 
     @property

@@ -129,11 +129,11 @@ class _TerminalRequester:
         """Put the question on the terminal."""
         from rich.console import Console
 
-        from runner.approval import Terminal, put
+        from runner.approval import Terminal, ask_approver
 
         self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line)
         began = time.monotonic()
-        (answer,) = await put(self._terminal, (question,))
+        (answer,) = await ask_approver(self._terminal, (question,))
         return answer, time.monotonic() - began
 
     def answered(self, yes: bool, feedback: str | None) -> None:

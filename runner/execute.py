@@ -29,6 +29,7 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
         return await propose(judgement, ctx)
     found = await authorize_call(judgement, ctx)
     planned, verdict = replace(judgement.planned, action=found.evaluation.action), found.verdict
+    judgement = replace(judgement, planned=planned)
     decision = records.Decision(
         planned.call.name,
         found.evaluation.assessment,
@@ -40,14 +41,14 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
         reach=ctx.sandbox.name,
         noted=found.evaluation.noted,
         proposed=found.proposed,
-        model=ctx.live.named,
+        model=judgement.model,
     )
     number = _record(planned, decision, ctx)
     if isinstance(verdict, Deny):
         report = denied(planned, verdict, ctx, number)
     else:
         outcome = await _run_recorded(verdict.permit, number, planned, ctx)
-        report = await _finish(planned, verdict.permit, outcome, number, ctx)
+        report = await _finish(judgement, verdict.permit, outcome, number, ctx)
     return report if found.proposed is None else edited(report, planned, ctx)
 
 
@@ -62,8 +63,9 @@ def _record(planned: Planned, decision: records.Decision, ctx: RunContext) -> in
     return number
 
 
-async def _finish(planned: Planned, permit: Permit, outcome: Outcome, number: int, ctx: RunContext) -> CallResult:
+async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number: int, ctx: RunContext) -> CallResult:
     """Return the result of an action. After the sandbox blocked it, run it again with each right that the user adds."""
+    planned = judgement.planned
     granted: list[ExtraRight] = []
     while (more := await request_escalation(planned, permit.terms, outcome, ctx, granted)) is not None:
         granted.append(more.extra)
@@ -76,7 +78,7 @@ async def _finish(planned: Planned, permit: Permit, outcome: Outcome, number: in
             tuple(each.words for each in granted),
             reach=ctx.sandbox.name,
             noted=more.decision.evaluation.noted,
-            model=ctx.live.named,
+            model=judgement.model,
         )
         number, before = _record(planned, decision, ctx), number
         if isinstance(more.decision.verdict, Deny):

@@ -39,7 +39,7 @@ def announce(call: Call, evaluated: Judgement | Problem, ctx: RunContext) -> Jud
 
 def judge_action(planned: Planned, ctx: RunContext) -> Judgement:
     """Return the verdict on a planned call as of now."""
-    return Judgement(planned, evaluate_action(planned.action, ctx))
+    return Judgement(planned, evaluate_action(planned.action, ctx), ctx.live.named)
 
 
 def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:

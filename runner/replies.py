@@ -2,7 +2,7 @@
 
 A busy provider is asked again later. An answer that broke off is continued from the point where it stopped, so that no
 text is shown twice. An answer that was cut at its largest number of tokens is continued with a higher number. The
-fallback model replaces a model that stays busy. Each of these happens a few times (`Patience`), then the run ends.
+fallback model replaces a model that stays busy. Each of these happens a few times (`RetryPolicy`), then the run ends.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from runner.messages import (
 from runner.model_access import ModelAccess
 from runner.model_facts import facts_of
 from runner.run_context import RunContext
-from runner.seam import Seam
+from runner.seam import OverlapFilter
 from runner.spending import MOST_ANSWERED, BudgetMeter
-from runner.unfinished import BROKEN, CUT, Unfinished
+from runner.unfinished import BROKEN, CUT, PartialReply
 
 
 class Completion:
@@ -59,7 +59,7 @@ class Completion:
         self._access = ctx.model_access()  # of the request that is being answered
         self._noticed = _identity(self._access)
         ctx.view.eased()
-        self._open = Unfinished()
+        self._open = PartialReply()
         self._raised: int | None = None  # the largest number of tokens of an answer, after one was cut
         self._thoughtless = False  # the thoughts of the model were removed because its server refused them
 
@@ -68,7 +68,7 @@ class Completion:
 
         Raise ProviderError or BudgetExceeded. After an exception `unfinished` holds the received part of the answer.
         """
-        self._open = Unfinished()
+        self._open = PartialReply()
         self._renew()
         answered = False
         try:
@@ -105,7 +105,7 @@ class Completion:
             if _identity(before) != _identity(self._access):
                 failed.clear()
             cap, sent = self._most(self._raised), self._sent()
-            most = self._spent.room(sent, cap)
+            most = self._spent.max_answer_tokens(sent, cap)
             self._spent.turns += requests == 0  # however many requests it takes
             requests += 1
             try:
@@ -170,7 +170,7 @@ class Completion:
 
     async def _stream(self, request: Request, ready: Callable[[ToolCall], None]) -> Reply:
         ctx, access, opened = self._ctx, self._access, self._open
-        seam = Seam(opened.kept)
+        seam = OverlapFilter(opened.kept)
         reply: Reply | None = None
         opened.calling = False
         begun = 0

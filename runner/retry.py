@@ -9,7 +9,7 @@ from runner.messages import WAITING_HELPS, Failure
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """`first` is the bound of the first wait, which doubles up to `most`; all in seconds.
 
     `tries`: how often a reply is asked for again for each kind of failure, while nothing of it was shown. `resumes`:

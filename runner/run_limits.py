@@ -4,7 +4,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from policy.record import dataclass
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from runner.sessions.cost import Price
@@ -38,4 +38,4 @@ class RunLimits:
     money: float | None = None
     output: int | None = None
     price: "Price | None" = None
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)

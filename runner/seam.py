@@ -17,7 +17,7 @@ def last_words(text: str) -> str:
     return end.strip()
 
 
-class Seam:
+class OverlapFilter:
     """Takes the pieces of the answer that goes on after `before`."""
 
     def __init__(self, before: str) -> None:

@@ -82,7 +82,7 @@ class BudgetMeter:
                 Exit.LIMIT, f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS
             )
 
-    def room(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
+    def max_answer_tokens(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
         """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.
 
         Raise BudgetExceeded if the budget has no tokens left for an answer.

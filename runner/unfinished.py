@@ -18,7 +18,7 @@ _LOST = " A tool call that was not complete is lost: make it again after the tex
 
 
 @dataclass(slots=True)
-class Unfinished:
+class PartialReply:
     """The received part of an answer.
 
     Attributes:

@@ -35,7 +35,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.problems import Exit
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 from runner.run_limits import RunLimits
 from runner.sessions.past import index, past
 from runner.steering import Delivery, Steering
@@ -223,7 +223,7 @@ def once(found: Stage, seed: int, state: Path) -> Ending:
 def test_law_whatever_happens_the_talk_the_file_and_the_record_stay_whole(stage: Make, tmp_path: Path) -> None:  # noqa: F811
     found = stage(
         behave=lambda name: 0.002 if name.endswith("slow") else None,
-        bounds=RunLimits(patience=Patience(first=0, most=0), row=10**6, total=10**6),
+        bounds=RunLimits(patience=RetryPolicy(first=0, most=0), row=10**6, total=10**6),
     )
     exits = set()
     for seed in range(70):

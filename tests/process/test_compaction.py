@@ -45,7 +45,7 @@ from runner.providers import Opened, open_provider
 from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
 from runner.redactor import Redactor
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 from runner.run_context import RunContext
 from runner.run_limits import RunLimits
 from runner.sessions.compaction_record import Fold
@@ -513,7 +513,7 @@ def test_another_model_is_shown_the_same_without_the_thoughts_of_the_first(lay: 
 
 
 def test_a_busy_server_is_asked_again_for_notes(lay: Lay) -> None:
-    patience = Patience(first=0.0, most=0.0)
+    patience = RetryPolicy(first=0.0, most=0.0)
     clerk = Clerk(broken(Failure.OVERLOADED), broken(Failure.RETRYABLE), "noted")
     table = lay(clerk, bounds=RunLimits(patience=patience))
     table.fit(talked(10))

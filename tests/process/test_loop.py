@@ -55,7 +55,7 @@ from runner.messages import (
 from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
 from runner.redactor import Redactor
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 from runner.run_context import LiveSettings, RunContext
 from runner.run_limits import RunLimits
 from runner.shelf import Shelf
@@ -186,7 +186,7 @@ def stage(tmp_path: Path) -> Make:
                 mode,
                 provider or ScriptedProvider(turns),  # type: ignore[arg-type]  # fakes of the protocol
                 "m",
-                bounds or RunLimits(patience=Patience(first=0.0, most=0.0)),
+                bounds or RunLimits(patience=RetryPolicy(first=0.0, most=0.0)),
             ),
             unattended=unattended,
             tools=TOOLS,
@@ -411,7 +411,7 @@ def test_calls_of_one_reply_have_a_bound(
     stage: Make, script: str, count: int, done: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runner.turns._MOST_KEPT", 50)
-    bounds = RunLimits(calls=10, patience=Patience(first=0.0, most=0.0))
+    bounds = RunLimits(calls=10, patience=RetryPolicy(first=0.0, most=0.0))
     found = stage(bash(*[script] * count), DONE, bounds=bounds)
     ending = found.play()
     assert (ending.exit, ending.turns) == (Exit.DONE, 2)
@@ -434,7 +434,9 @@ def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
     """Each refusal lets the loop run, so that the time of the run and an interrupt count."""
     seconds = 0.3 if bound == "time" else None
     found = stage(
-        bash(*[READ] * 1000), DONE, bounds=RunLimits(calls=0, seconds=seconds, patience=Patience(first=0.0, most=0.0))
+        bash(*[READ] * 1000),
+        DONE,
+        bounds=RunLimits(calls=0, seconds=seconds, patience=RetryPolicy(first=0.0, most=0.0)),
     )
 
     async def play() -> Ending:

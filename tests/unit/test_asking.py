@@ -278,3 +278,16 @@ def test_an_approver_without_lists_is_asked_one_by_one(stage: Make) -> None:
     found.play()
     assert [ask.assessment.action.script for ask in person.asked] == [WORK, NETWORK]  # type: ignore[union-attr]  # scripts
     assert found.sandbox.ran == [WORK, NETWORK]
+
+
+def test_the_record_names_the_model_that_made_the_call(stage: Make) -> None:
+    """The user may choose another model while the question is on the screen."""
+
+    def change(question: Question) -> Answer:
+        live = found.ctx.live
+        live.use_model(live.provider, "another", live.limits)
+        return Yes()
+
+    found = stage(bash(WORK), DONE, approver=Panel(change), mode=Mode.DEFAULT, unattended=False)
+    found.play()
+    assert [row.body["model"] for row in found.audit.rows() if row.kind == "decided"] == ["scripted:m"]

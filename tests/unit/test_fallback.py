@@ -29,7 +29,7 @@ from runner.open_models import OpenModels
 from runner.problems import Exit, usage
 from runner.providers import Opened
 from runner.providers.endpoint import SetupError
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 from runner.run_limits import RunLimits
 from runner.run_options import RunArgs
 from runner.secrets import Secret, SecretError
@@ -40,7 +40,7 @@ from tests.process.test_loop import Make, Stage, busy, stage  # noqa: F401  # th
 from tests.unit.test_replies import Item, Plays, fatal, ls, says
 
 BUSY: list[Item] = [busy()]
-AT_ONCE = Patience(first=0, most=0)
+AT_ONCE = RetryPolicy(first=0, most=0)
 
 
 def two(found: Stage, first: Plays, second: Plays, spec: str = "other:b") -> None:

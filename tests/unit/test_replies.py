@@ -32,7 +32,7 @@ from runner.messages import (
     has_thoughts,
 )
 from runner.problems import Exit
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 from runner.run_limits import RunLimits
 from sandbox.backend import Listener, Outcome
 from tests.process.test_loop import FakeSandbox, Make, busy, stage  # noqa: F401  # the fixture
@@ -190,7 +190,7 @@ def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:  
 def test_what_broke_off_is_paid_for(stage: Make) -> None:  # noqa: F811
     """A server that always breaks off must not be a way around a budget."""
     provider = Plays(*[[TextDelta("x" * 40_000), BROKEN]] * 9)
-    found = stage(provider=provider, bounds=RunLimits(patience=Patience(first=0, most=0), tokens=30_000))
+    found = stage(provider=provider, bounds=RunLimits(patience=RetryPolicy(first=0, most=0), tokens=30_000))
     ending = found.play()
     assert (ending.exit, ending.limit) == (Exit.LIMIT, "tokens")
     assert len(provider.requests) == 2

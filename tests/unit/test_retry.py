@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from policy.verdict import Problem
 from runner.events import Retrying, Said
 from runner.messages import WAITING_HELPS, Failure
-from runner.retry import Patience
+from runner.retry import RetryPolicy
 from runner.telling import seconds
 from runner.tui.wait import Wait
 
-USUAL = Patience()
+USUAL = RetryPolicy()
 
 # (attempt, luck, seconds, why)
 OWN = [

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.seam import Seam, last_words
+from runner.seam import OverlapFilter, last_words
 
 BEFORE = "First I read the makefile, and then I was about to"
 
@@ -31,14 +31,14 @@ SEAMS = [
 @pytest.mark.parametrize(("before", "comes", "shown", "why"), SEAMS, ids=[row[3] for row in SEAMS])
 @pytest.mark.parametrize("size", [1, 3, 10_000])
 def test_what_comes_again_is_dropped(before: str, comes: str, shown: str, why: str, size: int) -> None:
-    seam = Seam(before)
+    seam = OverlapFilter(before)
     pieces = [seam.feed(comes[at : at + size]) for at in range(0, len(comes), size)]
     assert "".join(pieces) + seam.end() == shown, why
 
 
 @given(st.text(alphabet="ab \n", max_size=60), st.text(alphabet="ab \n", max_size=60), st.integers(1, 9))
 def test_only_the_beginning_is_ever_dropped_and_only_what_was_there(before: str, comes: str, size: int) -> None:
-    seam = Seam(before)
+    seam = OverlapFilter(before)
     shown = "".join(seam.feed(comes[at : at + size]) for at in range(0, len(comes), size)) + seam.end()
     assert comes.endswith(shown)
     assert comes[: len(comes) - len(shown)].strip() in before
