@@ -1,0 +1,104 @@
+"""A log that an earlier version wrote (commit fb3c1be): it still holds, and every reader shows today's names.
+
+It was made in `/tmp/project` by `agent exec` and by a run of a scripted model: allowed, asked and denied actions, whose
+reasons are checks in code, command rules, rules of the user's configuration, and flags.
+"""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runner.audit.deeds import deeds
+from runner.audit.log import AuditLog
+from runner.audit.query import Query
+from runner.audit.verify import verify
+from tests.support.places import TESTS
+
+AGENT = str(Path(sys.executable).parent / "agent")
+OLD_NAMES = ("policy/walk.py", "policy/classify.py", "policy/terms.py", "policy/commands/")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return Path(shutil.copy(TESTS / "golden" / "earlier_version.db", tmp_path / "audit.db"))
+
+
+def agent(old: Path, *words: str) -> str:
+    home = old.parent / "home"
+    home.mkdir(exist_ok=True)
+    work = home / "work"
+    work.mkdir(exist_ok=True)
+    environ = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    done = subprocess.run([AGENT, "audit", *words, "--file", str(old)],
+                          env=environ, cwd=work, capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def stored(old: Path) -> str:
+    with sqlite3.connect(old) as database:
+        return "\n".join(row[0] for row in database.execute("SELECT body FROM records ORDER BY id"))
+
+
+def test_the_log_holds_the_old_names_and_reading_never_changes_its_bytes(old: Path) -> None:
+    before = stored(old)
+    assert all(name in before for name in OLD_NAMES)
+    assert "all 71 records hold" in agent(old, "verify")
+    for words in (("list",), ("stats",), ("replay",)):
+        agent(old, *words)
+    assert stored(old) == before
+    with AuditLog.open_to_read(old) as log:
+        assert verify(log.store).count == 71  # type: ignore[union-attr]  # `Broken` has no count, and fails here
+
+
+READERS = [("list", "--json"), ("list",), ("stats",), ("stats", "--json"), ("export", "--format", "jsonl"),
+           ("export", "--format", "sarif"), ("export", "--format", "csv"), ("replay", "--json"), ("suggest",)]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", READERS, ids=" ".join)
+def test_every_reader_shows_today_s_names(old: Path, words: tuple[str, ...]) -> None:
+    shown = agent(old, *words)
+    assert not [name for name in OLD_NAMES if name in shown]
+
+
+def test_the_records_are_replayed_with_the_same_verdicts(old: Path) -> None:
+    assert "none differs" in agent(old, "replay")
+
+
+def test_each_record_is_shown_and_explained_with_today_s_names(old: Path) -> None:
+    with AuditLog.open_to_read(old) as log:
+        numbers = [deed.record.id for deed in deeds(log)]
+    for number in (numbers[0], numbers[len(numbers) // 2], numbers[-1]):
+        shown = agent(old, "show", str(number))
+        assert not [name for name in OLD_NAMES if name in shown]
+
+
+# what `--rule` is given in the new and in the old spelling, why
+SPELLINGS = [
+    ("builtin:shell-syntax",                     "policy/walk.py",                       "checks in code"),
+    ("command:coreutils:19",                     "policy/commands/coreutils.toml:19",    "a table of a rule file"),
+    ("command:shell:",                           "policy/commands/shell.toml",           "a whole rule file"),
+    ("/tmp/home/.config/ringfence/config.toml:2", "/tmp/home/.config/ringfence/config.toml:2", "a rule of the user"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("new", "spelled", "why"), SPELLINGS, ids=[row[2] for row in SPELLINGS])
+def test_a_filter_finds_the_same_records_in_either_spelling(old: Path, new: str, spelled: str, why: str) -> None:
+    with AuditLog.open_to_read(old) as log:
+        found = [[deed.record.id for deed in deeds(log, Query(rules=(each,)))] for each in (new, spelled)]
+    assert found[0], why
+    assert found[0] == found[1], why
+
+
+def test_sarif_names_checks_by_their_area(old: Path) -> None:
+    told = json.loads(agent(old, "export", "--format", "sarif"))
+    names = {rule["id"] for rule in told["runs"][0]["tool"]["driver"]["rules"]}
+    assert "secret/coreutils" in names
+    assert "unknown/shell-syntax" in names
+    assert not any(name.endswith(("/walk", "/classify", "/terms")) for name in names)
