@@ -1,4 +1,4 @@
-"""What a program does with one of its words, by the word's role."""
+"""Operand roles: the effects that a program has through one of its words."""
 
 import re
 from dataclasses import replace
@@ -41,7 +41,7 @@ _FETCHED = re.compile(r"(?:https?|ftps?)://", re.IGNORECASE)
 
 
 def apply(call: Call, role: Role, word: AbstractWord) -> None:
-    """What a program does with one word, by the word's role."""
+    """Add the effects of one word, by its role."""
     if role in _LANGUAGES:
         _program(call, role, word)
     elif role is Role.HOST:
@@ -106,7 +106,7 @@ def _hidden_secret(call: Call, text: str) -> bool:
 
 
 def _mount(call: Call, word: AbstractWord) -> None:
-    """A path that a container, or whoever else, gets to use: to write too, unless it says otherwise."""
+    """Report a path that a container gets to use. The container may also write it, unless the word says otherwise."""
     if word.text is None:
         call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
         return
@@ -118,7 +118,7 @@ def _mount(call: Call, word: AbstractWord) -> None:
 
 
 def _other_spelling(call: Call, word: AbstractWord) -> None:
-    """A word that is not spelled as its role is: judged as a use that the rule does not describe."""
+    """Judge a word that is not spelled as its role requires, as a use that the rule does not describe."""
     tier = call.rule.otherwise
     if tier is None:
         call.unknown(f"a word that may mean something else to `{call.label}`", word)
@@ -151,7 +151,7 @@ def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
 
 
 def _read(role: Role, text: str) -> "Reading":
-    """What a program in a little language does. Only the reader of that language is imported."""
+    """Return the effects of a program in sed, awk or jq. Only the reader of that language is imported."""
     if role is Role.SED:
         from policy.little.sed import read_sed
 
@@ -166,7 +166,7 @@ def _read(role: Role, text: str) -> "Reading":
 
 
 def connect(call: Call, word: AbstractWord) -> None:
-    """A word that names a host: a URL, `user@host:path`, or the bare name."""
+    """Report the host that a word names: a URL, `user@host:path`, or a bare name."""
     if len(word.texts) > 1:  # `https://host/$i`, one of a few
         for each in word.texts:
             connect(call, literal(each, word.span))
@@ -185,7 +185,7 @@ def connect(call: Call, word: AbstractWord) -> None:
 
 
 def _revision(call: Call, word: AbstractWord) -> None:
-    """A Git revision or a path. `REV:PATH` shows a file of the past, so its name counts too."""
+    """Judge a Git revision or a path. `REV:PATH` shows a file of the past, so the name of that file counts too."""
     if word.pattern:
         call.suspect(word)
     for text in word.texts or word.hints:
@@ -215,7 +215,7 @@ def _kept_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
 
 
 def enter(call: Call, word: AbstractWord) -> State:
-    """The state of a program that changes to the folder `word` first. The folder must then be there."""
+    """Return the state of a program that first changes to the folder `word`, which must exist."""
     call.access_path(Role.NAMES, word)
     state = call.state
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):

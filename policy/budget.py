@@ -1,4 +1,4 @@
-"""How much work one decision may take. Scripts are short; what runs the budget down is there to make somebody wait."""
+"""The bound on the work of one decision. Scripts are short; one that exhausts the budget is made to delay the gate."""
 
 MOST = 25_000  # about as many microseconds, on the machines of today
 MOST_AFTER = 5_000  # for looking over what was not judged
@@ -9,7 +9,7 @@ class TooMuchError(Exception):
 
 
 class Budget:
-    """Counts work, not time, so that the same script always gets the same answer.
+    """A count of work, not of time, so that the same script always gets the same answer.
 
     INVARIANT: every loop of a decision whose length a script can choose spends here before each round, or runs over
     what the reader has counted.

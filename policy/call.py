@@ -93,14 +93,14 @@ class Call:
             self.suspect(word)
 
     def suspect(self, word: AbstractWord) -> None:
-        """Refuse a word whose role is not known where it is not certain either and may name a secret."""
+        """Report a word of unknown role and uncertain text that may name a secret."""
         if word.content:
             word = replace(word, texts=(), hints=(*word.hints, *tokens(word.content)))
         if not word.texts:
             self.findings.suspect(Role.READ, word, self.state.cwds, self.rule.ref, word.span or self.span)
 
     def connects(self, host: str, word: AbstractWord | None = None, scope: Scope = Scope.NONE) -> None:
-        """It talks to `host`, as `policy.hosts.endpoint` names it; `scope` says whose settings name that."""
+        """Report a connection to `host` (as from `policy.hosts.endpoint`), which settings of `scope` name."""
         span = (word.span if word else None) or self.span
         self.findings.connects(host, self.rule.ref, span, scope, exact=not self.rule.unreached)
 
@@ -111,7 +111,7 @@ class Call:
         self.findings.access_path(role, word, self.state.cwds, self.rule.ref, word.span or self.span)
 
     def named(self) -> None:
-        """Note for the users' rules which words are the program and its subcommands, and which are the rest."""
+        """Record for the users' rules which words are the program and its subcommands."""
         name, step = self.label.split(), self.findings.step
         step.named, step.name, step.also = (*map(literal, name), *self.words), len(name), tuple(self.rule.name.split())
 
@@ -120,7 +120,7 @@ class Call:
         self.run(words, state or self.state)
 
     def changes(self, tier: Tier) -> None:
-        """The effect behind a tier that no operand explains. The sandbox grants what the effects say, and no more."""
+        """Add the effect of a tier that no operand explains. The sandbox grants exactly the effects."""
         place = self.rule.changes or ("." if tier is Tier.WRITE and not self.rule.operands.writes else "")
         if place and tier is not Tier.READ:
             workspace = self.facts.workspace

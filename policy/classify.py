@@ -1,4 +1,4 @@
-"""From an action to an Assessment: what it would do, in tiers, each with the words and the rule behind it."""
+"""Classification: the Assessment of an action, with its tiers, and the words and rules behind each tier."""
 
 from typing import TYPE_CHECKING
 

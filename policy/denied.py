@@ -12,7 +12,7 @@ _UNTOLD = AbstractWord()  # one word, known only when it runs
 
 
 def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpan | None = None) -> Reason | None:
-    """Whether one simple command is on the denied list. Ask it for every command of a script, wrapped ones too.
+    """Return the reason if one simple command is on the denied list. Call it for every command of a script.
 
     `words` are decoded; None stands for a word that only the moment of running decides. The words meet as those of a
     `[[rule]]` that denies (`permission.words.broad`); a last `*` is any rest. When in doubt it matches.

@@ -1,4 +1,4 @@
-"""Gathers what an action would do, and says in plain words why that matters."""
+"""Findings: the effects of an action and the reasons for its tiers, collected while it is judged."""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -19,7 +19,7 @@ _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes",
 
 @dataclass(slots=True)
 class StepBuilder:
-    """A Step that is still being found out about."""
+    """A Step that is being judged."""
 
     words: tuple[AbstractWord, ...] = ()
     named: tuple[AbstractWord, ...] = ()
@@ -50,7 +50,7 @@ class StepBuilder:
 
 
 class Findings:
-    """The effects and reasons found so far. Grows during one walk, and is thrown away after it."""
+    """The effects and reasons found so far for one action."""
 
     __slots__ = (
         "_effects",
@@ -90,24 +90,24 @@ class Findings:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Who brings which of them. The first is what lies between the commands."""
+        """Return the commands with their effects and reasons. The first step is what lies between the commands."""
         return tuple(footing.step() for footing in self._steps)
 
     @property
     def ground(self) -> StepBuilder:
-        """What lies between the commands: redirections, assignments, the shell's own words."""
+        """Return the step of what lies between the commands: redirections, assignments, the shell's own words."""
         return self._steps[0]
 
-    def begin(self, footing: StepBuilder) -> None:
-        """What is found from now on belongs to `footing`, until the caller puts back the `step` of before."""
-        self._steps.append(footing)
-        self.step = footing
+    def begin(self, step: StepBuilder) -> None:
+        """Make `step` the step of all later findings, until the caller restores the `step` of before."""
+        self._steps.append(step)
+        self.step = step
 
     def __len__(self) -> int:
         return len(self._reasons)
 
     def changed_since(self, count: int, rules: tuple[RuleRef, ...]) -> bool:
-        """Whether one of `rules` gave a reason worse than reading after the first `count` reasons."""
+        """Return True if one of `rules` gave a reason worse than reading after the first `count` reasons."""
         if len(self._reasons) == count:
             return False
         return any(reason.tier > Tier.READ and reason.rule in rules for reason in list(self._reasons)[count:])
@@ -131,19 +131,19 @@ class Findings:
         return effect
 
     def unknown(self, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
-        """Something that cannot be told."""
+        """Report something that cannot be judged."""
         self.add_effect(EffectKind.UNKNOWN, text)
         self.add_reason(Tier.UNKNOWN, text, rule, span)
 
     def runs(self, what: str, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
-        """Code that nobody reads beforehand."""
+        """Report code that is run without being read."""
         self.add_effect(EffectKind.RUNS, what)
         self.add_reason(Tier.EXECUTE, text, rule, span)
 
     def connects(
         self, host: str, rule: RuleRef, span: SourceSpan | None, scope: Scope = Scope.NONE, *, exact: bool = True
     ) -> None:
-        """It talks to `host`; an empty one is not known before it runs. `scope`, `exact` as the effect has them."""
+        """Report a connection to `host`, empty if it is only known at run time. `scope`, `exact` as in Effect."""
         effect = self.add_effect(EffectKind.CONNECTS, host, scope, exact)
         named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
         text = f"talks to {host or 'a host known only when it runs'}{named}"
@@ -228,7 +228,7 @@ class Findings:
     def _reached(
         self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None
     ) -> list[ResolvedPath]:
-        """What other programs run by themselves and a pattern may match: `.gi*` is also `.git`."""
+        """Return the paths run by other programs that a pattern may match: `.gi*` also matches `.git`."""
         end, more, rest = word.tail.partition("/")
         names = self.classifier.locked_names(start, "" if more else end)
         places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
@@ -311,7 +311,7 @@ class Findings:
     def _change(
         self, verb: str, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None
     ) -> Effect | None:
-        """What writing and deleting share. None when there is nothing more to say."""
+        """Report a change of a path. Return its effect if the caller has to give the reason, else None."""
         if place.device is Device.HARMLESS or self._socket(place, rule, span):
             return None
         effect = self.add_effect(kind, place.path, place.scope, not place.bound)

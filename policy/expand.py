@@ -1,4 +1,4 @@
-"""Expansion: what the words of a script become, as far as that is certain."""
+"""Expansion: the words that the words of a script become, as far as they are certain."""
 
 import re
 from collections.abc import Callable
@@ -144,7 +144,7 @@ class Expander:
         return [whole]
 
     def _no_dashes(self, state: State) -> bool:
-        """Whether no name that `*` may become looks like a flag: none there does, and nothing was changed before."""
+        """Return True if no name that `*` may become looks like a flag: no file is so named, nothing was changed."""
         facts, findings = self.facts, self.findings
         if state.cwds is None or findings.worst > Tier.READ:
             return False
@@ -184,8 +184,9 @@ class Expander:
     def evaluate(
         self, expression: Expression, state: State, frame: ExecutionFrame, span: SourceSpan, *, fails: bool = True
     ) -> AbstractWord:
-        """What arithmetic comes to. A name that may hold something else than a number might run something. `fails`: it
-        matters when there is no number at all where one must be, so that bash gives up the rest of the line."""
+        """Return the value of an arithmetic expression, and report names that may hold something other than a number.
+
+        `fails` is true where a missing number makes bash give up the rest of the line."""
         for name in names(expression):
             if name not in _NUMBERS and not is_number(self.value(name, state)):
                 self.require_number(f"arithmetic on `{name}`", frame.place(span))
@@ -199,7 +200,7 @@ class Expander:
         return evaluate(expression, lambda name: self.value(name, state))
 
     def require_number(self, what: str, span: SourceSpan) -> None:
-        """Something that bash evaluates may be anything, even the name of an element whose subscript is a command."""
+        """Report a text that bash evaluates as arithmetic: a subscript of an array in it may run a command."""
         said = f"{what}, which is not certainly a number: bash evaluates what it holds"
         self.findings.unknown(said, ARITHMETIC_EVALUATION, span)
 
@@ -223,7 +224,7 @@ class Expander:
         return _placed(self.value(name, state, part.subscript), part.quoted)
 
     def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> AbstractWord:
-        """What a variable holds, or an element of it."""
+        """Return the value of a variable, of one element of an array, or with `whole` of the array."""
         value = state.variables.get(name)
         if whole:
             return value or ANYTHING
@@ -248,7 +249,7 @@ class Expander:
         return ANYTHING
 
     def _from_the_end(self, part: Parameter | Expansion, state: State, frame: ExecutionFrame) -> None:
-        """`${x[-1]}` of an array that has no such element may end the line, and what came after it never runs."""
+        """Report `${x[-1]}` of an array that may have no such element: bash then skips the rest of the line."""
         if not part.subscript.startswith("-"):
             return
         items = self.value(part.name, state, whole=True).items
@@ -257,7 +258,7 @@ class Expander:
             self.findings.unknown(said, ARRAY_INDEX, frame.place(part.span))
 
     def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
-        """The value of a known variable before it is split; nothing runs a second time for it."""
+        """Return the value of a known variable before it is split. No command is interpreted a second time."""
         if part.name in ("@", "*") or part.name in _NUMBERS or part.subscript in ("@", "*"):
             return None
         value = self.value(part.name, state, part.subscript)
@@ -303,7 +304,7 @@ class Expander:
         return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
 
     def _inside(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
-        """A word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
+        """Return the meaning of a word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
         senses = [self._part(part, state, frame) for part in word.parts]
         split = [isinstance(part, Text) and not part.quoted and bool(_BLANKS & set(part.text)) for part in word.parts]
         if any(split):
@@ -349,7 +350,7 @@ class Expander:
         return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
 
     def _counted(self, body: Script, state: State) -> AbstractWord | None:
-        """The output of commands that print one number, or nothing when they fail; None for all others."""
+        """Return the output of a command that prints one number, or nothing if it fails; None for other commands."""
         node = body.items[0].node if len(body.items) == 1 else None
         commands = [*node.commands] if isinstance(node, Pipeline) and not node.timed else [node]
         last = commands[-1]
@@ -373,7 +374,7 @@ class Expander:
         return None
 
     def _known_output(self, words: list[str | None], state: State) -> str | None:
-        """The output of the few commands that only say what is known already."""
+        """Return the output of a command that only prints known facts (`pwd`), or None for other commands."""
         if words == ["pwd"] and state.cwds is not None and len(state.cwds) == 1:
             return state.cwds[0]
         if words == ["git", "rev-parse", "--show-toplevel"] and state.cwds is not None:
@@ -385,13 +386,13 @@ class Expander:
 
 
 def _keeps_output(redirect: Redirect) -> bool:
-    """Whether what a command prints stays what it would be: complaints must not get into it."""
+    """Return True if the redirection leaves the output of a command as it is. Error messages must not get into it."""
     inputs = (RedirectOp.IN, RedirectOp.HERE_DOC, RedirectOp.HERE_STRING)
     return redirect.op in inputs or (redirect.fd == 2 and redirect.target.literal == "/dev/null")
 
 
 def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] | None) -> list[AbstractWord] | None:
-    """The words of `$@`, or of `${@:2}`; None when they are not certain."""
+    """Return the words of `$@` or of `${@:2}`, or None if they are not certain."""
     if arguments is None or (isinstance(part, Parameter) and part.length):
         return None
     if isinstance(part, Expansion):
@@ -407,5 +408,5 @@ def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] 
 
 
 def _placed(value: AbstractWord, quoted: bool) -> AbstractWord:
-    """A value where it stands: inside double quotes it is one word."""
+    """Return the meaning of a value at its place in a word: one word inside double quotes, else split."""
     return replace(value, may_split=False) if quoted else unquoted(value)

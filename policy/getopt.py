@@ -1,4 +1,4 @@
-"""Tells flags from operands, as getopt does, against the flags that a rule lists."""
+"""Parsing of options: flags and operands are told apart as getopt does, by the flags that a rule lists."""
 
 from dataclasses import dataclass, field, replace
 
@@ -8,7 +8,7 @@ from policy.sense import AbstractWord, literal
 
 @dataclass(slots=True)
 class ParsedOptions:
-    """The words of one command, told apart. `trouble` is why they could not be."""
+    """Options and operands of one command. `trouble` is the reason why they could not be told apart."""
 
     flags: list[tuple[Flag, AbstractWord | None]] = field(default_factory=list)
     operands: list[AbstractWord] = field(default_factory=list)
@@ -17,7 +17,7 @@ class ParsedOptions:
 
 
 def parse(rule: CommandRule, label: str, words: list[AbstractWord]) -> ParsedOptions:
-    """Tell flags from operands as getopt does. Stops at the first operand where the rest is another command."""
+    """Tell flags from operands as getopt does. Stop at the first operand if the rest is another command."""
     shape = ParsedOptions()
     stops = rule.operands.runs or bool(rule.subs)
     position = 0
@@ -58,7 +58,7 @@ def parse(rule: CommandRule, label: str, words: list[AbstractWord]) -> ParsedOpt
 def _long(
     rule: CommandRule, label: str, text: str, after: list[AbstractWord], shape: ParsedOptions, word: AbstractWord
 ) -> int:
-    """One long flag, by its exact name. Returns how many further words it took."""
+    """Read one long flag by its exact name. Return how many further words it took."""
     name, equals, value = text.partition("=")
     flag = rule.flags.get(name)
     if flag is None:
@@ -77,7 +77,7 @@ def _long(
 def _cluster(
     rule: CommandRule, label: str, text: str, after: list[AbstractWord], shape: ParsedOptions, word: AbstractWord
 ) -> int:
-    """A cluster of one-letter flags, letter by letter; a letter that takes a value ends it."""
+    """Read a cluster of one-letter flags, which a letter with a value ends. Return how many further words it took."""
     if "-#" in rule.flags and text[1:].isdigit():
         shape.flags.append((rule.flags["-#"], None))
         return 0
@@ -98,7 +98,7 @@ def _cluster(
 
 
 def _value(rule: CommandRule, label: str, flag: Flag, after: list[AbstractWord], shape: ParsedOptions) -> int:
-    """The next word (or two) as a flag's value. One that may become several words could bring flags with it."""
+    """Read the next word, or two, as the value of a flag. A word that may become several words could contain flags."""
     roles = [flag.role] if flag.second is None else [flag.role, flag.second]
     taken = after[: len(roles)]
     for role, value in zip(roles, taken, strict=False):

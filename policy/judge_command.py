@@ -1,4 +1,4 @@
-"""One simple command against its rule: flags letter by letter, operands by position."""
+"""Judgement of a simple command by its rule: flags letter by letter, operands by position."""
 
 import re
 from collections.abc import Iterable
@@ -142,12 +142,12 @@ def _roles(rule: CommandRule, given: set[str], count: int) -> tuple[Role, ...] |
 
 
 def looks_only(rule: CommandRule, given: set[str]) -> bool:
-    """Whether the flags `given` make it read what it would change otherwise."""
+    """Return True if the flags `given` make a command read what it would otherwise change."""
     return any(given.issuperset(flags.split("+")) for flags in rule.looks)
 
 
 def _looking(operands: Operands) -> Operands:
-    """The same operands, for a command that reads what it would change otherwise."""
+    """Return the operands of a command that reads what it would otherwise change."""
     head, tail = (tuple(map(_look, roles)) for roles in (operands.head, operands.tail))
     return Operands(head, operands.rest and _look(operands.rest), tail)
 
@@ -157,7 +157,7 @@ def _look(role: Role) -> Role:
 
 
 def _shifts(rule: CommandRule, given: set[str], operands: list[AbstractWord], roles: tuple[Role, ...]) -> bool:
-    """Whether a word that becomes several would give another role to itself or to those after it."""
+    """Return True if a word that becomes several words would change its role or those of later words."""
     for index, word in enumerate(operands):
         if not word.may_split:
             continue
@@ -172,7 +172,7 @@ def _shifts(rule: CommandRule, given: set[str], operands: list[AbstractWord], ro
 
 
 def port_of(rule: CommandRule, flags: Iterable[tuple[Flag, AbstractWord | None]]) -> str:
-    """Where a bare name of a host is connected to: the last flag that says so, else what the rule says."""
+    """Return the port to which a bare host name is connected: that of the last flag, or that of the rule."""
     told = [value for flag, value in flags if flag.role is Role.PORT and value is not None]
     return _port(told[-1]) if told else rule.port
 
@@ -225,7 +225,7 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
 
 
 def _heeded(call: Call) -> str | None:
-    """The file of the project, in the current folder or above, that the program obeys before it does anything."""
+    """Return the project file in the current folder or above that the program obeys at its start, or None."""
     if not call.rule.heeds:
         return None
     # What the script itself puts there is not looked at, so with a change in it, it is more than plain edits.
@@ -247,7 +247,7 @@ def _heeded(call: Call) -> str | None:
 
 
 def _not_described(call: Call, shape: ParsedOptions) -> None:
-    """Words that the rule does not describe: the rule's own tier for that, or `unknown`."""
+    """Judge words that the rule does not describe: by the rule's own tier for that, or as `unknown`."""
     rule = call.rule
     tier = rule.tier if rule.open else rule.otherwise
     if tier is None:

@@ -1,11 +1,11 @@
-"""What `${x#..}`, `${x%..}`, `${x/..}`, `${x^}` and `${x:1:2}` make of a value that is known."""
+"""Parameter operations: `${x#..}`, `${x%..}`, `${x/..}`, `${x^}` and `${x:1:2}` on a known value."""
 
 from policy.script.tree import Expansion, Glob, Part, Text, Word
 from policy.sense import AbstractWord
 
 
 def computed(part: Expansion, value: AbstractWord) -> AbstractWord | None:
-    """The value after the operation, or None when that is not certain."""
+    """Return the value after the operation, or None if it is not certain."""
     if not value.texts or not all(text.isascii() for text in value.texts):
         return None
     results = [_apply(part.operator, part.words, text) for text in value.texts]

@@ -1,4 +1,4 @@
-"""What arithmetic comes to, when all that it reads is known."""
+"""Arithmetic on variables whose values are known."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,12 +16,12 @@ Values = tuple[int, ...] | None  # all it may be, or None: some number
 
 
 def is_number(sense: AbstractWord) -> bool:
-    """Whether a value is a whole number for certain, so that bash may evaluate it without harm."""
+    """Return True if a value is certainly a whole number, which bash may evaluate without harm."""
     return sense.number or (bool(sense.texts) and all(_INTEGER.fullmatch(text) for text in sense.texts))
 
 
 def names(expression: Expression) -> Iterator[str]:
-    """The names whose values are evaluated. A plain `=` reads nothing."""
+    """Yield the names whose values are evaluated. A plain `=` reads nothing."""
     match expression:
         case Name(name=name):
             yield name
@@ -36,7 +36,7 @@ def names(expression: Expression) -> Iterator[str]:
 
 
 def pasted(expression: Expression) -> Iterator[str]:
-    """The names whose values are put in as text before bash reads the expression."""
+    """Yield the names whose values become part of the text before bash reads the expression."""
     match expression:
         case Name(name=name, dollar=True):
             yield name
@@ -48,7 +48,7 @@ def pasted(expression: Expression) -> Iterator[str]:
 
 
 def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
-    """What is assigned, in order, and whether that happens for certain and before all that follows."""
+    """Yield the assignments in order, each with True if it certainly happens before everything that follows."""
     match expression:
         case Change(operand=operand):
             if operand is not None:
@@ -60,13 +60,13 @@ def changes(expression: Expression) -> Iterator[tuple[Change, bool]]:
 
 
 def evaluate(expression: Expression, value: Callable[[str], AbstractWord]) -> AbstractWord:
-    """What the expression comes to, as the text that `$((..))` becomes."""
+    """Return the value of the expression, as the text that `$((..))` becomes."""
     found = _values(expression, value)
     return NUMBER if found is None else AbstractWord(texts=tuple(str(number) for number in found))
 
 
 def changed(change: Change, value: Callable[[str], AbstractWord]) -> AbstractWord:
-    """What the name holds after the change."""
+    """Return the value of the name after the change."""
     if change.operator in ("++", "--"):
         one = Operation(change.operator[0], (Name(change.name, False), Number(1)))
         return evaluate(one, value)

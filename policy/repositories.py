@@ -5,7 +5,7 @@ from policy.secrecy import inside
 
 
 class Repositories:
-    """Looks for Git repositories between a folder and the workspace; remembers what it found."""
+    """The Git repositories between folders and the workspace, found once for each folder."""
 
     __slots__ = ("_facts", "_known")
 
@@ -14,7 +14,7 @@ class Repositories:
         self._known: dict[str, str | None] = {}
 
     def foreign(self, cwd: str) -> str | None:
-        """The folder of another Git repository that governs `cwd` (its settings may name programs), or None."""
+        """Return the folder of another Git repository that governs `cwd` (its settings may name programs), or None."""
         if cwd in self._known:
             return self._known[cwd]
         found: str | None = None

@@ -65,12 +65,12 @@ class AbstractWord:
 
     @property
     def text(self) -> str | None:
-        """The one text it certainly is, or None."""
+        """Return the one text that the word certainly is, or None."""
         return self.texts[0] if len(self.texts) == 1 else None
 
     @property
     def plain(self) -> bool:
-        """Certainly one word that is no flag: it can only be an operand."""
+        """Return True if this is certainly one word that is not a flag, so it can only be an operand."""
         if self.texts:
             return all(text[:1] != "-" or text == "-" for text in self.texts)
         return self.never_an_option or (self.head[:1] not in ("", "-") and not self.may_split)
@@ -84,18 +84,18 @@ COUNT = AbstractWord(number=True, globbed=True, never_an_option=True)
 
 
 def literal(text: str, span: SourceSpan | None = None) -> AbstractWord:
-    """A word that is certainly `text`."""
+    """Return the word that is certainly `text`."""
     return AbstractWord(texts=(text,), span=span)
 
 
 def below(folder: str, span: SourceSpan | None = None) -> AbstractWord:
-    """A path below `folder` (as text, `./x` or `/x`), one word, known only when it runs."""
+    """Return one word that is some path below `folder` (`./x` or `/x`), known only at run time."""
     head = folder if folder.endswith("/") else f"{folder}/"
     return AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", span=span)
 
 
 def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> AbstractWord:
-    """The parts of one word, one after the other."""
+    """Return the concatenation of the parts of one word."""
     if len(parts) == 1:
         return replace(parts[0], span=span)
     texts: list[str] = [""]
@@ -192,12 +192,12 @@ def _solid(part: AbstractWord) -> bool:
 
 
 def _starts_calm(part: AbstractWord) -> bool:
-    """Whether no word that begins with this part begins with `-`."""
+    """Return True if no word that begins with this part begins with `-`."""
     return all(text[:1] != "-" for text in part.texts) if part.texts else part.plain
 
 
 def _likely(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
-    """The texts of the whole when each unknown part is what it is likely to be."""
+    """Return the texts of the whole if each unknown part has a likely text."""
     texts = [""]
     for part in parts:
         texts = [text + more for text in texts for more in (part.texts or part.likely_texts)][:MOST_MAYBE]
@@ -205,7 +205,7 @@ def _likely(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
 
 
 def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
-    """What is known when one of two senses holds."""
+    """Return the word that covers both `first` and `second`."""
     if first == second:
         return first
     if first.texts and second.texts:
@@ -246,7 +246,7 @@ def _numeric(sense: AbstractWord) -> bool:
 
 
 def unquoted(value: AbstractWord) -> AbstractWord:
-    """A variable's value where bash splits it into words and expands its globs."""
+    """Return a variable's value at a place where bash splits it into words and expands its globs."""
     if value.number:
         return replace(value, may_split=True) if value.empty else value
     if value.unsplittable:
@@ -279,7 +279,7 @@ _GLOB = re.compile(r"[*?\[\]]")
 
 
 def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The words that the texts are split into. Those with globs become names of files: not known."""
+    """Return the words that the texts are split into, without words with globs, which become unknown file names."""
     words = (word for text in texts if not _GLOBS.intersection(text) for word in fields(text))
     return tuple(dict.fromkeys(words))[:MOST_MAYBE]
 
@@ -291,7 +291,7 @@ def _globbed(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fields(text: str) -> list[str]:
-    """The words that bash splits a value into."""
+    """Return the words that bash splits a value into."""
     return re.findall(r"[^ \t\n]+", text)
 
 
@@ -307,5 +307,5 @@ def tokens(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _calm(text: str) -> bool:
-    """Whether no word of `text`, once split, starts with `-`."""
+    """Return True if no word of `text`, once split, starts with `-`."""
     return not any(word.startswith("-") for word in fields(text)) and not _SPECIAL.intersection(text) - set(" \t\n")

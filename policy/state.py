@@ -60,7 +60,7 @@ class State:
         return replace(self, functions={**self.functions, name: meanings})
 
     def argument(self, number: int) -> AbstractWord | None:
-        """What `$1` and so on hold, an empty text when there is no such argument; None when that is not known."""
+        """Return the value of `$number`: the empty text if there is no such argument, None if it is not known."""
         if self.arguments is None or any(word.may_split for word in self.arguments[:number]):
             return None
         return self.arguments[number - 1] if number <= len(self.arguments) else NOTHING

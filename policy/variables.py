@@ -1,4 +1,4 @@
-"""Which variables a script may set without changing what the shell or a program does."""
+"""Rules about variables: those that a script may set without changing what the shell or a program does."""
 
 import re
 from enum import Enum

@@ -318,7 +318,7 @@ class Interpreter:
         known += [text for text in said if text not in known][: MOST_OUTPUT - len(known)]
 
     def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
-        """Whom a command talks to that says no host: the registries in the settings, or somebody nobody can tell."""
+        """Report the hosts of a command that names none: the registries in the settings, or an unknown host."""
         folders = (call.state.cwds or ()) if registry else ()
         for host, scope in dict.fromkeys(one for cwd in folders for one in self.facts.registries(registry, cwd)):
             call.hosts += 1
@@ -327,7 +327,7 @@ class Interpreter:
             self.findings.add_effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
 
     def _program(self, name: str, state: State, span: SourceSpan | None) -> str | None:
-        """The bare name of a program that has to be judged by its rule, or None when it is judged here and now."""
+        """Return the bare name of a program that its rule has to judge, or None after judging the program itself."""
         workspace = self.facts.workspace
         if "/" not in name:
             found = self.facts.which(name) if name else None
@@ -414,7 +414,7 @@ def _step(words: list[AbstractWord], state: State) -> StepBuilder:
 
 
 def _likely(words: list[AbstractWord]) -> list[list[AbstractWord]]:
-    """The command once more for each text that an unknown word of it is likely to be."""
+    """Return one variant of the command for each text that an unknown word of it is likely to be."""
     if not any(word.likely_texts for word in words):
         return []
     alone = [replace(word, likely_texts=()) for word in words]
@@ -423,7 +423,7 @@ def _likely(words: list[AbstractWord]) -> list[list[AbstractWord]]:
 
 
 def _runs_input(words: list[AbstractWord]) -> bool:
-    """Whether an interpreter with these words takes its program from standard input."""
+    """Return True if an interpreter with these words takes its program from standard input."""
     return all(
         word.text is not None and (word.text == "-" or word.text.startswith(("-u", "-B", "-s", "-q"))) for word in words
     )

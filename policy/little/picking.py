@@ -1,6 +1,6 @@
-"""Which files a command picks by patterns for their names (`find -name`, `grep --include`, `grep '^x$'` of a list).
+"""Files that a command picks by name patterns (`find -name`, `grep --include`, `grep '^x$'` of a list).
 
-The results are only looked at for secrets: no verdict gets milder by them.
+The results only serve to find secrets: they make no verdict milder.
 """
 
 import re

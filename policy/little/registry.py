@@ -67,7 +67,7 @@ HANDLERS = {
 
 @cache
 def grammar(name: str) -> "Callable[[Call], None]":
-    """What judges a call by the grammar `name`, one of `policy.rule.GRAMMARS`."""
+    """Return the function that judges calls by the handler `name`, one of `policy.rule.GRAMMARS`."""
     module, _, function = HANDLERS[name].partition(".")
     found: Callable[[Call], None] = getattr(import_module(f"policy.little.{module}"), function)
     return found
