@@ -54,6 +54,8 @@ lock:  ## resolve the dependencies anew, with hashes
 	    --python-version 3.11 --extra build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	    --python-version 3.11 --extra build --extra fleet --extra ray --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 --extra build --extra site -c requirements-dev.lock pyproject.toml -o requirements-site.lock
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -65,6 +67,11 @@ $(VENV)/.run: requirements.lock pyproject.toml .ci/system
 	@$(PIP) install --quiet --require-hashes --no-deps -r requirements.lock
 	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index -e .
 	@$(BIN)/python -m compileall -q $(PACKAGES)
+	@touch $@
+
+$(VENV)/.site: requirements-site.lock $(VENV)/.run
+	@echo "installing what the site needs into $(VENV)"
+	@$(PIP) install --quiet --require-hashes --no-deps -r requirements-site.lock
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.lock $(VENV)/.run

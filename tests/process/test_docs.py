@@ -163,7 +163,13 @@ def test_the_commit_hook_lets_no_script_in_that_would_be_refused(tmp_path: Path)
     assert "did you mean `mode`?" in broken.stderr, "why the judge did not start"
 
 
-THEIRS = {"credentials.md", "grants.md", "trust.md"}  # test_threats runs these, where a keyring and a repository are
+THEIRS = {
+    "one-command.md",
+    "undo.md",
+    "credentials.md",
+    "grants.md",
+    "trust.md",
+}  # test_threats runs these, where a keyring and a repository are
 CONSOLE = [
     block for page in PAGES if page.name not in THEIRS for block in re.findall(r"```console\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
 ]  # fmt: skip

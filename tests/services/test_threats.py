@@ -28,6 +28,7 @@ THREATS = (ROOT / "docs/security/threats.md").read_text("utf-8")
 SECRETS = (ROOT / "docs/security/secrets.md").read_text("utf-8")
 LIMITS = (ROOT / "docs/security/limits.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
+POLICY = (ROOT / "docs/reference/policy.md").read_text("utf-8")
 CANARY = "sk-canary-8d1f07aa52c94e"
 
 NAMED = re.compile(r"`(test_\w+)::(test_\w+)`")
@@ -191,22 +192,23 @@ def test_an_api_key_is_in_its_header_and_nowhere_else(model: ModelServer, tmp_pa
     assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
 
 
-# ---- the README -------------------------------------------------------------------------------------------------------
+# ---- what the README and the pages show ------------------------------------------------------------------------------
 
 
-def test_the_matrix_in_the_readme_is_the_matrix() -> None:
-    assert (ROOT / "tests/golden/matrix.txt").read_text("utf-8").partition("\n\n")[0] in README
+def test_the_matrix_in_the_page_about_the_policy_is_the_matrix() -> None:
+    assert (ROOT / "tests/golden/matrix.txt").read_text("utf-8").partition("\n\n")[0] in POLICY
 
 
-def test_the_exit_codes_in_the_readme_are_the_exit_codes() -> None:
-    told = {int(code) for code in re.findall(r"^\| (\d+) \| ", README, re.MULTILINE)}
+def test_the_exit_codes_in_their_page_are_the_exit_codes() -> None:
+    page = (ROOT / "docs/reference/exit-codes.md").read_text("utf-8")
+    told = {int(code) for code in re.findall(r"^\| (\d+) \| ", page, re.MULTILINE)}
     assert told == {int(code) for code in Exit}
 
 
-def test_every_mode_is_in_the_readme_and_every_variable_in_its_page() -> None:
+def test_every_mode_is_in_the_page_about_the_policy_and_every_variable_in_its_page() -> None:
     page = (ROOT / "docs/reference/configuration.md").read_text("utf-8")
     assert [name for name in VARIABLES if f"`{name}`" not in page] == []
-    assert [mode for mode in Mode if f"| `{mode.value}` |" not in README] == []
+    assert [mode for mode in Mode if f"| `{mode.value}` |" not in POLICY] == []
 
 
 CLONED = """\
@@ -223,14 +225,9 @@ calls = [{ name = "bash", arguments = { command = "mv calc.py sums.py" } }]
 [[turn]]
 text = "done"
 """
-# Pages whose samples want the same repository, keyring and programs as those of the README.
-PAGES = (
-    README,
-    *(
-        (ROOT / f"docs/{name}.md").read_text("utf-8")
-        for name in ("guide/credentials", "reference/grants", "guide/trust")
-    ),
-)
+# Pages whose samples need this repository, a keyring and programs; test_docs runs those of the others.
+SAMPLES = ("guide/one-command", "guide/undo", "guide/credentials", "reference/grants", "guide/trust")
+PAGES = (README, *((ROOT / f"docs/{name}.md").read_text("utf-8") for name in SAMPLES))
 CONSOLE = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -178,13 +178,12 @@ def test_the_worst_comes_first() -> None:
     assert found[0].severity is Severity.ERROR
 
 
-def test_the_rules_of_the_readme_are_good_ones() -> None:
-
+def test_the_rules_of_the_page_about_permissions_are_good_ones() -> None:
     from policy.keyed import read
     from policy.permission.file import LISTS, permissions
 
-    readme = (ROOT / "README.md").read_text()
-    block = readme.partition("\n**By rules**")[2].partition("```toml\n")[2].partition("```")[0]
-    found = permissions(read(block, "README.md", {}, LISTS), Layer.USER)
+    page = (ROOT / "docs/guide/permissions.md").read_text()
+    block = page.partition("\n## By rules")[2].partition("```toml\n")[2].partition("```")[0]
+    found = permissions(read(block, "permissions.md", {}, LISTS), Layer.USER)
     assert len(found) == 5
     assert not [one for one in check(found, BOOK, DAY, PROFILE) if one.severity is not Severity.NOTICE]
