@@ -1,29 +1,38 @@
-"""The head of a Markdown file between two lines of `---`: a few plain settings, read strictly.
+"""The front matter of a Markdown file: settings in YAML between two lines of `---`.
 
-It is YAML to whoever writes it. Read are texts: plain, quoted, folded and literal ones. Lists and tables are skipped,
-anchors, tags and escapes that nobody needs are refused: a file that came from elsewhere gets no parser with features.
+The settings are read from the events of a YAML parser, which make no objects. Anchors, aliases and tags are refused,
+and so is a head with many lines, characters or nodes: the file may have come with a repository.
 """
 
 import re
 from collections.abc import Mapping
 
+import yaml
+
 from policy.record import dataclass
 
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}):(?:[ \t]+(.*))?$")
-_BLOCK = re.compile(r"([|>])([+-]?)[ \t]*(?:#.*)?$")
-_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "/": "/", " ": " ", "0": ""}
-_ESCAPE = re.compile(r"\\(.)")
 _MOST_LINES = 200
+_MOST_EVENTS = 500
 _LONGEST = 32 << 10  # characters of a head
+_DEEPEST = 20  # lists and tables inside each other
+# `name: some: text`, which is no YAML, and which people write. A comment at the end is no part of the text.
+_PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}:[ \t]+)([^\s\"'\[\]{}|>&*!%@`#,?-].*)")
+_COMMENT = re.compile(r"[ \t]#")
 
 
 class HeadError(ValueError):
-    """The head cannot be read; the text says why."""
+    """The error for a head that cannot be read. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`texts` are the settings that are texts; `others` the names of those that are something else. `body` follows."""
+    """The parts of a file.
+
+    Attributes:
+        texts: the settings of the front matter that are texts.
+        others: the names of the settings that are lists or tables.
+        body: the text below the front matter.
+    """
 
     texts: Mapping[str, str]
     others: tuple[str, ...]
@@ -31,7 +40,7 @@ class Head:
 
 
 def front_matter(text: str) -> Head:
-    """Split a file. Without a head all of it is body. Raises HeadError."""
+    """Split a file. Without front matter all of the file is the body. Raises HeadError."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
@@ -42,87 +51,74 @@ def front_matter(text: str) -> Head:
         raise HeadError(f"its head has no end: a second line of `---` is missing in the first {_MOST_LINES} lines")
     if sum(map(len, lines[:end])) > _LONGEST:
         raise HeadError(f"its head is longer than {_LONGEST >> 10} KiB")
-    texts: dict[str, str] = {}
-    others: list[str] = []
-    at = 1
-    while at < end:
-        line = lines[at]
-        at += 1
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        key = _KEY.match(line)
-        if key is None:
-            raise HeadError(f"line {at} of its head is no `name: text`")
-        name, value = key.group(1), (key.group(2) or "").strip()
-        if name in texts or name in others:
-            raise HeadError(f"`{name}` stands in its head twice")
-        below = []
-        while at < end and (not lines[at].strip() or lines[at][0] in " \t" or lines[at].startswith("- ")):
-            below.append(lines[at])
-            at += 1
-        read = _value(name, value, below)
-        if read is None:
-            others.append(name)
-        else:
-            texts[name] = read
+    texts, others = _settings([_quoted(line) for line in lines[1:end]])
     return Head(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
 
 
-def _value(name: str, value: str, below: list[str]) -> str | None:
-    """A text, or None for what is no text."""
-    if any("\t" in line[: len(line) - len(line.lstrip())] for line in below):
-        raise HeadError(f"`{name}` is indented with tabs")
-    if block := _BLOCK.match(value):
-        return _block(name, block.group(1) == ">", block.group(2), below)
-    rest = [line.strip() for line in below if line.strip() and not line.strip().startswith("#")]
-    if value[:1] in ("[", "{") or (not value and rest):
-        return None
-    if value[:1] in ("&", "*", "!", "%", "@", "`", "|", ">"):
-        raise HeadError(f"`{name}` begins with `{value[0]}`, which is no plain text; put it in quotes")
-    if value[:1] in ('"', "'"):
-        return _quoted(name, " ".join([value, *rest]))
-    if any(_KEY.match(line) for line in rest):
-        raise HeadError(f"`{name}` is a text and a table at once")
-    if len(found := [line for line in (value, *below) if line.strip()]) > 1 and any(map(_remarked, found)):
-        raise HeadError(f"a comment stands in the middle of `{name}`")
-    return " ".join([value[: _remark(value)].rstrip(), *rest])
+def _quoted(line: str) -> str:
+    """Return the line with its text in quotes if YAML would take a colon in the text for a second setting."""
+    found = _PLAIN.fullmatch(line)
+    text = _COMMENT.split(found[2], maxsplit=1)[0].rstrip() if found else ""
+    if found is None or (": " not in text and ":\t" not in text and not text.endswith(":")):
+        return line
+    escaped = text.replace("'", "''")
+    return f"{found[1]}'{escaped}'"
 
 
-def _remark(line: str) -> int:
-    """Where a comment begins, or the end of the line."""
-    if line.lstrip().startswith("#"):
-        return 0
-    return min((at for at in (line.find(" #"), line.find("\t#")) if at >= 0), default=len(line))
+def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the texts, and the names of the other settings."""
+    texts: dict[str, str] = {}
+    others: list[str] = []
+    depth = count = documents = 0
+    name: str | None = None  # the setting whose value comes next
+    try:
+        for event in yaml.parse("\n".join(lines) + "\n", Loader=yaml.SafeLoader):
+            count += 1
+            documents += isinstance(event, yaml.DocumentStartEvent)
+            _check(event, count, documents, depth)
+            if isinstance(event, yaml.CollectionStartEvent):
+                if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+                    raise HeadError("its head is no table of `name: text`")
+                if depth == 1:
+                    if name is None:
+                        raise HeadError("a name in its head is a list or a table")
+                    others.append(name)
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+                name = None if depth == 1 else name
+            elif isinstance(event, yaml.ScalarEvent) and depth == 0 and event.value:
+                raise HeadError("its head is no table of `name: text`")
+            elif isinstance(event, yaml.ScalarEvent) and depth == 1:
+                if name is not None:
+                    texts[name], name = event.value, None
+                elif event.value in texts or event.value in others:
+                    raise HeadError(f"`{_shown(event.value)}` stands in its head twice")
+                else:
+                    name = event.value
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 1
+        raise HeadError(f"line {line} of its head is not valid YAML: {_shown(error.problem or '')}") from None
+    except yaml.YAMLError:
+        raise HeadError("its head holds a character that YAML forbids") from None
+    return texts, others
 
 
-def _remarked(line: str) -> bool:
-    return _remark(line) < len(line)
+def _check(event: yaml.Event, count: int, documents: int, depth: int) -> None:
+    """Refuse what no plain settings need, and more of it than anybody writes."""
+    if count > _MOST_EVENTS or depth > _DEEPEST:
+        raise HeadError("its head holds too many lists and tables")
+    if documents > 1:
+        raise HeadError("its head holds more than one document")
+    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+        raise HeadError("its head has an anchor (`&`) or an alias (`*`), which are not read here")
+    if getattr(event, "tag", None) is not None:
+        raise HeadError("its head has a tag (`!`), which is not read here")
+    if isinstance(event, yaml.ScalarEvent) and any(
+        (char < " " and char not in "\n\t") or char == "\x7f" for char in event.value
+    ):
+        raise HeadError("a text in its head has an escape for a control character")
 
 
-def _quoted(name: str, value: str) -> str:
-    mark = value[0]
-    body = re.match(r'"((?:[^"\\]|\\.)*)"' if mark == '"' else r"'((?:[^']|'')*)'", value)
-    if body is None or ((after := value[body.end() :].strip()) and not after.startswith("#")):
-        raise HeadError(f"the quotes of `{name}` do not end where its text does")
-    if mark == "'":
-        return body.group(1).replace("''", "'")
-    wrong = next((found for found in _ESCAPE.findall(body.group(1)) if found not in _ESCAPES), None)
-    if wrong is not None:
-        raise HeadError(f"`\\{wrong}` in `{name}` is an escape that is not read here")
-    return _ESCAPE.sub(lambda found: _ESCAPES[found.group(1)], body.group(1))
-
-
-def _block(name: str, folds: bool, end: str, below: list[str]) -> str:
-    while below and not below[-1].strip():
-        below.pop()
-    if not below:
-        return ""
-    deep = len(below[0]) - len(below[0].lstrip(" "))
-    if deep == 0 or any(line.strip() and not line.startswith(" " * deep) for line in below):
-        raise HeadError(f"the lines of `{name}` are not indented alike")
-    lines = [line[deep:].rstrip() for line in below]
-    if not folds:
-        text = "\n".join(lines)
-    else:
-        text = "\n".join(" ".join(part.split("\n")) for part in re.split(r"\n{2,}", "\n".join(lines)))
-    return text if end == "-" else f"{text}\n"
+def _shown(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)[:80]

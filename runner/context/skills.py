@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from policy.record import dataclass
-from runner.context.front_matter import HeadError, front_matter
 from runner.context.marked import marked
 from runner.visible import one_line, visible
 
@@ -49,7 +48,9 @@ class Broken:
 
 
 def skill_of(path: str, data: bytes, source: str) -> Skill | Broken:
-    """The skill in a file at `path`, whose content is `data`."""
+    """Return the skill in a file at `path`, whose content is `data`."""
+    from runner.context.front_matter import HeadError, front_matter  # imports a YAML parser, only when a skill is read
+
     try:
         head = front_matter(data.decode("utf-8"))
     except UnicodeDecodeError:
