@@ -1,8 +1,10 @@
 """Fixtures that more than one file needs. No autouse magic."""
 
+import contextlib
+import functools
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,11 +34,22 @@ def docked() -> Iterator[Dock]:
         yield found
 
 
+@pytest.fixture(scope="session")
+def benches() -> Iterator[Callable[[str], Bench]]:
+    """Return a bench by its name, such as `root-T1`. Each is made once, in whatever order the tests ask for them."""
+    with contextlib.ExitStack() as made:
+        yield functools.cache(lambda name: made.enter_context(_bench(*name.split("-"))))
+
+
+@contextlib.contextmanager
+def _bench(user: str, tier: str) -> Iterator[Bench]:
+    yield from make(user, tier=tier)
+
+
 @pytest.fixture(scope="session", params=[f"{user}-{tier}" for user in USERS for tier in ("T1", "T2")])
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, benches: Callable[[str], Bench]) -> Bench:
     """A workspace with decoys around it, and a driver under each user that this machine lets us be.
 
     In each sandbox that has a private root: what holds in the one has to hold in the other.
     """
-    user, _, tier = request.param.partition("-")
-    yield from make(user, tier=tier)
+    return benches(request.param)

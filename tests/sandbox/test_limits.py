@@ -17,19 +17,61 @@ from sandbox.backend import Outcome
 from sandbox.limits import amount, passed, reached
 from sandbox.space import Space
 from tests.support.places import ROOT
-from tests.support.sandbox_bench import Bench
+from tests.support.sandbox_bench import USERS, Bench
 
 M, G = 1 << 20, 1 << 30
 PY = "/usr/bin/python3 -c"
 ON_DISK = "import os, time; "
 
 
-@pytest.fixture(params=["kernel", "watchdog"])
-def counted(request: pytest.FixtureRequest, bench: Bench) -> str:
-    """Who counts: a control group, where this user may make one, or the helper."""
-    if request.param == "kernel" and bench.user != "root":
-        pytest.skip("this user may make no control group here; the watchdog's rows are its own")
+# Each user in each sandbox, with each that can count: a control group, where this user may make one, or the helper.
+COUNTERS = [
+    (f"{user}-{tier}", counter)
+    for user in USERS
+    for tier in ("T1", "T2")
+    for counter in (("kernel", "watchdog") if user == "root" else ("watchdog",))
+]
+IN_FULL = {  # one of processor time, one of memory and one of disk: fork bombs have a test of their own, in full
+    "a hundred spinning processes",
+    "many small processes",
+    "files that have no name any more",
+}
+
+
+@pytest.fixture
+def counted(request: pytest.FixtureRequest) -> str:
+    """Return the name of what counts: `kernel` or `watchdog`."""
     return str(request.param)
+
+
+def chosen(number: int, why: str) -> list[tuple[str, str]]:
+    """Return the rows of `COUNTERS` that the bomb with this number is tried in.
+
+    The user, the sandbox and the counter are independent mechanisms, and the bombs in `IN_FULL` are tried with every
+    combination of them. Each other bomb is tried with each user in T1 and with each counter, and in one row of T2:
+    the next bomb takes the next row, so that in T2 as well, bombs of each kind meet every user and every counter.
+    """
+    if why in IN_FULL:
+        return COUNTERS
+    first = {bench.partition("-")[0]: (bench, counter) for bench, counter in reversed(COUNTERS) if bench.endswith("T1")}
+    second = [row for row in COUNTERS if row[0].endswith("T2")]
+    return [*first.values(), second[number % len(second)]]
+
+
+in_every_way = pytest.mark.parametrize(
+    ("bench", "counted"), COUNTERS, indirect=True, ids=["-".join(row) for row in COUNTERS]
+)
+
+
+def in_chosen_ways(rows: list[Any], names: tuple[str, ...]) -> pytest.MarkDecorator:
+    """Return the parametrization of a test by these rows, of which the last column is the name of the bomb."""
+    found = [(way, row) for number, row in enumerate(rows) for way in chosen(number, row[-1])]
+    found.sort(key=lambda each: COUNTERS.index(each[0]))  # one bench after the other, since each is made once for all
+    return pytest.mark.parametrize(
+        ("bench", "counted", *names),
+        [pytest.param(*way, *row, id="-".join((*way, row[-1]))) for way, row in found],
+        indirect=("bench", "counted"),
+    )
 
 
 # fmt: off
@@ -57,7 +99,7 @@ ENDED: list[tuple[str, dict[str, float], str, str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("script", "limits", "ended", "why"), ENDED, ids=[row[3] for row in ENDED])
+@in_chosen_ways(ENDED, ("script", "limits", "ended", "why"))
 @pytest.mark.threat("T14")
 def test_a_bomb_is_ended_by_its_limit(
     bench: Bench, counted: str, script: str, limits: dict[str, float], ended: str, why: str
@@ -88,7 +130,7 @@ SURVIVES: list[tuple[str, dict[str, float], str]] = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("script", "limits", "why"), SURVIVES, ids=[row[2] for row in SURVIVES])
+@in_chosen_ways(SURVIVES, ("script", "limits", "why"))
 @pytest.mark.threat("T14")
 def test_what_is_within_its_limits_goes_on(
     bench: Bench, counted: str, script: str, limits: dict[str, float], why: str
@@ -99,6 +141,7 @@ def test_what_is_within_its_limits_goes_on(
 
 
 @pytest.mark.threat("T14")
+@in_every_way
 def test_a_fork_bomb_takes_no_more_than_its_share(bench: Bench, counted: str) -> None:
     limits: dict[str, float] = {"wall": 6.0, "pids": 320}
     helpers = set(bench.run("sleep 0.05", limits=limits, counted=counted)["helpers"])
@@ -137,6 +180,7 @@ def pid_space(pid: int) -> str:
         return ""
 
 
+@in_every_way
 def test_a_fork_that_was_refused_is_certain_where_the_kernel_counts(bench: Bench, counted: str) -> None:
     script = f"{PY} 'import os, time\ntry:\n  for n in range(999):\n    if not os.fork(): time.sleep(3); os._exit(0)\nexcept OSError as e: print(e, flush=True); os._exit(3)'"
     answer = bench.run(script, limits={"wall": 10.0, "pids": 320}, counted=counted)
@@ -188,6 +232,7 @@ def test_another_program_that_fills_the_disk_does_not_end_the_command(bench: Ben
 
 @pytest.mark.threat("T15")
 @pytest.mark.threat("T14")
+@in_every_way
 def test_files_in_memory_that_ended_one_command_do_not_burden_the_next(bench: Bench, counted: str) -> None:
     limits = {"memory": 256 * M, "wall": 20.0}
     fill = f"head -c 120M /dev/zero > /dev/shm/a; head -c 120M /dev/zero > ~/b; {PY} 'import time; x = bytearray(60 << 20); time.sleep(9)'"
