@@ -17,9 +17,9 @@ from runner.cli_run import converse, run
 from runner.cli_sessions import sessions_app
 from runner.cli_trust import trust_app
 from runner.cli_undo import undo
-from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.flags import with_value
+from runner.suggest import nearest
 
 CODES = (
     "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "

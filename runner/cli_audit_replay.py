@@ -124,7 +124,7 @@ def replay(
 
 def _tier(name: str) -> "Tier":
     from policy.tier import Tier
-    from runner.gate_args import nearest
+    from runner.suggest import nearest
 
     known = {tier.label: tier for tier in Tier}
     if name not in known:

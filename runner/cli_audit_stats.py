@@ -83,7 +83,7 @@ def _known(config: str | None) -> "Known":
     from policy.rule_file import chunks
     from runner.audit.stats_text import Known
     from runner.gate import open_gate
-    from runner.gate_args import GateArgs
+    from runner.gate_request import GateArgs
 
     gate, _ = open_gate(GateArgs(script="", argv=None, config=config), os.environ)
     rules = gate.settings.rules

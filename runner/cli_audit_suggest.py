@@ -40,7 +40,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LIMIT = 1000, json: JSON = Fa
     from runner.audit.suggest_text import report_json, report_text
     from runner.audit.view import nothing
     from runner.gate import open_gate
-    from runner.gate_args import GateArgs
+    from runner.gate_request import GateArgs
     from runner.places import config_file
 
     path = log_path(file)

@@ -11,8 +11,8 @@ import typer
 
 from policy.verdict import Problem
 from runner.cli_gate import CONFIG, CWD, FLAG, JSON
-from runner.gate_args import nearest
 from runner.problems import Exit, Stopped, usage
+from runner.suggest import nearest
 from runner.visible import visible
 
 if TYPE_CHECKING:

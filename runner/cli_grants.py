@@ -125,7 +125,7 @@ def add(
     from policy.verdict import Ask, Deny
     from runner.exec_grants import recall
     from runner.gate import open_gate
-    from runner.gate_args import GateArgs
+    from runner.gate_request import GateArgs
 
     gate, action = open_gate(GateArgs(script=script, argv=None, cwd=workspace, mode=mode), os.environ)
     assessment, verdict = gate.evaluate(action, unattended=False)
@@ -293,7 +293,7 @@ def _here(workspace: str | None) -> str:
 
 
 def _unknown(name: str) -> Stopped:
-    from runner.gate_args import nearest
+    from runner.suggest import nearest
 
     known = [grant.id for grant in _stored()]
     why = "no grant has that name" if known else "nothing was remembered"

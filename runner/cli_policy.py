@@ -66,7 +66,7 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
 
     from policy.fingerprint import fingerprint
     from runner.gate import open_gate
-    from runner.gate_args import GateArgs
+    from runner.gate_request import GateArgs
 
     args = GateArgs(script="", argv=None, cwd=cwd, config=config, unattended=unattended)
     settings = open_gate(args, os.environ)[0].settings

@@ -14,7 +14,7 @@ from runner.audit.facts import Noting
 from runner.exec_case import Case
 from runner.exec_report import EventReport, PlainReport, Report
 from runner.gate import Gate, nobody_there, open_gate, refuse_folder
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 from runner.places import cache_dir, private
 from runner.relay import read_stdin
 from runner.stderr import say

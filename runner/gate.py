@@ -31,7 +31,7 @@ from runner.config import Settings, load
 from runner.config.flags import said, with_flags
 from runner.environment import child_environment
 from runner.facts import gather, unfit_folder
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 from runner.problems import usage
 from runner.secret_environment import from_environment
 

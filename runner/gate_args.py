@@ -1,36 +1,10 @@
 """The words after `agent exec`, `agent why` and `agent sandbox show`, parsed without typer (see runner/options.py)."""
 
-from policy.record import dataclass
 from policy.tier import Mode
+from runner.gate_request import GateArgs
 from runner.options import FILE_TOOLS, Given, options_of
 from runner.problems import usage
-
-
-@dataclass(frozen=True, slots=True)
-class GateArgs:
-    """Exactly one of `script` and `argv` is given; with `tool` (not `bash`), and for `sandbox show`, neither has to be.
-
-    `read`, `write`, `hosts`, `env`: as typed.
-    """
-
-    script: str | None
-    argv: tuple[str, ...] | None
-    mode: Mode | None = None
-    unattended: bool = False
-    cwd: str | None = None
-    config: str | None = None
-    json: bool = False
-    limits: tuple[str, ...] = ()
-    timeout: str | None = None
-    backend: str | None = None
-    least: str | None = None  # `full` or `partial`: what --require and --accept-partial say
-    unix: bool = False
-    tool: str | None = None
-    path: str | None = None
-    read: tuple[str, ...] = ()
-    write: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
+from runner.suggest import nearest
 
 
 def wants_help(words: list[str]) -> bool:
@@ -194,11 +168,3 @@ def _unknown(command: str, name: str, known: list[str]) -> Exception:
     near = nearest(name, known)
     fix = near or f"see `agent {command} --help`; a script or program that starts with `-` goes after `--`"
     return usage(f"`agent {command}` has no option `{name}`", f"it knows {', '.join(known)}", fix)
-
-
-def nearest(text: str, names: list[str]) -> str | None:
-    import difflib
-
-    spelled = {name.casefold(): name for name in names}
-    found = difflib.get_close_matches(text.casefold(), spelled, n=1)
-    return f"did you mean `{spelled[found[0]]}`?" if found else None

@@ -12,7 +12,7 @@ from policy.tier import Mode
 from policy.verdict import Verdict
 from runner.explain import reason_json
 from runner.gate import open_gate, ruling
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 from runner.problems import Exit, usage
 from runner.stderr import say
 

@@ -169,7 +169,7 @@ def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) ->
     path = Path(config) if config else None
     if cwd is not None:
         from runner.gate import open_gate
-        from runner.gate_args import GateArgs
+        from runner.gate_request import GateArgs
 
         gate, _ = open_gate(GateArgs(script="", argv=None, cwd=cwd, config=config), os.environ)
         return Bench(gate.settings, mode, gate)

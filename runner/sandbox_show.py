@@ -14,7 +14,7 @@ from policy.tier import Tier
 from policy.verdict import Ask, Deny, Rights, Terms, Verdict
 from runner.explain import names_of
 from runner.gate import Gate, open_gate, ruling
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 from runner.problems import Exit, Stopped
 from runner.redactor import masked
 from runner.stderr import print_problem, say

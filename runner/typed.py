@@ -9,7 +9,7 @@ from policy.profile_file import names_credential
 from policy.typed import FlagRights
 from policy.variables import undoing
 from policy.verdict import Problem
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 from runner.problems import Exit, Stopped, usage
 
 MOST = 200  # of each; a list as long as that is nothing that somebody typed

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 
 if TYPE_CHECKING:
     from policy.assessment import Assessment

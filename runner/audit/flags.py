@@ -180,7 +180,7 @@ def _said(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _known(option: str, values: Sequence[str] | None, names: Sequence[str], why: str) -> tuple[str, ...]:
-    from runner.gate_args import nearest
+    from runner.suggest import nearest
 
     for value in _said(option, values):
         if value not in names:

@@ -13,8 +13,8 @@ from policy.record import dataclass
 from policy.verdict import Problem
 from runner.amounts import parse_seconds
 from runner.batch.task import Budget, Task
-from runner.gate_args import nearest
 from runner.problems import Exit, Stopped
+from runner.suggest import nearest
 
 LARGEST = 256 << 20  # bytes of a list
 _LONGEST_PROMPT = 1 << 20

@@ -15,7 +15,8 @@ from policy.verdict import Limits, Problem, limit_names
 from runner.amounts import apply_limits, parse_seconds
 from runner.audit.store import AuditError
 from runner.exec_report import ending
-from runner.gate_args import GateArgs, parse_gate, wants_help
+from runner.gate_args import parse_gate, wants_help
+from runner.gate_request import GateArgs
 from runner.messages import ProviderError
 from runner.options import OPTIONS, Given, options_of
 from runner.problems import Exit, Stopped, known_problem

@@ -11,7 +11,7 @@ from runner.audit.facts import Noting
 from runner.exec import _judge
 from runner.exec_case import Case
 from runner.gate import open_gate
-from runner.gate_args import GateArgs
+from runner.gate_request import GateArgs
 
 Change = Callable[[Path], None]
 

@@ -21,7 +21,8 @@ from policy.secrecy import Secrets
 from policy.tier import Mode, Tier
 from policy.typed import FlagRights
 from policy.verdict import Allow, Ask, Deny, Rights, Verdict
-from runner.gate_args import GateArgs, without_values
+from runner.gate_args import without_values
+from runner.gate_request import GateArgs
 from runner.problems import Exit, Stopped
 from runner.typed import MOST, notices, typed
 from tests.support import forked_agent
